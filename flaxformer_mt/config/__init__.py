@@ -1,0 +1,28 @@
+"""Frozen typed configuration: schema, validation, loading of config files and overrides."""
+
+from flaxformer_mt.config.freeze import (
+    ConfigError as ConfigError,
+    corpus as corpus,
+    default_config as default_config,
+    flatten as flatten,
+    freeze as freeze,
+    thaw as thaw,
+    to_dict as to_dict,
+    to_text as to_text,
+)
+from flaxformer_mt.config.load import load_config as load_config
+from flaxformer_mt.config.resume import check_resume as check_resume
+from flaxformer_mt.config.schema import (
+    BatchConfig as BatchConfig,
+    CorpusConfig as CorpusConfig,
+    DataConfig as DataConfig,
+    DecodingConfig as DecodingConfig,
+    ExperimentConfig as ExperimentConfig,
+    FilterConfig as FilterConfig,
+    MeshConfig as MeshConfig,
+    ModelConfig as ModelConfig,
+    OptimizerConfig as OptimizerConfig,
+    ScheduleConfig as ScheduleConfig,
+    TrainingConfig as TrainingConfig,
+    VocabularyConfig as VocabularyConfig,
+)

@@ -1,0 +1,237 @@
+"""From an `ml_collections.ConfigDict` to the frozen `ExperimentConfig`, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+
+
+class ConfigError(ValueError):
+    """A configuration that names an unknown key, holds a wrong value or contradicts itself."""
+
+
+@functools.cache
+def field_types(cls: type) -> dict[str, Any]:
+    """The resolved annotation of each setting of a config dataclass."""
+    return typing.get_type_hints(cls)
+
+
+def is_corpora(annotation: Any) -> bool:
+    """Whether a setting holds named corpora: a mapping in the ConfigDict, a tuple when frozen."""
+    return annotation == tuple[CorpusConfig, ...]
+
+
+def nearest(name: str, valid: typing.Iterable[str]) -> str:
+    """A hint for a misspelt name: the closest valid one, else all of them."""
+    valid = list(valid)
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    return f"did you mean '{close[0]}'?" if close else f"valid names: {', '.join(valid)}"
+
+
+def default_config() -> ConfigDict:
+    """The paper's base model with every key present: what a config file starts from."""
+    return thaw(ExperimentConfig())
+
+
+def thaw(config: ExperimentConfig) -> ConfigDict:
+    """A `ConfigDict` to change: known keys only, but corpora of any name may be added."""
+    thawed = ConfigDict(_defaults(config)).lock()
+    thawed.data.train.unlock()
+    thawed.data.test.unlock()
+    return thawed
+
+
+def corpus(
+    *, kind: str = "files", src: str = "", tgt: str = "", path: str = "", split: str = "train", size: int = 0
+) -> ConfigDict:
+    """One corpus for `config.data.train.NAME = corpus(...)`; keys as in `CorpusConfig`."""
+    values = {"kind": kind, "src": src, "tgt": tgt, "path": path, "split": split, "size": size}
+    return ConfigDict(values).lock()
+
+
+def _defaults(config: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if is_corpora(field_types(type(config))[field.name]):
+            values[field.name] = {item.name: _defaults(item) for item in value}
+        elif dataclasses.is_dataclass(value):
+            values[field.name] = _defaults(value)
+        elif not (isinstance(config, CorpusConfig) and field.name == "name"):
+            values[field.name] = value
+    return values
+
+
+def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentConfig:
+    """The frozen form of a complete or partial mapping; absent keys take their defaults.
+
+    Raises ConfigError, which names `origin` (the file), the key and the nearest valid name.
+    """
+    plain = config.to_dict() if isinstance(config, ConfigDict) else config
+    frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
+    problems = list(inconsistencies(frozen))
+    if problems:
+        raise ConfigError(f"{origin}: " + "; ".join(problems))
+    return frozen
+
+
+def to_dict(config: ExperimentConfig) -> dict[str, Any]:
+    """The plain mapping that `freeze` reads back: JSON-ready."""
+    result: dict[str, Any] = json.loads(json.dumps(_defaults(config)))
+    return result
+
+
+def flatten(config: ExperimentConfig) -> dict[str, Any]:
+    """Dotted key -> value of every setting."""
+
+    def walk(mapping: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for key, value in mapping.items():
+            if isinstance(value, dict):
+                yield from walk(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", value
+
+    return dict(walk(to_dict(config), ""))
+
+
+def to_text(config: ExperimentConfig) -> str:
+    """Every setting as `key = value`, one a line: the golden text that shows drift in review."""
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in flatten(config).items())
+
+
+def _build(cls: type, values: Mapping[str, Any], prefix: str, origin: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{origin}: '{prefix.rstrip('.')}' is a group of settings, not {values!r}")
+    hints = field_types(cls)
+    names = [n for n in hints if not (cls is CorpusConfig and n == "name")]
+    for key in values:
+        if key not in names:
+            raise ConfigError(f"{origin}: unknown key '{prefix}{key}'; {nearest(key, names)}")
+    built: dict[str, Any] = {}
+    for name in names:
+        if name not in values:
+            continue
+        value, hint, key = values[name], hints[name], f"{prefix}{name}"
+        if is_corpora(hint):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{origin}: '{key}' maps names to corpora, not {value!r}")
+            built[name] = tuple(
+                dataclasses.replace(_build(CorpusConfig, item, f"{key}.{label}.", origin), name=label)
+                for label, item in value.items()
+            )
+        elif dataclasses.is_dataclass(hint):
+            built[name] = _build(typing.cast(type, hint), value, f"{key}.", origin)
+            if hint is CorpusConfig:
+                built[name] = dataclasses.replace(built[name], name=name)
+        else:
+            built[name] = check_value(value, hint, key, origin)
+    return cls(**built)
+
+
+def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
+    """`value` as the type that `hint` asks for (an int may stand for a float, a list for a tuple)."""
+    problem = f"{origin}: '{key}' = {value!r}: "
+    if typing.get_origin(hint) is typing.Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            raise ConfigError(problem + f"must be one of {', '.join(map(repr, choices))}")
+        return value
+    if typing.get_origin(hint) is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+            return tuple(value)
+        raise ConfigError(problem + "must be a list of texts")
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        name = hint.__name__ if not isinstance(hint, types.UnionType) else str(hint)
+        raise ConfigError(problem + f"must be of type {name}")
+    if hint is float and value != value:
+        raise ConfigError(problem + "must be a number")
+    return value
+
+
+def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
+    """Every contradiction in a config, each naming its keys."""
+    model, data, training = config.model, config.data, config.training
+    optimizer, schedule = training.optimizer, training.schedule
+    for group, names in {
+        "model": ("encoder_layers", "decoder_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v", "max_length"),
+        "data.batch": ("tokens", "max_shapes", "multiple"),
+        "data.vocabulary": ("size", "sample"),
+        "data.filter": ("max_length",),
+        "training": ("steps", "log_every", "save_every", "keep_latest", "validate_beam", "max_bad_updates"),
+        "training.schedule": ("warmup_steps",),
+        "training.optimizer": ("accumulation",),
+        "decoding": ("beam_size", "max_extra_tokens", "batch_tokens"),
+    }.items():
+        section: Any = functools.reduce(getattr, group.split("."), config)
+        for name in names:
+            if getattr(section, name) < 1:
+                yield f"'{group}.{name}' = {getattr(section, name)} must be at least 1"
+    for group, names in {
+        "model": ("dropout", "attention_dropout", "ffn_dropout"),
+        "training": ("label_smoothing",),
+        "training.optimizer": ("beta1", "beta2", "ema_decay"),
+    }.items():
+        section = functools.reduce(getattr, group.split("."), config)
+        for name in names:
+            if not 0 <= getattr(section, name) < 1:
+                yield f"'{group}.{name}' = {getattr(section, name)} must lie in [0, 1)"
+    for group, names in {
+        "training": ("validate_every", "patience", "keep_best", "keep_for_average", "max_rollbacks", "loss_chunk"),
+        "training.optimizer": ("weight_decay", "clip_norm"),
+        "data.filter": ("max_ratio",),
+        "decoding": ("length_penalty",),
+    }.items():
+        section = functools.reduce(getattr, group.split("."), config)
+        for name in names:
+            if getattr(section, name) < 0:
+                yield f"'{group}.{name}' = {getattr(section, name)} must not be negative"
+    if model.positions == "sinusoidal" and model.d_model % 2:
+        yield f"'model.d_model' = {model.d_model} must be even for sinusoidal positions"
+    if model.tie == "all" and not data.vocabulary.shared:
+        yield "'model.tie' = 'all' needs 'data.vocabulary.shared' = true (or set 'model.tie' to 'target')"
+    if data.filter.max_length > model.max_length:
+        yield (
+            f"'data.filter.max_length' = {data.filter.max_length} lets in pairs longer than "
+            f"'model.max_length' = {model.max_length}"
+        )
+    if schedule.kind == "peak" and schedule.peak <= 0:
+        yield "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'"
+    if schedule.kind == "paper" and schedule.factor <= 0:
+        yield "'training.schedule.factor' must be positive"
+    if data.batch.multiple % optimizer.accumulation:
+        yield (
+            f"'data.batch.multiple' = {data.batch.multiple} must be divisible by "
+            f"'training.optimizer.accumulation' = {optimizer.accumulation}"
+        )
+    if training.best_metric == "bleu" and not training.validate_bleu:
+        yield "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true"
+    if 0 < data.filter.max_ratio < 1:
+        yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
+    sizes = {"data": config.mesh.data, "fsdp": config.mesh.fsdp, "tensor": config.mesh.tensor}
+    if sum(size == -1 for size in sizes.values()) > 1:
+        yield "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"
+    for name, size in sizes.items():
+        if size < 1 and size != -1:
+            yield f"'mesh.{name}' = {size} must be at least 1, or -1 for what is left"
+    for item in (*data.train, data.valid, *data.test):
+        yield from _corpus_problems(item, config)
+
+
+def _corpus_problems(item: CorpusConfig, config: ExperimentConfig) -> Iterator[str]:
+    group = "data.valid" if item is config.data.valid else f"data.train/test.{item.name}"
+    if item.kind == "files" and bool(item.src) != bool(item.tgt):
+        yield f"'{group}': a corpus of kind 'files' needs both 'src' and 'tgt'"
+    if item.kind == "synthetic" and item.size < 1:
+        yield f"'{group}.size' must be at least 1 for the built-in grammar"

@@ -1,0 +1,118 @@
+"""Config files and `--config.a.b=value` overrides to a frozen `ExperimentConfig`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from flaxformer_mt.config.freeze import ConfigError, corpus, field_types, freeze, is_corpora, nearest
+from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+
+# In a wheel the config files lie inside the package; in a checkout beside it.
+BUILT_IN = (Path(__file__).parent.parent / "configs", Path(__file__).parent.parent.parent / "configs")
+
+
+def built_in_names() -> list[str]:
+    """Names of the config files that came with the package."""
+    return sorted({p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"})
+
+
+def find_config(name: str) -> Path:
+    """The file behind `name`: a path, or the name of a built-in config such as `quickstart`.
+
+    `configs/quickstart.py` also finds the built-in one where no such file exists, so that the
+    README's commands run from any folder. Raises ConfigError with the nearest built-in name.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    if len(path.parts) == 1 or path.parts[:-1] == ("configs",):
+        for folder in BUILT_IN:
+            candidate = folder / f"{path.stem}.py"
+            if candidate.is_file():
+                return candidate
+    raise ConfigError(f"{name}: no such config file; {nearest(path.stem, built_in_names())}")
+
+
+def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """`FILE[:variant]` and `a.b=value` overrides to a frozen config.
+
+    Raises ConfigError naming the file or the override, the key and the nearest valid name.
+    """
+    name, _, variant = spec.partition(":")
+    path = find_config(name)
+    module_spec = importlib.util.spec_from_file_location(f"config_{path.stem}", path)
+    if module_spec is None or module_spec.loader is None:
+        raise ConfigError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+        get_config = module.get_config
+    except AttributeError as error:
+        raise ConfigError(f"{path}: defines no get_config(variant)") from error
+    except (ImportError, SyntaxError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    try:
+        config = get_config(variant)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{spec}: {str(error).strip(chr(34))}") from error
+    for override in overrides:
+        apply_override(config, override)
+    return freeze(config, spec)
+
+
+def apply_override(config: ConfigDict, override: str) -> None:
+    """Sets one `a.b=value` in place; the schema's type decides how the text is read."""
+    key, equals, text = override.partition("=")
+    if not equals:
+        raise ConfigError(f"--config.{override}: write --config.KEY=VALUE")
+    origin, parts = f"--config.{override}", key.split(".")
+    cls: Any = ExperimentConfig
+    node = config
+    for depth, part in enumerate(parts):
+        hints = field_types(cls)
+        if part not in hints or (cls is CorpusConfig and part == "name"):
+            names = [n for n in hints if not (cls is CorpusConfig and n == "name")]
+            raise ConfigError(f"{origin}: unknown key '{'.'.join(parts[: depth + 1])}'; {nearest(part, names)}")
+        hint = hints[part]
+        rest = parts[depth + 1 :]
+        if is_corpora(hint):
+            if len(rest) != 2:
+                raise ConfigError(f"{origin}: write --config.{'.'.join(parts[: depth + 1])}.NAME.KEY=VALUE")
+            label, leaf = rest
+            if label not in node[part]:
+                node[part][label] = corpus()
+            if leaf not in node[part][label]:
+                raise ConfigError(f"{origin}: unknown key '{leaf}'; {nearest(leaf, node[part][label])}")
+            node[part][label][leaf] = parse_value(text, field_types(CorpusConfig)[leaf], origin)
+            return
+        if dataclasses.is_dataclass(hint):
+            if not rest:
+                raise ConfigError(f"{origin}: '{key}' is a group of settings; {nearest('', field_types(typing.cast(type, hint)))}")
+            cls, node = hint, node[part]
+            continue
+        if rest:
+            raise ConfigError(f"{origin}: '{'.'.join(parts[: depth + 1])}' is a setting and has no '{rest[0]}'")
+        node[part] = parse_value(text, hint, origin)
+
+
+def parse_value(text: str, hint: Any, origin: str) -> Any:
+    """The text of an override as the setting's type: true/false, numbers, a,b,c lists."""
+    if typing.get_origin(hint) is tuple:
+        return tuple(part for part in text.split(",") if part)
+    if typing.get_origin(hint) is typing.Literal or hint is str:
+        return text
+    if hint is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{origin}: must be true or false")
+        return text.lower() == "true"
+    try:
+        return hint(text.replace("_", "")) if hint is int else hint(text)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: '{text}' is not of type {hint.__name__}") from error

@@ -1,0 +1,42 @@
+"""Which settings a resumed run may change, and which make it another run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from flaxformer_mt.config.freeze import ConfigError, field_types, flatten, is_corpora
+from flaxformer_mt.config.schema import ExperimentConfig
+
+
+def may_change(key: str) -> bool:
+    """Whether the setting under a dotted key may differ when a run continues."""
+    cls: Any = ExperimentConfig
+    for part in key.split("."):
+        field = next(f for f in dataclasses.fields(cls) if f.name == part)
+        if field.metadata["resume"]:
+            return True
+        hint = field_types(cls)[part]
+        if is_corpora(hint) or not dataclasses.is_dataclass(hint):
+            return False
+        cls = hint
+    return False
+
+
+def check_resume(old: ExperimentConfig, new: ExperimentConfig, run: str) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, old and new value; raises ConfigError if one of them may not."""
+    before, after = flatten(old), flatten(new)
+    changed = {
+        key: (before.get(key), after.get(key))
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    }
+    fixed = {key: pair for key, pair in changed.items() if not may_change(key)}
+    if fixed:
+        listed = "; ".join(f"'{key}' was {a!r}, is now {b!r}" for key, (a, b) in fixed.items())
+        raise ConfigError(
+            f"{run}: this run was started with other settings: {listed}. "
+            "They are part of what the run is: set them back, or start a new --workdir "
+            "(--init-from takes this run's weights along)."
+        )
+    return changed

@@ -1,0 +1,181 @@
+"""The typed, frozen form of an experiment: every setting, its default and its meaning, once.
+
+The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706.03762).
+A setting marked `resume=True` may change when a stopped run continues; every other one is part
+of what the run *is*, and changing it needs a new run directory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+
+def setting(default: Any, help: str, *, resume: bool = False) -> Any:
+    """A dataclass field with its explanation; `resume` says whether a resumed run may change it."""
+    metadata = {"help": help, "resume": resume}
+    if isinstance(default, type):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    encoder_layers: int = setting(6, "N of the encoder stack")
+    decoder_layers: int = setting(6, "N of the decoder stack")
+    d_model: int = setting(512, "width of embeddings and of every sub-layer's output")
+    d_ff: int = setting(2048, "inner width of the feed-forward layers")
+    num_heads: int = setting(8, "h, attention heads")
+    d_k: int = setting(64, "width of a head's queries and keys")
+    d_v: int = setting(64, "width of a head's values")
+    norm: Literal["post", "pre"] = setting(
+        "post", "post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x))"
+    )
+    norm_epsilon: float = setting(1e-6, "added to the variance in layer normalisation")
+    positions: Literal["sinusoidal", "learned"] = setting(
+        "sinusoidal", "position encoding: the paper's section 3.5, or a learned table (Table 3 row E)"
+    )
+    max_length: int = setting(
+        256, "longest sequence in tokens, end mark included, on either side (size of a learned position table)"
+    )
+    tie: Literal["all", "target", "none"] = setting(
+        "all",
+        "all: one matrix for source, target and softmax (paper, needs a shared vocabulary); "
+        "target: target embedding and softmax; none: three matrices",
+    )
+    dropout: float = setting(0.1, "P_drop: on sub-layer outputs and on embedding + position sums")
+    attention_dropout: float = setting(0.0, "dropout on attention weights (paper: none)")
+    ffn_dropout: float = setting(0.0, "dropout after the feed-forward ReLU (paper: none)")
+    dtype: Literal["float32", "bfloat16"] = setting(
+        "float32", "operands of matrix products; parameters, softmax and loss stay float32", resume=True
+    )
+    scan_layers: bool = setting(False, "stack the layers' parameters and scan: compiles in the time of one layer")
+    remat: bool = setting(False, "recompute each layer in the backward pass: less memory, a third more work", resume=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    name: str = setting("", "the corpus's name in reports: the key it stands under in the config")
+    kind: Literal["files", "tsv", "synthetic"] = setting(
+        "files", "files: two line-aligned files; tsv: one file, two columns; synthetic: the built-in grammar"
+    )
+    src: str = setting("", "files: the source side (plain, .gz or .xz)")
+    tgt: str = setting("", "files: the target side")
+    path: str = setting("", "tsv: the file")
+    split: Literal["train", "valid", "test"] = setting("train", "synthetic: which part of the grammar")
+    size: int = setting(0, "synthetic: how many pairs")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularyConfig:
+    kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
+    size: int = setting(37000, "number of types, special marks included (each side's, if not shared)")
+    shared: bool = setting(True, "one vocabulary for both sides")
+    byte_fallback: bool = setting(False, "spell unknown characters as bytes: no unknown token is possible")
+    character_coverage: float = setting(1.0, "share of the corpus's characters that get a type of their own")
+    sample: int = setting(2_000_000, "train on at most this many pairs, drawn evenly over the corpus")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilterConfig:
+    max_length: int = setting(256, "drop pairs with a side longer than this, in tokens with the end mark")
+    max_ratio: float = setting(0.0, "drop pairs whose token lengths differ by more than this factor (0: keep)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchConfig:
+    tokens: int = setting(25_000, "positions a global batch may hold on each side (paper: about 25,000)")
+    max_shapes: int = setting(16, "at most this many batch shapes, each compiled once")
+    multiple: int = setting(8, "a shape's rows are a multiple of this (the mesh's data size must divide it)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    src_lang: str = setting("en", "source language")
+    tgt_lang: str = setting("de", "target language")
+    tokenized: bool = setting(
+        False, "the text is tokenised already (and usually lower-cased): BLEU splits at blanks alone", resume=True
+    )
+    folder: str = setting("", "relative corpus paths stand in this folder", resume=True)
+    train: tuple[CorpusConfig, ...] = setting((), "training corpora, by name", )
+    valid: CorpusConfig = setting(CorpusConfig, "validation corpus, for every choice made in training")
+    test: tuple[CorpusConfig, ...] = setting((), "test corpora, by name: scored by `evaluate`", resume=True)
+    vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
+    filter: FilterConfig = setting(FilterConfig, "")
+    batch: BatchConfig = setting(BatchConfig, "")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    kind: Literal["paper", "peak"] = setting(
+        "paper",
+        "paper: factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); "
+        "peak: the same curve given by its highest value",
+    )
+    factor: float = setting(1.0, "paper: multiplies the formula")
+    peak: float = setting(0.0, "peak: the learning rate at the end of the warm-up")
+    warmup_steps: int = setting(4000, "steps of linear growth")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    beta1: float = setting(0.9, "Adam's first decay")
+    beta2: float = setting(0.98, "Adam's second decay (paper: .98)")
+    epsilon: float = setting(1e-9, "Adam's epsilon (paper: 1e-9)")
+    weight_decay: float = setting(0.0, "decoupled weight decay (paper: none)")
+    clip_norm: float = setting(0.0, "scale gradients above this global norm (0: off, paper)")
+    accumulation: int = setting(1, "split each global batch into this many micro-batches")
+    ema_decay: float = setting(0.0, "keep an exponential moving average of the parameters (0: off)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    seed: int = setting(1, "seed of initialisation, order and dropout")
+    steps: int = setting(100_000, "optimizer updates in all", resume=True)
+    label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
+    loss_chunk: int = setting(4096, "target positions whose logits exist at one time (0: all)", resume=True)
+    schedule: ScheduleConfig = setting(ScheduleConfig, "")
+    optimizer: OptimizerConfig = setting(OptimizerConfig, "")
+    log_every: int = setting(100, "steps between reports", resume=True)
+    validate_every: int = setting(1000, "steps between validations (0: only at the end)", resume=True)
+    validate_bleu: bool = setting(True, "decode the validation set at each validation", resume=True)
+    validate_beam: int = setting(1, "beam size of that decoding: 1 is greedy", resume=True)
+    best_metric: Literal["bleu", "loss"] = setting("bleu", "what `best` means for checkpoints and patience", resume=True)
+    patience: int = setting(0, "stop after this many validations without a new best (0: off)", resume=True)
+    save_every: int = setting(1500, "steps between checkpoints (paper: 10 minutes)", resume=True)
+    keep_latest: int = setting(2, "newest checkpoints kept for resuming", resume=True)
+    keep_best: int = setting(1, "best checkpoints kept", resume=True)
+    keep_for_average: int = setting(5, "newest checkpoints kept for `average` (paper: 5 base, 20 big)", resume=True)
+    max_bad_updates: int = setting(
+        20, "consecutive updates skipped for a non-finite loss or gradient before the last good checkpoint is restored",
+        resume=True,
+    )
+    max_rollbacks: int = setting(3, "such restores before the run stops", resume=True)
+    freeze: tuple[str, ...] = setting((), "glob patterns of parameter paths that do not train, such as 'encoder/*'")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodingConfig:
+    beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy", resume=True)
+    length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha", resume=True)
+    max_extra_tokens: int = setting(50, "an output has at most the input's length plus this many tokens", resume=True)
+    batch_tokens: int = setting(8192, "source positions times beams in a decoding batch", resume=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeshConfig:
+    data: int = setting(-1, "devices that split the batch (-1: what is left)", resume=True)
+    fsdp: int = setting(1, "devices that split the batch and the parameters", resume=True)
+    tensor: int = setting(1, "devices that split heads, feed-forward and vocabulary", resume=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExperimentConfig:
+    """One experiment. Source of the defaults: the paper's base model, sections 3 and 5."""
+
+    name: str = setting("experiment", "title in reports", resume=True)
+    model: ModelConfig = setting(ModelConfig, "")
+    data: DataConfig = setting(DataConfig, "")
+    training: TrainingConfig = setting(TrainingConfig, "")
+    decoding: DecodingConfig = setting(DecodingConfig, "")
+    mesh: MeshConfig = setting(MeshConfig, "")
