@@ -1,0 +1,45 @@
+"""What several commands take: a config with overrides, a run directory."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+
+_OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
+
+
+def make_parser(prog: str, purpose: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=prog, description=purpose, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+
+
+def add_config(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument(
+        "--config",
+        required=required,
+        metavar="FILE[:VARIANT]",
+        help="config file, or the name of a built-in one; --config.a.b=VALUE overrides a setting",
+    )
+
+
+def add_workdir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
+
+
+def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments without `--config.KEY=VALUE` (or `--config.KEY VALUE`), and those as `KEY=VALUE`."""
+    rest: list[str] = []
+    overrides: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        match = _OVERRIDE.fullmatch(word)
+        if match is None:
+            rest.append(word)
+        elif match[2] is not None:
+            overrides.append(f"{match[1]}={match[2]}")
+        else:
+            value = next(words, None)
+            overrides.append(match[1] if value is None else f"{match[1]}={value}")
+    return rest, overrides

@@ -1,0 +1,54 @@
+"""`config`: the resolved configuration, or the meaning of every setting."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flaxformer_mt.cli.arguments import add_config, make_parser, take_overrides
+from flaxformer_mt.config import ExperimentConfig, load_config, to_dict, to_text
+from flaxformer_mt.config.freeze import field_types, is_corpora
+from flaxformer_mt.config.resume import may_change
+from flaxformer_mt.config.schema import CorpusConfig
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    rest, overrides = take_overrides(arguments)
+    parser = make_parser(prog, purpose)
+    add_config(parser, required=False)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--explain", action="store_true", help="what each setting means")
+    options = parser.parse_args(rest)
+    if options.explain:
+        for line in explanations(ExperimentConfig, ""):
+            print(line)
+        return 0
+    if options.config is None:
+        parser.error("--config FILE[:VARIANT] or --explain is needed")
+    config = load_config(options.config, overrides)
+    if options.json:
+        json.dump(to_dict(config), sys.stdout, indent=2)
+        print()
+    else:
+        sys.stdout.write(to_text(config))
+    return 0
+
+
+def explanations(cls: type, prefix: str) -> Iterator[str]:
+    """One line a setting: key, default, meaning, and whether a resumed run may change it."""
+    hints = field_types(cls)
+    for field in dataclasses.fields(cls):
+        hint: Any = hints[field.name]
+        if is_corpora(hint):
+            yield from explanations(CorpusConfig, f"{prefix}{field.name}.NAME.")
+        elif dataclasses.is_dataclass(hint):
+            yield from explanations(typing.cast(type, hint), f"{prefix}{field.name}.")
+        elif not (cls is CorpusConfig and field.name == "name"):
+            key = f"{prefix}{field.name}"
+            fixed = "NAME" in key or not may_change(key)
+            note = " [fixed once training has begun]" if fixed else ""
+            yield f"{key} = {json.dumps(field.default)}: {field.metadata['help']}{note}"

@@ -1,0 +1,62 @@
+"""Devices in a grid, and which logical axis of an array is split over which side of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+
+import flax.linen as nn
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+from flaxformer_mt.config import MeshConfig
+
+AXES = ("data", "fsdp", "tensor")
+
+# Logical axis -> mesh axis. The first row whose mesh axis an array does not use yet wins.
+RULES: tuple[tuple[str, str | tuple[str, ...] | None], ...] = (
+    ("batch", ("data", "fsdp")),
+    ("vocab", "tensor"),
+    ("heads", "tensor"),
+    ("mlp", "tensor"),
+    ("embed", "fsdp"),
+    ("length", None),
+    ("beam", None),
+    ("kv", None),
+    ("act_embed", None),
+    ("layers", None),
+)
+
+
+class MeshError(ValueError):
+    """Mesh sizes that the devices at hand cannot form."""
+
+
+def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """A mesh over `devices` (default: all); one axis may be -1, what is left.
+
+    Raises MeshError when the sizes do not multiply to the number of devices.
+    """
+    devices = jax.devices() if devices is None else devices
+    sizes = [config.data, config.fsdp, config.tensor]
+    fixed = math.prod(size for size in sizes if size != -1)
+    if -1 in sizes and len(devices) % fixed == 0:
+        sizes[sizes.index(-1)] = len(devices) // fixed
+    if math.prod(sizes) != len(devices):
+        asked = " x ".join(f"{name} {size}" for name, size in zip(AXES, sizes, strict=True))
+        raise MeshError(
+            f"'mesh': {asked} does not make {len(devices)} device(s); set one of mesh.data, mesh.fsdp, "
+            "mesh.tensor to -1, or all three so that their product is the number of devices"
+        )
+    # Auto axes: linen's sharding constraints are hints to the partitioner, not assertions.
+    grid = np.asarray(devices).reshape(sizes)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+@contextlib.contextmanager
+def on_mesh(mesh: Mesh) -> Iterator[None]:
+    """Within it, logical axis names in the model mean the axes of `mesh`."""
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        yield

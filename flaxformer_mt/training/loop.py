@@ -1,0 +1,301 @@
+"""The training loop. It decides when things happen; what happens is in the modules it calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.pipeline import Batches, Position, one_pass
+from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.progress import Progress
+from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.training.state import TrainState
+from flaxformer_mt.training.telemetry import Telemetry, perplexity
+from flaxformer_mt.training.window import Window
+
+# Parameters and step to scores of real translations of the validation set, such as {"bleu": 41.0}.
+Decode = Callable[[Any, int], Mapping[str, float]]
+
+
+class DivergenceError(RuntimeError):
+    """Training keeps meeting losses or gradients that are not finite."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How `train` ended: `stopped` goes on when called again."""
+
+    state: Literal["finished", "stopped"]
+    step: int
+    reason: str
+
+
+def train(
+    config: ExperimentConfig,
+    *,
+    program: Program,
+    train_pairs: TokenPairs,
+    valid_pairs: TokenPairs,
+    checkpoints: Checkpoints,
+    telemetry: Telemetry,
+    stop: StopRequest,
+    decode: Decode | None,
+    initial_params: Any = None,
+) -> Outcome:
+    """Trains until `config.training.steps`, until patience ends, or until a stop is requested.
+
+    The order of operations is the contract of exact resume:
+      1. the next batch; the train step is dispatched; the metrics of the step before are fetched
+         while it runs;
+      2. every `log_every` steps a report;
+      3. every `validate_every` steps and after the last: validation, then a checkpoint with its scores;
+         every `save_every` steps, and when a stop is requested: a checkpoint alone. A checkpoint holds the
+         state after step n and the position of batch n + 1, so that a restart repeats nothing.
+    A run of `max_bad_updates` skipped updates restores the last checkpoint and leaves out the batches
+    that made them; after `max_rollbacks` of these DivergenceError is raised.
+    """
+    run = _Run(config, program, train_pairs, valid_pairs, checkpoints, telemetry, decode, initial_params)
+    try:
+        return run.until_done(stop)
+    finally:
+        run.batches.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Dispatched:
+    """A step whose metrics are still on their way."""
+
+    metrics: Mapping[str, jax.Array]
+    position: Position  # the one behind its batch, which names the batch
+    positions: int  # source and target, padding included
+
+
+class _Run:
+    """The variables of one call of `train`."""
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        program: Program,
+        train_pairs: TokenPairs,
+        valid_pairs: TokenPairs,
+        checkpoints: Checkpoints,
+        telemetry: Telemetry,
+        decode: Decode | None,
+        initial_params: Any,
+    ) -> None:
+        self.config, self.program, self.checkpoints = config, program, checkpoints
+        self.train_pairs, self.valid_pairs = train_pairs, valid_pairs
+        self.telemetry, self.decode, self.initial_params = telemetry, decode, initial_params
+        self.window = Window()
+        self.pending: _Dispatched | None = None
+        self.bad: list[Position] = []  # the batches of the present run of skipped updates
+        self.restore()
+        if self.step:
+            telemetry.message(f"resuming after step {self.step:,}")
+
+    def restore(self) -> None:
+        """The last good checkpoint's state and progress; without one, those of a new run."""
+        abstract = self.program.abstract
+        if self.checkpoints.latest_step() is None:
+            self.state = self.program.init()
+            if self.initial_params is not None:
+                self.state = with_params(self.state, self.initial_params)
+            self.step, self.progress, self.saved = 0, Progress(), -1
+            if self.initial_params is not None:
+                # From here on the run stands on its own: a restart needs the other run no more.
+                self.save({})
+        else:
+            snapshot = self.checkpoints.restore(
+                abstract.params, _moments(abstract), abstract_ema=abstract.ema
+            )
+            self.state = TrainState(params=snapshot.params, ema=snapshot.ema, **snapshot.opt_state)
+            self.step, self.progress = snapshot.step, Progress.from_dict(snapshot.position)
+            self.saved = self.step
+        self.batches = self.open_batches()
+        self.mark = time.perf_counter()
+
+    def open_batches(self) -> Batches:
+        return Batches(
+            self.train_pairs,
+            self.config.data.batch,
+            seed=self.config.training.seed,
+            position=self.progress.position,
+            skip=frozenset(self.progress.left_out),
+        )
+
+    def until_done(self, stop: StopRequest) -> Outcome:
+        settings = self.config.training
+        outcome: Outcome | None = None
+        while outcome is None and self.step < settings.steps:
+            self.one_step()
+            if len(self.bad) >= settings.max_bad_updates:
+                self.roll_back()
+                continue
+            last = self.step == settings.steps
+            due = settings.validate_every and self.step % settings.validate_every == 0
+            if self.step % settings.log_every == 0 or last:
+                self.report()
+            if last or due:
+                outcome = self.validate()
+            elif self.step % settings.save_every == 0:
+                self.save({})
+            if outcome is None and stop.received and not last:
+                self.settle()
+                self.save({})
+                outcome = Outcome("stopped", self.step, f"{stop.received} received")
+        self.checkpoints.wait()
+        return outcome or Outcome("finished", self.step, f"all {settings.steps:,} steps done")
+
+    def one_step(self) -> None:
+        """The next batch, the step on it, and meanwhile the metrics of the step before."""
+        waited = self.batches.seconds_waited
+        batch, position = next(self.batches)
+        self.window.waited(self.batches.seconds_waited - waited)
+        self.state, metrics = self.program.train_step(self.state, batch)
+        self.settle()
+        self.pending = _Dispatched(metrics, position, batch.src.size + batch.tgt_in.size)
+        self.step += 1
+        self.progress = dataclasses.replace(
+            self.progress, position=position, seconds=self.progress.seconds + self.lap()
+        )
+
+    def lap(self) -> float:
+        now = time.perf_counter()
+        seconds, self.mark = now - self.mark, now
+        return seconds
+
+    def settle(self) -> None:
+        """Waits for the dispatched step's metrics and takes them into the window."""
+        if self.pending is None:
+            return
+        metrics = jax.device_get(self.pending.metrics)
+        self.window.add(metrics, positions=self.pending.positions)
+        self.telemetry.step(float(metrics["nll"]))
+        if metrics["bad_run"]:
+            self.bad.append(self.pending.position)
+        else:
+            self.bad.clear()
+        self.pending = None
+
+    def report(self) -> None:
+        self.settle()
+        at = self.progress.position
+        self.telemetry.training(
+            self.step,
+            self.window.report(
+                epoch=at.epoch + at.index / self.batches.batches_per_epoch,
+                steps_left=self.config.training.steps - self.step,
+            ),
+        )
+
+    def validate(self) -> Outcome | None:
+        """Scores, the choice of the best, the checkpoint; an Outcome where patience has ended."""
+        self.settle()
+        start = time.perf_counter()
+        settings = self.config.training
+        params = self.state.params if self.state.ema is None else self.state.ema
+        scores = validation_loss(self.program, self.valid_pairs, self.config, params)
+        if self.decode is not None:
+            scores.update(self.decode(params, self.step))
+        value = scores[settings.best_metric]
+        sign = 1 if settings.best_metric == "bleu" else -1
+        progress = self.progress
+        is_best = progress.best is None or sign * value > sign * progress.best
+        self.progress = dataclasses.replace(
+            progress,
+            best=value if is_best else progress.best,
+            best_step=self.step if is_best else progress.best_step,
+            stale=0 if is_best else progress.stale + 1,
+        )
+        self.telemetry.validation(self.step, scores, best=is_best)
+        self.save(scores)
+        self.window.pause(time.perf_counter() - start)
+        if settings.patience and self.progress.stale >= settings.patience:
+            return Outcome(
+                "finished",
+                self.step,
+                f"no better {settings.best_metric} in {self.progress.stale} validations; the best was "
+                f"{self.progress.best:.4g} at step {self.progress.best_step:,}",
+            )
+        return None
+
+    def save(self, metrics: Mapping[str, float]) -> None:
+        if self.saved == self.step:
+            return
+        start = time.perf_counter()
+        self.checkpoints.save(
+            Snapshot(
+                step=self.step,
+                params=self.state.params,
+                opt_state=_moments(self.state),
+                ema=self.state.ema,
+                position=self.progress.to_dict(),
+                clock=self.progress.seconds,
+                metrics=dict(metrics),
+            )
+        )
+        self.saved = self.step
+        self.window.pause(time.perf_counter() - start)
+
+    def roll_back(self) -> None:
+        """Back to the last checkpoint, without the batches that made the updates non-finite."""
+        left_out = (*self.progress.left_out, *self.bad)
+        rollbacks = self.progress.rollbacks + 1
+        at, count = self.step, len(self.bad)
+        if rollbacks > self.config.training.max_rollbacks:
+            raise DivergenceError(
+                f"step {at:,}: loss or gradient was not finite in {count} consecutive updates, and "
+                f"{rollbacks - 1} restores of an earlier checkpoint did not help. The learning rate may be too "
+                "high (training.schedule), the warm-up too short, or gradients need clipping "
+                "(training.optimizer.clip_norm). The last good checkpoint is kept"
+            )
+        self.pending = None
+        self.bad.clear()
+        self.batches.close()
+        self.restore()
+        self.progress = dataclasses.replace(self.progress, left_out=left_out, rollbacks=rollbacks)
+        self.batches.close()
+        self.batches = self.open_batches()
+        self.window = Window()
+        self.telemetry.rewind(self.step)
+        self.telemetry.message(
+            f"step {at:,}: {count} consecutive updates were not finite; restored step {self.step:,} and "
+            f"leave their batches out (restore {rollbacks} of {self.config.training.max_rollbacks})"
+        )
+
+
+def validation_loss(
+    program: Program, pairs: TokenPairs, config: ExperimentConfig, params: Any
+) -> dict[str, float]:
+    """`loss` (plain negative log-likelihood, nats a target token) and `perplexity` of all pairs."""
+    sums = [program.eval_step(params, batch) for batch in one_pass(pairs, config.data.batch)]
+    totals = jax.device_get(sums)
+    tokens = sum(float(item.tokens) for item in totals)
+    nll = sum(float(item.nll) for item in totals) / tokens
+    return {"loss": nll, "perplexity": perplexity(nll)}
+
+
+def with_params(state: TrainState, params: Any) -> TrainState:
+    """The state with other parameters, laid out as its own; shapes must agree."""
+    placed = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), params, state.params)
+    ema = None if state.ema is None else jax.tree.map(jnp.copy, placed)
+    return dataclasses.replace(state, params=placed, ema=ema)
+
+
+def _moments(state: TrainState) -> dict[str, Any]:
+    """Everything of the state that is neither parameters nor their average."""
+    return {
+        "step": state.step,
+        "opt_state": state.opt_state,
+        "bad_run": state.bad_run,
+        "skipped": state.skipped,
+    }

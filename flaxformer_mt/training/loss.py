@@ -1,0 +1,157 @@
+"""Label-smoothed cross-entropy, fused with the softmax matrix so that logits never exist whole."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+Scalar = Float[Array, ""]
+
+
+@struct.dataclass
+class LossSums:
+    """Sums over the target positions that count; all float32 scalars.
+
+    `objective` is the smoothed cross-entropy above its lowest possible value (nats), which training
+    minimises; `nll` the plain negative log-likelihood (nats), from which perplexity is reported.
+    """
+
+    objective: Scalar
+    nll: Scalar
+    tokens: Scalar
+
+
+def smoothing_constant(smoothing: float, vocab_size: int) -> float:
+    """Entropy (nats) of the smoothed target: the loss that even a perfect model has.
+
+    The label has mass 1 - smoothing; the rest lies evenly on the other types (tensor2tensor; the
+    paper's section 5.4 does not say where it goes).
+    """
+    if smoothing == 0:
+        return 0.0
+    other = smoothing / (vocab_size - 1)
+    return -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(other)
+
+
+def smoothed_cross_entropy(
+    hidden: Float[Array, "rows length d_model"],
+    table: Float[Array, "vocab d_model"],
+    labels: Int[Array, "rows length"],
+    weights: Float[Array, "rows length"],
+    *,
+    smoothing: float,
+    chunk: int,
+    dtype: str,
+) -> LossSums:
+    """Loss of `hidden @ table.T` against `labels`, summed over positions with weight 1.
+
+    At most about `chunk` positions (0: all) have logits at any moment. The gradient of `objective`
+    is computed in the same pass, while those logits are at hand: a custom rule that costs no second
+    softmax; `nll` is a report without a gradient. Matrix products take `dtype` operands and
+    accumulate in float32; everything else is float32.
+    """
+    objective, nll = _fused(hidden, table, labels, weights, smoothing, chunk, dtype)
+    return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
+def _fused(
+    hidden: Array, table: Array, labels: Array, weights: Array, smoothing: float, chunk: int, dtype: str
+) -> tuple[Scalar, Scalar]:
+    sums, _ = _by_chunks(hidden, table, labels, weights, smoothing, chunk, dtype, with_gradient=False)
+    return sums
+
+
+def _fused_forward(
+    hidden: Array, table: Array, labels: Array, weights: Array, smoothing: float, chunk: int, dtype: str
+) -> tuple[tuple[Scalar, Scalar], Any]:
+    return _by_chunks(hidden, table, labels, weights, smoothing, chunk, dtype, with_gradient=True)
+
+
+def _fused_backward(smoothing: float, chunk: int, dtype: str, gradients: Any, cotangents: Any) -> Any:
+    d_hidden, d_table = gradients
+    scale, _ = cotangents
+    return scale * d_hidden, scale * d_table, None, None
+
+
+_fused.defvjp(_fused_forward, _fused_backward)
+
+
+def _by_chunks(
+    hidden: Array,
+    table: Array,
+    labels: Array,
+    weights: Array,
+    smoothing: float,
+    chunk: int,
+    dtype: str,
+    *,
+    with_gradient: bool,
+) -> tuple[tuple[Scalar, Scalar], Any]:
+    # Chunks are cut along the length, not over flattened positions: rows are split over devices.
+    rows, length, d_model = hidden.shape
+    width = length if chunk == 0 else min(length, max(1, chunk // rows))
+    count = -(-length // width)
+
+    def cut(x: Array) -> Array:
+        x = jnp.pad(x, [(0, 0), (0, count * width - length)] + [(0, 0)] * (x.ndim - 2))
+        return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
+
+    one = functools.partial(_one_chunk, table, smoothing, dtype, with_gradient)
+    chunks = (cut(hidden), cut(labels), cut(weights))
+    if count == 1:
+        sums, gradients = one(*(x[0] for x in chunks))
+        return sums, gradients
+
+    def body(carry: Any, xs: Any) -> Any:
+        (objective, nll), gradients = one(*xs)
+        total_objective, total_nll, total_table = carry
+        d_hidden, d_table = gradients if with_gradient else (None, 0.0)
+        return (total_objective + objective, total_nll + nll, total_table + d_table), d_hidden
+
+    zero = jnp.zeros((), jnp.float32)
+    start = (zero, zero, jnp.zeros(table.shape if with_gradient else (), jnp.float32))
+    (objective, nll, d_table), d_hidden = jax.lax.scan(body, start, chunks)
+    if not with_gradient:
+        return (objective, nll), None
+    d_hidden = jnp.moveaxis(d_hidden, 0, 1).reshape(rows, count * width, d_model)[:, :length]
+    return (objective, nll), (d_hidden, d_table)
+
+
+def _one_chunk(
+    table: Array, smoothing: float, dtype: str, with_gradient: bool, hidden: Array, labels: Array, weights: Array
+) -> tuple[tuple[Scalar, Scalar], Any]:
+    vocab = table.shape[0]
+    other = smoothing / (vocab - 1)
+    extra = 1 - smoothing - other  # what the label has above every other type
+    h, t = hidden.astype(dtype), table.astype(dtype)
+    product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+
+    logits = product("rld,vd->rlv", h, t)
+    top = logits.max(axis=-1)
+    exponent = jnp.exp(logits - top[..., None])
+    total = exponent.sum(axis=-1)
+    log_z = top + jnp.log(total)
+    # The label's logit and the sum over all types are products with d_model terms, not passes over vocab.
+    label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
+    logit_sum = product("rld,d->rl", h, t.astype(jnp.float32).sum(axis=0))
+    cross_entropy = log_z - extra * label_logit - other * logit_sum
+    objective = jnp.sum(weights * (cross_entropy - smoothing_constant(smoothing, vocab)))
+    nll = jnp.sum(weights * (log_z - label_logit))
+    if not with_gradient:
+        return (objective, nll), None
+
+    is_label = labels[..., None] == jnp.arange(vocab)
+    d_logits = exponent * (weights / total)[..., None] - jnp.where(
+        is_label, (weights * (extra + other))[..., None], (weights * other)[..., None]
+    )
+    d_logits = d_logits.astype(dtype)
+    d_hidden = product("rlv,vd->rld", d_logits, t)
+    d_table = product("rlv,rld->vd", d_logits, h)
+    return (objective, nll), (d_hidden, d_table)

@@ -1,0 +1,66 @@
+"""Adam as the paper sets it (section 5.3), with options that are off there."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import jax
+import optax
+
+from flaxformer_mt.config import OptimizerConfig
+
+Params = Any
+
+
+class FreezeError(ValueError):
+    """A freeze pattern that no parameter matches, or patterns that leave nothing to train."""
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+    """A parameter's path as text, `encoder/layer_0/attention/query`."""
+    return "/".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
+
+
+def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
+    """A tree of `"train"` / `"frozen"` labels; patterns are globs over parameter paths.
+
+    Raises FreezeError for a pattern without a match, and if nothing is left to train.
+    """
+    names = [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    for pattern in freeze:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            raise FreezeError(
+                f"'training.freeze': no parameter matches '{pattern}'; parameters: {', '.join(names)}"
+            )
+
+    def label(path: tuple[Any, ...], _: Any) -> str:
+        frozen = any(fnmatch.fnmatchcase(path_name(path), pattern) for pattern in freeze)
+        return "frozen" if frozen else "train"
+
+    labels = jax.tree_util.tree_map_with_path(label, params)
+    if "train" not in jax.tree.leaves(labels):
+        raise FreezeError(f"'training.freeze' = {','.join(freeze)} leaves no parameter to train")
+    return labels
+
+
+def make_optimizer(
+    config: OptimizerConfig, schedule: optax.Schedule, freeze: tuple[str, ...] = ()
+) -> optax.GradientTransformation:
+    """Adam (.9, .98, 1e-9) under `schedule`; clipping and decoupled weight decay where set.
+
+    Frozen parameters have no moments and get no update, weight decay included.
+    """
+    steps: list[optax.GradientTransformation] = []
+    if config.clip_norm:
+        steps.append(optax.clip_by_global_norm(config.clip_norm))
+    steps.append(optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon))
+    if config.weight_decay:
+        steps.append(optax.add_decayed_weights(config.weight_decay))
+    steps.append(optax.scale_by_learning_rate(schedule))
+    train = optax.chain(*steps)
+    if not freeze:
+        return train
+    return optax.partition(
+        {"train": train, "frozen": optax.set_to_zero()}, lambda params: trainable(params, freeze)
+    )

@@ -1,0 +1,92 @@
+"""The compiled pieces of a training run: model, optimizer, mesh and the jitted functions over them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+from jax.sharding import Mesh
+
+from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.parameters import initial_params
+from flaxformer_mt.parallel import batch_sharding, make_mesh, on_mesh, place_batch, shardings_of
+from flaxformer_mt.training.loss import LossSums
+from flaxformer_mt.training.optimizer import make_optimizer
+from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.state import TrainState, start_state
+from flaxformer_mt.training.step import Metrics, make_eval_step, make_train_step
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What `train` calls; made once by `build`. All functions run on `mesh`."""
+
+    model: Transformer
+    mesh: Mesh
+    abstract: TrainState  # shapes, dtypes and shardings of the state
+    init: Callable[[], TrainState]
+    train_step: Callable[[TrainState, Batch], tuple[TrainState, Metrics]]  # donates the state
+    eval_step: Callable[[Any, Batch], LossSums]
+    compilations: Callable[[], int]  # shapes of the training step compiled so far
+
+
+def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int) -> Program:
+    """Model, optimizer and jitted steps of a config on the devices at hand.
+
+    The state is initialised straight into its shards. Raises MeshError and FreezeError.
+    """
+    model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
+    schedule = learning_rate(config.training.schedule, config.model.d_model)
+    optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
+    mesh = make_mesh(config.mesh)
+
+    def boxed_state() -> TrainState:
+        """Parameters still carry their logical axis names here."""
+        params = initial_params(model, jax.random.key(config.training.seed))
+        keep_ema = config.training.optimizer.ema_decay > 0
+        return start_state(params, optimizer, keep_ema=keep_ema)
+
+    with on_mesh(mesh):
+        boxed = jax.eval_shape(boxed_state)
+        shardings = shardings_of(boxed, mesh)
+        init = jax.jit(lambda: nn.unbox(boxed_state()), out_shardings=shardings)
+        train_step = jax.jit(
+            make_train_step(model, config, optimizer),
+            in_shardings=(shardings, batch_sharding(mesh)),
+            out_shardings=(shardings, None),
+            donate_argnums=0,
+        )
+        eval_step = jax.jit(make_eval_step(model, config))
+    abstract = jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        nn.unbox(boxed),
+        shardings,
+    )
+
+    def run_init() -> TrainState:
+        with on_mesh(mesh):
+            return init()
+
+    def run_train(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        with on_mesh(mesh):
+            return train_step(state, place_batch(batch, mesh))
+
+    def run_eval(params: Any, batch: Batch) -> LossSums:
+        with on_mesh(mesh):
+            return eval_step(params, place_batch(batch, mesh))
+
+    return Program(
+        model=model,
+        mesh=mesh,
+        abstract=abstract,
+        init=run_init,
+        train_step=run_train,
+        eval_step=run_eval,
+        compilations=train_step._cache_size,
+    )
+

@@ -1,0 +1,42 @@
+"""What changes from step to step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+Params = Any
+
+
+@struct.dataclass
+class TrainState:
+    """The carried state of training; every leaf is an array.
+
+    `step` counts batches seen and so drives the randomness; the optimizer's own count advances only
+    with applied updates. `bad_run` is the number of consecutive updates skipped for a non-finite loss or
+    gradient, `skipped` their total. `ema` is None unless a moving average is kept.
+    """
+
+    step: jax.Array
+    params: Params
+    opt_state: Any
+    ema: Params | None
+    bad_run: jax.Array
+    skipped: jax.Array
+
+
+def start_state(params: Params, optimizer: optax.GradientTransformation, *, keep_ema: bool) -> TrainState:
+    """The state before the first step."""
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(
+        step=zero,
+        params=params,
+        opt_state=optimizer.init(params),
+        ema=jax.tree.map(jnp.copy, params) if keep_ema else None,
+        bad_run=zero,
+        skipped=zero,
+    )

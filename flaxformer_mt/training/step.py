@@ -1,0 +1,142 @@
+"""One update: loss, gradient, optimizer. Pure; the loop around it is in `loop.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
+from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.state import TrainState
+
+Params = Any
+Metrics = dict[str, jax.Array]
+TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+
+
+def batch_loss(
+    model: Transformer, config: ExperimentConfig, params: Params, batch: Batch, dropout_key: jax.Array | None
+) -> LossSums:
+    """Loss sums of one batch; with a key dropout is on, without one the model is deterministic."""
+    hidden = model.apply(
+        {"params": params},
+        batch.src,
+        batch.tgt_in,
+        src_segment_ids=batch.src_segment_ids,
+        tgt_segment_ids=batch.tgt_segment_ids,
+        src_positions=batch.src_positions,
+        tgt_positions=batch.tgt_positions,
+        deterministic=dropout_key is None,
+        rngs={} if dropout_key is None else {"dropout": dropout_key},
+    )
+    return smoothed_cross_entropy(
+        hidden,
+        softmax_table(params, config.model),
+        batch.tgt_out,
+        (batch.tgt_segment_ids > 0).astype(jnp.float32),
+        smoothing=config.training.label_smoothing,
+        chunk=config.training.loss_chunk,
+        dtype=config.model.dtype,
+    )
+
+
+def step_key(seed: int, step: jax.Array) -> jax.Array:
+    """The dropout key of a step: a function of the two, so that step n is the same after any restart."""
+    return jax.random.fold_in(jax.random.key(seed), step)
+
+
+def make_train_step(
+    model: Transformer, config: ExperimentConfig, optimizer: optax.GradientTransformation
+) -> TrainStep:
+    """`(state, batch) -> (state, metrics)`, to be jitted with the state donated.
+
+    The gradient is that of the smoothed loss summed over the batch's target tokens and divided by
+    their number, whether or not the batch is split into micro-batches. An update whose loss or
+    gradient is not finite leaves parameters, moments and average as they were, and is counted.
+    """
+    settings = config.training.optimizer
+    schedule = learning_rate(config.training.schedule, config.model.d_model)
+
+    def objective(params: Params, batch: Batch, tokens: jax.Array, key: jax.Array) -> Any:
+        sums = batch_loss(model, config, params, batch, key)
+        return sums.objective / tokens, sums.nll / tokens
+
+    def gradient(params: Params, batch: Batch, tokens: jax.Array, key: jax.Array) -> Any:
+        """((objective, nll), gradient) of the whole batch, micro-batch by micro-batch."""
+        value_and_grad = jax.value_and_grad(objective, has_aux=True)
+        if settings.accumulation == 1:
+            return value_and_grad(params, batch, tokens, key)
+        micro = jax.tree.map(lambda x: _split_rows(x, settings.accumulation), batch)
+
+        def add(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
+            micro_batch, index = part
+            value = value_and_grad(params, micro_batch, tokens, jax.random.fold_in(key, index))
+            return jax.tree.map(jnp.add, total, value), None
+
+        zero = jnp.zeros((), jnp.float32)
+        start = ((zero, zero), jax.tree.map(jnp.zeros_like, params))
+        return jax.lax.scan(add, start, (micro, jnp.arange(settings.accumulation)))[0]
+
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        tgt_tokens = jnp.sum(batch.tgt_segment_ids > 0)
+        src_tokens = jnp.sum(batch.src_segment_ids > 0)
+        tokens = jnp.maximum(tgt_tokens, 1).astype(jnp.float32)
+        key = step_key(config.training.seed, state.step)
+        (loss, nll), grads = gradient(state.params, batch, tokens, key)
+        norm = optax.tree.norm(grads)
+        good = jnp.isfinite(loss) & jnp.isfinite(norm)
+
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        new = (params, opt_state)
+        old = (state.params, state.opt_state)
+        # A select, not a branch: it fuses into the optimizer's own pass over the parameters.
+        params, opt_state = jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
+        ema = state.ema
+        if ema is not None:
+            moved = optax.incremental_update(params, ema, 1 - settings.ema_decay)
+            ema = jax.tree.map(lambda n, o: jnp.where(good, n, o), moved, ema)
+        applied = state.step - state.skipped
+        bad = jnp.where(good, 0, 1).astype(jnp.int32)
+        state = TrainState(
+            step=state.step + 1,
+            params=params,
+            opt_state=opt_state,
+            ema=ema,
+            bad_run=(state.bad_run + bad) * bad,
+            skipped=state.skipped + bad,
+        )
+        metrics = {
+            "loss": loss,
+            "nll": nll,
+            "gradient_norm": norm,
+            "learning_rate": schedule(applied),
+            "src_tokens": src_tokens,
+            "tgt_tokens": tgt_tokens,
+            "bad_run": state.bad_run,
+            "skipped": state.skipped,
+        }
+        return state, metrics
+
+    return train_step
+
+
+def _split_rows(x: jax.Array, parts: int) -> jax.Array:
+    # Row i goes to micro-batch i % parts: each device keeps rows of its own in every micro-batch.
+    return jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0)
+
+
+def make_eval_step(model: Transformer, config: ExperimentConfig) -> Callable[[Params, Batch], LossSums]:
+    """`(params, batch) -> LossSums` without dropout, to be jitted."""
+
+    def eval_step(params: Params, batch: Batch) -> LossSums:
+        return batch_loss(model, config, params, batch, None)
+
+    return eval_step

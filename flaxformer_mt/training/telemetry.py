@@ -1,0 +1,99 @@
+"""What training says while it runs: a progress bar or plain lines, `metrics.jsonl`, TensorBoard."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+import tensorboardX
+import tqdm
+
+from flaxformer_mt.rundir.metrics_log import MetricsLog
+
+
+def perplexity(nll: float) -> float:
+    """exp(nll), infinite instead of an overflow when training has just begun or gone wrong."""
+    return math.exp(nll) if nll < 700 else math.inf
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `1:02:03`."""
+    return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
+
+
+class Telemetry:
+    """Sends each report to the screen, to the metrics log and to TensorBoard.
+
+    On a terminal there is a progress bar with reports above it; elsewhere each report is one plain
+    line, so that a log file of a long job stays readable.
+    """
+
+    def __init__(
+        self, *, log: MetricsLog, tensorboard: Path, start: int, total: int, stream: TextIO = sys.stderr
+    ) -> None:
+        self._log = log
+        self._stream = stream
+        # Values that a killed run had written after its last checkpoint are hidden by `purge_step`.
+        self._board = tensorboardX.SummaryWriter(str(tensorboard), purge_step=start + 1)
+        self._total = total
+        self._bar = (
+            tqdm.tqdm(total=total, initial=start, unit="step", file=stream, dynamic_ncols=True)
+            if stream.isatty()
+            else None
+        )
+
+    def step(self, nll: float) -> None:
+        """One more step, for the bar alone."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"ppl {perplexity(nll):.2f}", refresh=False)
+            self._bar.update()
+
+    def message(self, text: str) -> None:
+        """A line for the reader that is no measurement."""
+        if self._bar is not None:
+            self._bar.write(text, file=self._stream)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def training(self, step: int, values: Mapping[str, float]) -> None:
+        """One training report; the keys are those of `window.Window.report`."""
+        self._record("train", step, values)
+        skipped = f" · skipped {values['skipped']:.0f}" if values["skipped"] else ""
+        self.message(
+            f"step {step:,}/{self._total:,} · epoch {values['epoch']:.2f} · loss {values['loss']:.4f}"
+            f" · ppl {values['perplexity']:.2f} · lr {values['learning_rate']:.3g}"
+            f" · grad {values['gradient_norm']:.3f} · src {values['src_tokens_per_second']:,.0f} tok/s"
+            f" · tgt {values['tgt_tokens_per_second']:,.0f} tok/s"
+            f" · padding {100 * values['padding']:.1f}% · data wait {100 * values['data_wait']:.2f}%"
+            f"{skipped} · ETA {duration(values['eta_seconds'])}"
+        )
+
+    def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
+        """One validation report."""
+        self._record("valid", step, values)
+        shown = " · ".join(f"{name} {value:.2f}" for name, value in values.items())
+        self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
+
+    def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
+        # JSON has no infinity or NaN: such a value is recorded as its name.
+        clean = {k: v if math.isfinite(v) else str(v) for k, v in values.items()}
+        self._log.write(step, {"kind": kind, **clean})
+        for name, value in values.items():
+            self._board.add_scalar(f"{kind}/{name}", value, step)
+        self._board.flush()
+
+    def rewind(self, step: int) -> None:
+        """Forgets what was reported after `step`, from which training goes on once more."""
+        self._log.rewind(step)
+        if self._bar is not None:
+            self._bar.n = step
+            self._bar.refresh()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        self._board.close()
