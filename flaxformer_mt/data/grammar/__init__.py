@@ -1,0 +1,1 @@
+"""The built-in English-German grammar: lexicon, syntax, realisations, held-out rule, sampler."""

@@ -1,0 +1,185 @@
+"""Abstract syntax of the built-in grammar: one tree, which both languages realise.
+
+A tree holds lexical entries and choices (tense, number, determiner), never words or order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+from flaxformer_mt.data.grammar.adjectives import Adjective
+from flaxformer_mt.data.grammar.determiners import (
+    PLURAL_PERSON,
+    THIRD,
+    Determiner,
+    Preposition,
+    Pronoun,
+)
+from flaxformer_mt.data.grammar.nouns import PLURAL, Noun
+from flaxformer_mt.data.grammar.times import Adverb
+from flaxformer_mt.data.grammar.verbs import Modal, Verb
+
+MAIN, FRONTED, QUESTION, RELATIVE = "main", "fronted", "question", "relative"
+BECAUSE, ALTHOUGH, IF, BEFORE, WHEN = "because", "although", "if", "before", "when"
+THAT, WHETHER = "that", "whether"
+VERB_SECOND = (MAIN, FRONTED, QUESTION)
+"""Clause kinds with the German finite verb in front; in every other kind it stands last."""
+
+VERB_FINAL = (BECAUSE, ALTHOUGH, IF, BEFORE, WHEN, THAT, WHETHER, RELATIVE)
+KINDS = VERB_SECOND + VERB_FINAL
+POSITIONS = (*VERB_SECOND, "final")
+"""Kinds as adverbials and predicates see them: all verb-final ones are one."""
+
+POSITION: dict[str, str] = {kind: kind if kind in VERB_SECOND else "final" for kind in KINDS}
+
+PRESENT, PROGRESSIVE, PAST, PERFECT, FUTURE, MODAL = (
+    "present",
+    "progressive",
+    "past",
+    "perfect",
+    "future",
+    "modal",
+)
+TENSES = (PRESENT, PROGRESSIVE, PAST, PERFECT, FUTURE, MODAL)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class NounPhrase:
+    """Determiner, number, adjective, noun, possessor, relative clause; `role` fixes its case."""
+
+    determiner: Determiner
+    noun: Noun
+    plural: bool
+    role: str
+    adjective: Adjective | None = None
+    number: int | None = None
+    possessor: NounPhrase | None = None
+    relative: Clause | None = None
+
+    @property
+    def person(self) -> int:
+        return PLURAL_PERSON if self.plural else THIRD
+
+    @property
+    def column(self) -> int:
+        """Column of the German declension tables."""
+        return PLURAL if self.plural else self.noun.gender
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Coordination:
+    """Two noun phrases joined by "and"."""
+
+    first: NounPhrase
+    second: NounPhrase
+    person: int = PLURAL_PERSON
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Relativizer:
+    """The relative pronoun of a clause; it agrees with its head in gender and number."""
+
+    animate: bool
+    column: int
+
+    @property
+    def person(self) -> int:
+        return PLURAL_PERSON if self.column == PLURAL else THIRD
+
+
+Argument: TypeAlias = NounPhrase | Coordination | Pronoun | Relativizer
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class PrepositionalPhrase:
+    preposition: Preposition
+    argument: Argument
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Quality:
+    """Predicate adjectives: "is old", "is old and tired"."""
+
+    adjectives: tuple[Adjective, ...]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Comparison:
+    """ "is as old as the king"."""
+
+    adjective: Adjective
+    standard: NounPhrase
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Age:
+    """ "is forty-two years old"."""
+
+    years: int
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Price:
+    """ "costs three hundred euros"."""
+
+    euros: int
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Time:
+    """A time in both languages; `parts` are its lemmas with the name of the pattern each is in."""
+
+    english: str
+    german: str
+    parts: tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Clause:
+    """One clause: a verb, its arguments and its adjuncts.
+
+    `front` names what stands first in a FRONTED clause ("time", "place", "object", "comment", or
+    "clause" for a subordinate one outside of this tree) or in a QUESTION ("object", "recipient").
+    `asked` is the adverb a question asks for: "where", "when" or "why". `recipient` is the dative
+    argument, of "helfen" as of "geben".
+    """
+
+    kind: str
+    verb: Verb
+    tense: str
+    subject: Argument
+    modal: Modal | None = None
+    negated: bool = False
+    object: Argument | None = None
+    recipient: Argument | None = None
+    predicate: NounPhrase | Quality | Comparison | Age | Price | None = None
+    time: Time | PrepositionalPhrase | None = None
+    frequency: Adverb | None = None
+    manner: Adverb | None = None
+    companion: PrepositionalPhrase | None = None
+    place: PrepositionalPhrase | None = None
+    comment: Adverb | None = None
+    front: str = ""
+    asked: str = ""
+    complement: Clause | None = None
+
+    @property
+    def inverts(self) -> bool:
+        """Whether the subject follows the finite verb: in German behind any other first
+        constituent, in English in a question."""
+        if self.kind == QUESTION:
+            return not (isinstance(self.subject, Pronoun) and self.subject.interrogative)
+        return bool(self.front)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Sentence:
+    """A main clause with at most one neighbour: a subordinate clause on either side, or a second
+    main clause joined by `conjunction` ("and" or "but")."""
+
+    main: Clause
+    before: Clause | None = None
+    after: Clause | None = None
+    second: Clause | None = None
+    conjunction: str = ""

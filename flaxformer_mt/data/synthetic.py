@@ -1,0 +1,81 @@
+"""The built-in corpus: pairs of English and German sentences from a synchronous grammar.
+
+Nothing is stored but a lexicon and rules (`data/grammar/`); a stream of pairs is a pure function of
+(split, seed), the same in every process. A source has one translation, so a perfect model scores
+100 BLEU.
+
+The three splits share every lemma, word form and construction, but not their combinations
+(`grammar/holdout.py`): a test sentence contains at least one (lemma, construction) that neither
+training nor validation shows, a validation sentence one that neither training nor test shows. So no
+sentence can be in two splits, whatever their sizes and seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import random
+from collections.abc import Iterator
+
+from flaxformer_mt.data.grammar import english, german
+from flaxformer_mt.data.grammar.constructions import Combination, combinations
+from flaxformer_mt.data.grammar.holdout import SPLITS, Split
+from flaxformer_mt.data.grammar.inventory import held_out, inventory
+from flaxformer_mt.data.grammar.sentences import Sentences
+from flaxformer_mt.data.grammar.syntax import Sentence
+
+__all__ = ["Combination", "Derivation", "Split", "derivations", "held_out", "pairs"]
+
+SHORTEST, LONGEST = 3, 35
+"""Words of a side; shorter and longer sentences are drawn again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Derivation:
+    """A pair and the tree that both sides realise."""
+
+    src: str
+    tgt: str
+    tree: Sentence
+
+    @property
+    def combinations(self) -> frozenset[Combination]:
+        """The (lemma, construction) combinations of the sentence."""
+        return frozenset(combinations(self.tree))
+
+
+def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
+    """`size` derivations of a split, lazily; a longer stream begins with the shorter one.
+
+    Raises ValueError for an unknown split or a negative size.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"the built-in corpus has the splits {', '.join(SPLITS)}, not {split!r}")
+    if size < 0:
+        raise ValueError(f"the size of the built-in corpus must not be negative, got {size}")
+    return _derivations(split, size, seed)
+
+
+def pairs(split: Split, size: int, seed: int = 0) -> Iterator[tuple[str, str]]:
+    """`size` (English, German) sentence pairs of a split, lazily and reproducibly.
+
+    Raises ValueError for an unknown split or a negative size.
+    """
+    return ((derivation.src, derivation.tgt) for derivation in derivations(split, size, seed))
+
+
+def _derivations(split: Split, size: int, seed: int) -> Iterator[Derivation]:
+    digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
+    sampler = Sentences(random.Random(int.from_bytes(digest, "big")), inventory(split))
+    required = held_out(split)
+    made = 0
+    while made < size:
+        tree = sampler.sentence()
+        if required and required.isdisjoint(combinations(tree)):
+            continue
+        src, tgt = english.sentence(tree), german.sentence(tree)
+        lengths = src.count(" ") + 1, tgt.count(" ") + 1
+        if min(lengths) < SHORTEST or max(lengths) > LONGEST:
+            continue
+        made += 1
+        yield Derivation(src, tgt, tree)

@@ -1,0 +1,245 @@
+"""The subword vocabulary: a SentencePiece model, or one for each side, with verified digests.
+
+Text passes through unchanged but for blanks: a run of spaces counts as one and spaces at the ends
+of a sentence count as none, since they carry no meaning and would only cost tokens. There is no
+Unicode normalisation, so what goes in comes out. U+2581, which SentencePiece uses as the visible
+blank, reads as a blank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from flaxformer_mt.config.schema import VocabularyConfig
+
+# Four different ids: where padding shares the unknown token's id, every unknown token of a
+# sentence is masked out of attention and loss.
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+_MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
+
+FORMAT = 1
+INDEX = "vocabulary.json"
+
+# SentencePiece splits its expectation step by this number and adds up in that order, so that the
+# unigram model depends on it; a constant gives the same model on every machine.
+_TRAINING_THREADS = 16
+_DEFAULT_LONGEST_LINE = 4192
+
+
+class VocabularyError(ValueError):
+    """A vocabulary that cannot be trained or loaded; the message names the file and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """One SentencePiece model, held as the bytes of its file."""
+
+    model: bytes = dataclasses.field(repr=False)
+
+    @classmethod
+    def load(cls, path: str | Path, *, sha256: str | None = None) -> Vocabulary:
+        """Read a model file, the one of that digest if `sha256` is given.
+
+        Raises:
+          VocabularyError: no such file, not the one, not a SentencePiece model, or one with
+            other ids for the marks than `PAD, BOS, EOS, UNK`.
+        """
+        path = Path(path)
+        try:
+            vocabulary = cls(path.read_bytes())
+        except OSError as error:
+            raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
+        if sha256 not in (None, vocabulary.digest):
+            raise VocabularyError(
+                f"{path}: is not the model recorded beside it: its sha256 begins with "
+                f"{vocabulary.digest[:12]}, the recorded one with {sha256[:12]}; restore the file"
+            )
+        try:
+            if not vocabulary.model:
+                raise RuntimeError("an empty file parses as a model without pieces")
+            processor = vocabulary._processor
+        except RuntimeError as error:
+            raise VocabularyError(f"{path}: not a SentencePiece model") from error
+        for mark, expected in _MARKS.items():
+            if (found := getattr(processor, f"{mark}_id")()) != expected:
+                raise VocabularyError(
+                    f"{path}: the {mark} mark has id {found} where this program has {expected}; "
+                    f"train the vocabulary with `prepare`"
+                )
+        return vocabulary
+
+    @functools.cached_property
+    def _processor(self) -> sentencepiece.SentencePieceProcessor:
+        return sentencepiece.SentencePieceProcessor(model_proto=self.model)
+
+    @property
+    def size(self) -> int:
+        """Number of types, marks included."""
+        return int(self._processor.get_piece_size())
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """sha256 of the model file, hexadecimal."""
+        return hashlib.sha256(self.model).hexdigest()
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Token ids of each sentence, without marks; an empty or blank one has none."""
+        threads = min(os.cpu_count() or 1, 16) if len(sentences) > 64 else 1
+        return self._processor.encode(list(sentences), out_type=int, num_threads=threads)
+
+    def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
+        """Sentences of token ids; padding and begin and end marks are left out, UNK reads "⁇"."""
+        rows = [[int(token) for token in row] for row in tokens]
+        for row in rows:
+            if row and not 0 <= min(row) <= max(row) < self.size:
+                wrong = next(token for token in row if not 0 <= token < self.size)
+                raise VocabularyError(f"token {wrong} is not in a vocabulary of {self.size} types")
+        return self._processor.decode(rows) if rows else []
+
+    def pieces(self, ids: Sequence[int] | None = None) -> list[str]:
+        """The written form of token ids (of every type, in id order, by default)."""
+        wanted = range(self.size) if ids is None else [int(token) for token in ids]
+        return [self._processor.id_to_piece(token) for token in wanted]
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabularies:
+    """The source and the target vocabulary that a model is tied to; one object if shared."""
+
+    src: Vocabulary
+    tgt: Vocabulary
+
+    @property
+    def shared(self) -> bool:
+        return self.src.model == self.tgt.model
+
+    @property
+    def digest(self) -> str:
+        """One sha256 for the pair, hexadecimal: equal exactly if both models are."""
+        return hashlib.sha256(f"{self.src.digest} {self.tgt.digest}".encode()).hexdigest()
+
+    def save(self, directory: str | Path) -> None:
+        """Write the models, a table of their pieces and `vocabulary.json` with their digests.
+
+        The folder appears complete or not at all: it is written aside and renamed into place.
+
+        Raises:
+          VocabularyError: the folder is there already and is not empty.
+        """
+        directory = Path(directory)
+        if directory.exists() and any(directory.iterdir()):
+            raise VocabularyError(f"{directory}: is there already; a vocabulary is never replaced")
+        aside = directory.with_name(directory.name + ".partial")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        index: dict[str, Any] = {"format": FORMAT, "shared": self.shared, "ids": _MARKS}
+        names = {"shared": self.src} if self.shared else {"src": self.src, "tgt": self.tgt}
+        for name, vocabulary in names.items():
+            (aside / f"{name}.model").write_bytes(vocabulary.model)
+            table = "".join(f"{id}\t{piece}\n" for id, piece in enumerate(vocabulary.pieces()))
+            (aside / f"{name}.pieces.tsv").write_bytes(table.encode())
+            index[name] = {
+                "model": f"{name}.model",
+                "pieces": f"{name}.pieces.tsv",
+                "size": vocabulary.size,
+                "sha256": vocabulary.digest,
+            }
+        index["digest"] = self.digest
+        (aside / INDEX).write_text(json.dumps(index, indent=2) + "\n")
+        os.replace(aside, directory)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Vocabularies:
+        """Read what `save` wrote and verify it.
+
+        Raises:
+          VocabularyError: a file is missing, damaged, of a later format, or not the one whose
+            digest is recorded; the message names it.
+        """
+        index_file = Path(directory) / INDEX
+        try:
+            index = json.loads(index_file.read_bytes())
+            if index["format"] != FORMAT:
+                raise VocabularyError(
+                    f"{index_file}: has format {index['format']}; this program reads {FORMAT}"
+                )
+            sides = [index["shared" if index["shared"] else side] for side in ("src", "tgt")]
+            expected = [(index_file.parent / side["model"], side["sha256"]) for side in sides]
+        except OSError as error:
+            raise VocabularyError(f"{index_file}: cannot be read: {error.strerror}") from error
+        except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise VocabularyError(f"{index_file}: is damaged: {error!r}") from error
+        loaded = {path: Vocabulary.load(path, sha256=sha256) for path, sha256 in set(expected)}
+        src, tgt = (loaded[path] for path, _ in expected)
+        return cls(src, tgt)
+
+
+def train(sentences: Iterable[str], config: VocabularyConfig) -> Vocabulary:
+    """Train a SentencePiece model; the same sentences and settings give the same bytes.
+
+    Raises:
+      VocabularyError: the sentences cannot fill, or do not fit into, `config.size` types; the
+        message gives the largest or smallest size possible.
+    """
+    kept = list(sentences)
+    # By default SentencePiece leaves out longer lines without a word.
+    longest = max((len(sentence.encode()) for sentence in kept), default=0)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(kept),
+            model_writer=model,
+            model_type=config.kind,
+            vocab_size=config.size,
+            character_coverage=config.character_coverage,
+            byte_fallback=config.byte_fallback,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=True,
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            unk_id=UNK,
+            max_sentence_length=max(longest, _DEFAULT_LONGEST_LINE),
+            num_threads=_TRAINING_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise VocabularyError(_explain(str(error), config)) from error
+    return Vocabulary(model.getvalue())
+
+
+def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vocabularies:
+    """The vocabulary of a corpus: one of both sides' sentences if shared, else one a side."""
+    if config.shared:
+        both = train((sentence for pair in pairs for sentence in pair), config)
+        return Vocabularies(both, both)
+    src, tgt = (train((pair[side] for pair in pairs), config) for side in (0, 1))
+    return Vocabularies(src, tgt)
+
+
+def _explain(message: str, config: VocabularyConfig) -> str:
+    """SentencePiece's complaint as one that says which setting to change."""
+    if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
+        return (
+            f"data.vocabulary.size is {config.size:,}, but the training text yields at most "
+            f"{int(found[1]):,} types: set it to {int(found[1]):,} or less"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"data.vocabulary.size is {config.size:,}, but the training text's characters and "
+            f"the marks alone take {int(found[1]):,} types: set it higher, or lower "
+            f"data.vocabulary.character_coverage"
+        )
+    return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"

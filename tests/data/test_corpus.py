@@ -1,0 +1,217 @@
+"""Readers: every defect is an error or a counted drop, and alignment never shifts."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.data import synthetic
+from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, files, read_pairs
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+}
+
+
+def two_files(folder: Path, src: bytes, tgt: bytes, suffix: str = "") -> CorpusConfig:
+    pack = PACKERS[suffix]
+    (folder / f"a.en{suffix}").write_bytes(pack(src))
+    (folder / f"a.de{suffix}").write_bytes(pack(tgt))
+    return CorpusConfig(name="a", src=f"a.en{suffix}", tgt=f"a.de{suffix}")
+
+
+def one_file(folder: Path, data: bytes, suffix: str = "") -> CorpusConfig:
+    (folder / f"a.tsv{suffix}").write_bytes(PACKERS[suffix](data))
+    return CorpusConfig(name="a", kind="tsv", path=f"a.tsv{suffix}")
+
+
+def read(corpus: CorpusConfig, folder: Path) -> tuple[list[Pair], Drops]:
+    drops = Drops()
+    return list(read_pairs(corpus, str(folder), drops=drops)), drops
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_parallel_files_are_read_in_order(tmp_path: Path, suffix: str) -> None:
+    corpus = two_files(tmp_path, b"one\ntwo\r\nthree", b"eins\nzwei\ndrei\n", suffix)
+    pairs, drops = read(corpus, tmp_path)
+    assert pairs == [Pair(1, "one", "eins"), Pair(2, "two", "zwei"), Pair(3, "three", "drei")]
+    assert drops.total == 0
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_tsv_is_read_in_order(tmp_path: Path, suffix: str) -> None:
+    pairs, _ = read(one_file(tmp_path, b"one\teins\r\ntwo\tzwei", suffix), tmp_path)
+    assert pairs == [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
+
+
+def test_only_newline_ends_a_line(tmp_path: Path) -> None:
+    odd = "a\u0085b\u2028c\u2029d\u00a0e\tf "
+    pairs, drops = read(two_files(tmp_path, f"{odd}\nx\n".encode(), b"1\n2\n"), tmp_path)
+    assert [pair.src for pair in pairs] == [odd, "x"]
+    assert drops.total == 0
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    pairs, _ = read(two_files(tmp_path, b"\xef\xbb\xbfone\n", b"eins\n"), tmp_path)
+    assert pairs[0].src == "one"
+
+
+def test_defects_are_counted_with_file_and_line(tmp_path: Path) -> None:
+    src = b"good\nbad \xff byte\n\x00nul\n   \nx\nvertical\x0btab\nlone\rreturn\nend\n"
+    tgt = b"gut\nb\nc\nd\n\ny\nz\nEnde\n"
+    pairs, drops = read(two_files(tmp_path, src, tgt), tmp_path)
+    assert pairs == [Pair(1, "good", "gut"), Pair(8, "end", "Ende")]
+    assert drops.counts == {"invalid UTF-8": 1, "control character": 3, "empty side": 2}
+    a, b = tmp_path / "a.en", tmp_path / "a.de"
+    assert [str(example) for example in drops.examples] == [
+        f"{a}:2: invalid UTF-8: byte 0xFF at byte 5",
+        f"{a}:3: control character: U+0000 at byte 1",
+        f"{a}:4: empty side: the source is blank",
+        f"{b}:5: empty side: the target is blank",
+        f"{a}:6: control character: U+000B at byte 9",
+        f"{a}:7: control character: U+000D at byte 5",
+    ]
+    assert drops.describe() == "1 invalid UTF-8, 3 control character, 2 empty side"
+
+
+def test_tsv_lines_need_exactly_one_tab(tmp_path: Path) -> None:
+    pairs, drops = read(one_file(tmp_path, b"a\tb\nc\nd\te\tf\ng\t\xc3\nh\ti\n"), tmp_path)
+    assert pairs == [Pair(1, "a", "b"), Pair(5, "h", "i")]
+    file = tmp_path / "a.tsv"
+    assert [str(example) for example in drops.examples] == [
+        f"{file}:2: not two columns: 0 tabs where there should be one",
+        f"{file}:3: not two columns: 2 tabs where there should be one",
+        f"{file}:4: invalid UTF-8: byte 0xC3 at byte 1 of the target column",
+    ]
+
+
+def test_examples_are_few_and_counts_are_not(tmp_path: Path) -> None:
+    _, drops = read(two_files(tmp_path, b"\n" * 100, b"x\n" * 100), tmp_path)
+    assert drops.counts == {"empty side": 100}
+    assert [example.line for example in drops.examples] == [1, 2, 3, 4, 5]
+
+
+def test_without_a_counter_a_defect_is_an_error(tmp_path: Path) -> None:
+    corpus = two_files(tmp_path, b"a\n\n", b"b\nc\n")
+    with pytest.raises(CorpusError) as caught:
+        list(read_pairs(corpus, str(tmp_path), key="data.test.a"))
+    assert str(caught.value) == (
+        f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a); no pair of this "
+        f"corpus may be left out: correct the line"
+    )
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_different_line_counts_name_both_files(tmp_path: Path, suffix: str) -> None:
+    for src, tgt, counts in ((b"a\n" * 7, b"b\n" * 4, (7, 4)), (b"a\n" * 2, b"b\n" * 3, (2, 3))):
+        with pytest.raises(CorpusError) as caught:
+            read(two_files(tmp_path, src, tgt, suffix), tmp_path)
+        assert str(caught.value) == (
+            f"{tmp_path / f'a.en{suffix}'} has {counts[0]} lines and {tmp_path / f'a.de{suffix}'} "
+            f"has {counts[1]}: the sides of a parallel corpus must have one line for each pair"
+        )
+
+
+def test_missing_files_name_the_setting(tmp_path: Path) -> None:
+    corpus = CorpusConfig(name="a", src="no.en", tgt="no.de")
+    with pytest.raises(CorpusError) as caught:
+        list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
+    assert str(caught.value) == (
+        f"data.train.a.src: {tmp_path / 'no.en'} does not exist; set data.train.a.src, or "
+        f"data.folder, in which relative paths stand (now '{tmp_path}')"
+    )
+    with pytest.raises(CorpusError, match=r"data\.valid\.path is not set: .*'tsv' needs it"):
+        list(read_pairs(CorpusConfig(kind="tsv"), key="data.valid"))
+    (tmp_path / "no.en").mkdir()
+    with pytest.raises(CorpusError, match=r"data\.train\.a\.src: .* is not a file"):
+        list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
+
+
+def test_paths_stand_in_the_folder_unless_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    two_files(tmp_path, b"a\n", b"b\n")
+    for folder, name in (("~", "a"), ("", "~/a"), ("/nowhere", str(tmp_path / "a"))):
+        corpus = CorpusConfig(name="a", src=f"{name}.en", tgt=f"{name}.de")
+        assert files(corpus, folder) == {"src": tmp_path / "a.en", "tgt": tmp_path / "a.de"}
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_truncated_archives_are_errors(tmp_path: Path, suffix: str) -> None:
+    # Text that does not pack to nothing, so that half of the archive holds some of the lines.
+    text = b"".join(b"line %d of many\n" % (i * 7919 % 100_003) for i in range(10_000))
+    corpus = two_files(tmp_path, text, text, suffix)
+    path = tmp_path / f"a.en{suffix}"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CorpusError) as caught:
+        read(corpus, tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: cannot be read beyond line ")
+    assert message.endswith("the file is damaged or incomplete: fetch it again")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.en.gz", b"plain text\n", "begins with b'plain te' where its name says gzip data"),
+        ("a.en.gz", b"", "is empty where its name says gzip data"),
+        ("a.en.xz", gzip.compress(b"a\n"), "is gzip data where its name says xz data"),
+        ("a.en", gzip.compress(b"a\n"), "is gzip data where its name says plain text"),
+        ("a.en", "a\n".encode("utf-16"), "is UTF-16 text: convert it to UTF-8"),
+        ("a.en.zst", b"", "zstandard files are not read: use .gz, .xz or plain text"),
+    ],
+)
+def test_a_file_must_be_what_its_name_says(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / "a.de").write_bytes(b"b\n")
+    with pytest.raises(CorpusError) as caught:
+        read(CorpusConfig(name="a", src=name, tgt="a.de"), tmp_path)
+    assert message in str(caught.value)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_the_builtin_grammar_needs_a_size() -> None:
+    with pytest.raises(CorpusError, match=r"data\.train\.g\.size is 0"):
+        list(read_pairs(CorpusConfig(name="g", kind="synthetic"), key="data.train.g"))
+
+
+def test_the_builtin_grammar_is_read_like_a_file() -> None:
+    corpus = CorpusConfig(name="g", kind="synthetic", split="valid", size=20)
+    expected = list(synthetic.pairs("valid", 20))
+    pairs = list(read_pairs(corpus))
+    assert [(pair.src, pair.tgt) for pair in pairs] == expected
+    assert [pair.line for pair in pairs] == list(range(1, 21))
+    assert files(corpus) == {}
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(sides=st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12)), max_size=8))
+def test_any_bytes_give_aligned_pairs_and_a_full_account(
+    tmp_path: Path, sides: list[tuple[bytes, bytes]]
+) -> None:
+    rows = [tuple(side.replace(b"\n", b"") for side in pair) for pair in sides]
+    src, tgt = (b"".join(pair[side] + b"\n" for pair in rows) for side in (0, 1))
+    try:
+        pairs, drops = read(two_files(tmp_path, src, tgt), tmp_path)
+    except CorpusError as error:
+        assert "name says plain text" in str(error) or "UTF-16" in str(error)
+        return
+    assert len(pairs) + drops.total == len(rows)
+    for pair in pairs:
+        expected = tuple(side.removesuffix(b"\r").decode() for side in rows[pair.line - 1])
+        if pair.line == 1:
+            expected = tuple(side.removeprefix("\ufeff") for side in expected)
+        assert (pair.src, pair.tgt) == expected

@@ -1,0 +1,200 @@
+"""The stream of batches: resumable at every position, and its thread never outlives or hangs it."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import time
+import types
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.config.schema import BatchConfig
+from flaxformer_mt.data import pipeline
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.pipeline import Batches, Position, one_pass
+from flaxformer_mt.data.plan import PlanError
+from flaxformer_mt.data.store import TokenPairs
+
+CONFIG = BatchConfig(tokens=120, max_shapes=4, multiple=2)
+SEED = 7
+START = Position(0, 0)
+
+
+def make_pairs(count: int = 90) -> TokenPairs:
+    """Pairs whose first source token tells which they are."""
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 15, (count, 2))
+    return TokenPairs.from_lists(
+        [[100 + i, *[5] * int(n)] for i, (n, _) in enumerate(lengths)],
+        [[100 + i, *[6] * int(m)] for i, (_, m) in enumerate(lengths)],
+    )
+
+
+PAIRS = make_pairs()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    for _ in range(100):
+        if not [t for t in threading.enumerate() if t.name == "batches"]:
+            return
+        time.sleep(0.02)
+    pytest.fail("a thread of a closed stream is still running")
+
+
+def ids(batch: Batch) -> list[int]:
+    return [int(token) for token in batch.src[:, 0] if token]
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return all(np.array_equal(array, vars(other)[name]) for name, array in vars(one).items())
+
+
+def take(count: int, position: Position = START) -> list[tuple[Batch, Position]]:
+    with Batches(PAIRS, CONFIG, SEED, position) as batches:
+        return list(itertools.islice(batches, count))
+
+
+def batches_per_epoch() -> int:
+    with Batches(PAIRS, CONFIG, SEED) as batches:
+        return batches.batches_per_epoch
+
+
+def test_an_epoch_holds_every_pair_once_and_the_next_differs() -> None:
+    with Batches(PAIRS, CONFIG, SEED) as batches:
+        size = batches.batches_per_epoch
+        assert size > 8 and len(batches.shapes) > 1
+        epochs = [[ids(next(batches)[0]) for _ in range(size)] for _ in range(2)]
+    for epoch in epochs:
+        assert sorted(itertools.chain(*epoch)) == list(range(100, 190))
+    assert epochs[0] != epochs[1]
+
+
+def test_resuming_at_every_position_gives_the_same_batches() -> None:
+    size = batches_per_epoch()
+    whole = take(2 * size + 2)
+    starts = [START, *(position for _, position in whole)]
+    for number in range(2 * size):
+        for offset, (batch, after) in enumerate(take(2, starts[number])):
+            assert same(batch, whole[number + offset][0])
+            assert after == whole[number + offset][1]
+    assert [position for _, position in whole[size - 2 : size + 1]] == [
+        Position(0, size - 1),
+        Position(1, 0),
+        Position(1, 1),
+    ]
+
+
+def test_the_end_of_an_epoch_is_the_beginning_of_the_next() -> None:
+    [(one, _)] = take(1, Position(3, batches_per_epoch()))
+    [(other, _)] = take(1, Position(4, 0))
+    assert same(one, other)
+
+
+def test_left_out_batches_never_come_and_the_others_are_unchanged() -> None:
+    size = batches_per_epoch()
+    whole = take(2 * size)
+    starts = [START, *(position for _, position in whole)]
+    left_out = {starts[0], starts[2], starts[3], starts[size - 1], starts[size]}
+    expected = [whole[i][0] for i in range(2 * size) if starts[i] not in left_out]
+    with Batches(PAIRS, CONFIG, SEED, skip=left_out) as batches:
+        for batch in expected:
+            assert batches.position not in left_out
+            got, after = next(batches)
+            assert same(got, batch)
+            assert after == batches.position
+
+
+@pytest.mark.parametrize("position", [Position(0, 10_000), Position(0, -1), Position(-1, 0)])
+def test_positions_outside_the_plan_are_errors(position: Position) -> None:
+    with pytest.raises(PlanError, match=r"Position\(epoch=.* lies outside an epoch of \d+ batches"):
+        Batches(PAIRS, CONFIG, SEED, position)
+
+
+def test_an_error_in_the_thread_is_raised_by_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_on_third(*args: object) -> Batch:
+        if next(calls) == 2:
+            raise OSError("the disk is gone")
+        return real(*args)  # type: ignore[arg-type]
+
+    calls, real = itertools.count(), pipeline.assemble
+    monkeypatch.setattr(pipeline, "assemble", fail_on_third)
+    batches = Batches(PAIRS, CONFIG, SEED)
+    next(batches)
+    next(batches)
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(batches)
+
+
+def test_closing_ends_the_thread_and_the_stream() -> None:
+    batches = Batches(PAIRS, CONFIG, SEED)
+    next(batches)
+    batches.close()
+    batches.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(batches)
+
+
+def test_dropping_the_stream_ends_the_thread() -> None:
+    batches = Batches(PAIRS, CONFIG, SEED)
+    next(batches)
+    del batches  # the fixture waits for the thread
+
+
+def test_batches_stand_ready_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, real = [], pipeline.assemble
+
+    def count(*args: object) -> Batch:
+        made.append(1)
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pipeline, "assemble", count)
+    with Batches(PAIRS, CONFIG, SEED) as batches:
+        next(batches)
+        time.sleep(0.5)
+        assert 2 <= len(made) <= 12
+
+
+def test_waiting_for_data_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A clock that moves by one at each look.
+    clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
+    monkeypatch.setattr(pipeline, "time", clock)
+    with Batches(PAIRS, CONFIG, SEED) as batches:
+        assert batches.seconds_waited == 0
+        for _ in range(4):
+            next(batches)
+        assert batches.seconds_waited == 4
+
+
+def test_epochs_and_padding_are_told() -> None:
+    with Batches(PAIRS, CONFIG, SEED) as batches:
+        size = batches.batches_per_epoch
+        assert batches.epochs(Position(2, size // 2)) == 2 + (size // 2) / size
+        epoch = [next(batches)[0] for _ in range(size)]
+        tokens = sum(int(b.src_tokens + b.tgt_tokens) for b in epoch)
+        positions = sum(b.src.size + b.tgt_out.size for b in epoch)
+        assert batches.padding == pytest.approx(1 - tokens / positions)
+
+
+def test_one_pass_has_every_pair_once_in_few_shapes() -> None:
+    first, second = (list(one_pass(PAIRS, CONFIG, max_shapes=2)) for _ in range(2))
+    assert sorted(itertools.chain(*map(ids, first))) == list(range(100, 190))
+    assert len({batch.shape for batch in first}) <= 2
+    assert all(same(one, other) for one, other in zip(first, second, strict=True))
+
+
+def test_a_batch_is_a_pytree_and_counts_under_jit() -> None:
+    [(batch, _)] = take(1)
+    doubled = jax.tree.map(lambda array: array * 2, batch)
+    assert isinstance(doubled, Batch)
+    np.testing.assert_array_equal(doubled.tgt_out, batch.tgt_out * 2)
+    counts = jax.jit(lambda b: (b.src_tokens, b.tgt_tokens, b.sentences))(batch)
+    assert [int(c) for c in counts] == [batch.src_tokens, batch.tgt_tokens, batch.sentences]

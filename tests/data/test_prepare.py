@@ -1,0 +1,372 @@
+"""`prepare`: once, completely or not at all, every pair accounted for, changes named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.config.schema import (
+    CorpusConfig,
+    DataConfig,
+    FilterConfig,
+    VocabularyConfig,
+)
+from flaxformer_mt.data import encode, prepare as module
+from flaxformer_mt.data.corpus import CorpusError
+from flaxformer_mt.data.prepare import (
+    PrepareError,
+    describe,
+    prepare,
+    read_manifest,
+    valid_text,
+)
+from flaxformer_mt.data.store import Store, StoreError
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies
+
+GOOD = [
+    (f"the {a} sees {n} {b} .", f"{A} sieht {m} {B} .")
+    for a, A in (("cat", "die Katze"), ("dog", "der Hund"), ("woman", "die Frau"))
+    for n, m in (("one", "eine"), ("no", "keine"))
+    for b, B in (("house", "Hütte"), ("street", "Straße"), ("lamp", "Lampe"), ("door", "Tür"))
+]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> DataConfig:
+    """A corpus in tmp_path/text of 24 good pairs, and one of the first four for validation."""
+    text = tmp_path / "text"
+    text.mkdir()
+    for name, pairs in (("train", GOOD), ("valid", GOOD[:4])):
+        for side, lang in enumerate(("en", "de")):
+            lines = "".join(f"{pair[side]}\n" for pair in pairs)
+            (text / f"{name}.{lang}").write_text(lines, "utf-8")
+    return DataConfig(
+        folder=str(text),
+        train=(CorpusConfig(name="good", src="train.en", tgt="train.de"),),
+        valid=CorpusConfig(src="valid.en", tgt="valid.de"),
+        vocabulary=VocabularyConfig(size=60),
+        filter=FilterConfig(max_length=40),
+    )
+
+
+def with_(config: DataConfig, **changes: Any) -> DataConfig:
+    return dataclasses.replace(config, **changes)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_the_store_holds_the_corpus(config: DataConfig, tmp_path: Path) -> None:
+    store = prepare(config, seed=1, directory=tmp_path / "run")
+    vocabularies = Vocabularies.load(tmp_path / "run" / "vocabulary")
+    assert len(store.train) == 24 and len(store.valid) == 4
+    for index, pair in enumerate(GOOD):
+        src, tgt = store.train.src(index).tolist(), store.train.tgt(index).tolist()
+        assert src[-1] == tgt[-1] == EOS
+        assert vocabularies.src.decode([src]) == [pair[0]]
+        assert vocabularies.tgt.decode([tgt]) == [pair[1]]
+    src, tgt = valid_text(tmp_path / "run" / "data")
+    assert list(zip(src, tgt, strict=True)) == GOOD[:4]
+    assert store.vocabulary_digest == vocabularies.digest
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["data", "vocabulary"]
+
+
+def test_the_same_corpus_gives_the_same_bytes(config: DataConfig, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        prepare(config, seed=1, directory=tmp_path / name)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_chunks_do_not_matter(
+    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(config, seed=1, directory=tmp_path / "a")
+    monkeypatch.setattr(encode, "CHUNK", 5)
+    monkeypatch.setattr(module, "CHUNK", 5)
+    prepare(config, seed=1, directory=tmp_path / "b")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_a_second_call_reuses_the_store(config: DataConfig, tmp_path: Path) -> None:
+    first = prepare(config, seed=1, directory=tmp_path / "run")
+    before = contents(tmp_path / "run")
+    lines: list[str] = []
+    # Without its texts: a run directory stands alone.
+    shutil.rmtree(tmp_path / "text")
+    again = prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
+    assert again.digest == first.digest
+    assert contents(tmp_path / "run") == before
+    data = tmp_path / "run" / "data"
+    assert lines[-1] == f"prepare: 24 training pairs in {data} are up to date"
+    assert "does not exist" in lines[0] and "the store made from it is used" in lines[0]
+
+
+def test_a_bad_corpus_is_accounted_for_pair_by_pair(config: DataConfig, tmp_path: Path) -> None:
+    text = Path(config.folder)
+    bad = [
+        (b"good", b"gut"),
+        (b"\xff\xfe", b"x"),
+        (b"bell \x07", b"x"),
+        (b"x", b""),
+        (b"long " * 50, b"x"),
+        (b"the", b"die Frau sieht eine Lampe ."),
+        ("▁".encode(), b"x"),
+        (b"end", b"Ende"),
+    ]
+    (text / "bad.en").write_bytes(b"".join(src + b"\n" for src, _ in bad))
+    (text / "bad.de").write_bytes(b"".join(tgt + b"\n" for _, tgt in bad))
+    config = with_(
+        config,
+        train=(*config.train, CorpusConfig(name="bad", src="bad.en", tgt="bad.de")),
+        valid=CorpusConfig(src="bad.en", tgt="bad.de"),
+        filter=FilterConfig(max_length=40, max_ratio=6.0),
+        vocabulary=VocabularyConfig(size=64),
+    )
+    lines: list[str] = []
+    store = prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
+    manifest = read_manifest(tmp_path / "run" / "data")
+    good, train, valid = manifest["corpora"]
+    assert (good["read"], good["kept"], good["dropped"]) == (24, 24, {})
+    assert (train["read"], train["kept"]) == (8, 2)
+    assert len(store.train) == 26
+    expected = {
+        "invalid UTF-8": ("bad.en", 2),
+        "control character": ("bad.en", 3),
+        "empty side": ("bad.de", 4),
+        "too long": ("bad.en", 5),
+        "length ratio": ("bad.en", 6),
+    }
+    assert train["dropped"] == {reason: 1 + (reason == "empty side") for reason in expected}
+    found = {(e["reason"], Path(e["file"]).name, e["line"]) for e in train["examples"]}
+    places = {(reason, *place) for reason, place in expected.items()}
+    assert found == places | {("empty side", "bad.en", 7)}
+    # The ratio cleans what is learned from; a validation pair stays.
+    assert (valid["kept"], valid["dropped"]) == (
+        3,
+        {"invalid UTF-8": 1, "control character": 1, "empty side": 2, "too long": 1},
+    )
+    assert len(valid_text(tmp_path / "run" / "data")[0]) == 5
+    assert any("8 pairs read, 2 kept, dropped: " in line for line in lines)
+
+    table = describe(manifest)
+    assert f"{text / 'bad.en'}:5: " in table
+    assert [line.split() for line in table.splitlines() if "data.train.bad" in line] == [
+        ["data.train.bad", "8", "2", "6"]
+    ]
+
+
+def test_nothing_left_is_an_error_with_the_counts(config: DataConfig, tmp_path: Path) -> None:
+    with pytest.raises(PrepareError) as caught:
+        short = FilterConfig(max_length=3)
+        prepare(with_(config, filter=short), seed=1, directory=tmp_path / "run")
+    assert "data.train: none of the 24 pairs read is left: 24 too long; the first: " in str(
+        caught.value
+    )
+    assert f"{tmp_path / 'text' / 'train.en'}:1: too long" in str(caught.value)
+    (tmp_path / "text" / "train.en").write_bytes(b"\n" * 24)
+    with pytest.raises(PrepareError, match="none of the 24 pairs read is left: 24 empty side"):
+        prepare(config, seed=1, directory=tmp_path / "run")
+    for name in ("train.en", "train.de"):
+        (tmp_path / "text" / name).write_bytes(b"")
+    with pytest.raises(PrepareError, match=r"data\.train: there are no pairs: the corpus is empty"):
+        prepare(config, seed=1, directory=tmp_path / "run")
+    with pytest.raises(PrepareError, match=r"data\.train names no corpus"):
+        prepare(with_(config, train=()), seed=1, directory=tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_changed_settings_are_named(config: DataConfig, tmp_path: Path) -> None:
+    prepare(config, seed=1, directory=tmp_path / "run")
+    before = contents(tmp_path / "run")
+    other = with_(
+        config,
+        filter=FilterConfig(max_length=30),
+        vocabulary=VocabularyConfig(size=60, byte_fallback=True),
+        tgt_lang="fr",
+    )
+    with pytest.raises(PrepareError) as caught:
+        prepare(other, seed=2, directory=tmp_path / "run")
+    assert str(caught.value) == (
+        f"{tmp_path / 'run' / 'data'} was prepared from other data or settings: "
+        "data.filter.max_length: 40 then, 30 now; data.tgt_lang: 'de' then, 'fr' now; "
+        "data.vocabulary.byte_fallback: False then, True now; training.seed: 1 then, 2 now. "
+        "Put them back, or use a new directory"
+    )
+    more = with_(config, train=(*config.train, dataclasses.replace(config.train[0], name="b")))
+    with pytest.raises(PrepareError, match=r"data\.train: \['good'\] then, \['good', 'b'\] now"):
+        prepare(more, seed=1, directory=tmp_path / "run")
+    assert contents(tmp_path / "run") == before
+
+
+def test_changed_files_are_named_and_moved_ones_recognised(
+    config: DataConfig, tmp_path: Path
+) -> None:
+    prepare(config, seed=1, directory=tmp_path / "run")
+    shutil.copytree(tmp_path / "text", tmp_path / "moved")
+    moved = with_(config, folder=str(tmp_path / "moved"))
+    prepare(moved, seed=1, directory=tmp_path / "run")
+    path = tmp_path / "moved" / "train.de"
+    os.utime(path, ns=(1, 1))
+    prepare(moved, seed=1, directory=tmp_path / "run")
+    path.write_bytes(path.read_bytes().replace(b"Hund", b"Hase"))
+    with pytest.raises(PrepareError) as caught:
+        prepare(moved, seed=1, directory=tmp_path / "run")
+    assert f"data.train.good.tgt: the contents of {path} are not those that were read" in str(
+        caught.value
+    )
+
+
+class Interrupt(Exception):
+    pass
+
+
+@pytest.mark.parametrize("moment", ["encode", "finish", "rename"])
+def test_an_interrupted_call_leaves_nothing_and_the_next_succeeds(
+    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise Interrupt
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        target = {
+            "encode": (encode.Encoder, "encode_corpus"),
+            "finish": (module.StoreWriter, "finish"),
+            "rename": (module.Vocabularies, "save"),
+        }[moment]
+        patch.setattr(*target, interrupt)
+        with pytest.raises(Interrupt):
+            prepare(config, seed=1, directory=run)
+    assert list(run.iterdir()) == []
+    # A killed process cannot tidy up; what it leaves is no store and does not stand in the way.
+    (run / "data.partial").mkdir()
+    (run / "data.partial" / "train.src.tokens").write_bytes(b"half")
+    (run / "data").mkdir()
+    store = prepare(config, seed=1, directory=run)
+    assert len(store.train) == 24
+    assert sorted(path.name for path in run.iterdir()) == ["data", "vocabulary"]
+
+
+def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path) -> None:
+    prepare(config, seed=1, directory=tmp_path / "first")
+    run = tmp_path / "second"
+    run.mkdir()
+    shutil.copytree(tmp_path / "first" / "vocabulary", run / "vocabulary")
+    lines: list[str] = []
+    other = with_(config, vocabulary=VocabularyConfig(size=50))
+    store = prepare(other, seed=1, directory=run, report=lines.append)
+    assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
+    assert store.vocabulary_digest == Vocabularies.load(tmp_path / "first" / "vocabulary").digest
+    assert read_manifest(run / "data")["vocabulary"]["found"] is True
+    prepare(other, seed=1, directory=run)
+
+
+def test_the_vocabulary_is_trained_on_a_sample(config: DataConfig, tmp_path: Path) -> None:
+    few = with_(config, vocabulary=VocabularyConfig(size=40, sample=8))
+    prepare(few, seed=1, directory=tmp_path / "run")
+    assert read_manifest(tmp_path / "run" / "data")["vocabulary"]["sample"] == 8
+
+
+def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", 7)
+
+    def sample(seed: int, size: int = 20, pairs: int = 100) -> list[int]:
+        stream = (module.Pair(i, str(i), "") for i in range(pairs))
+        return [int(src) for src, _ in module._sample(stream, size, seed)]
+
+    assert sample(1) == sample(1) != sample(2)
+    assert len(set(sample(1))) == 20
+    assert sample(1, size=100) == list(range(100))
+    drawn = [number for seed in range(300) for number in sample(seed)]
+    # Each pair is drawn 60 times in 300 samples of a fifth, with a deviation of about 7.
+    counts = [drawn.count(number) for number in range(100)]
+    assert 60 - 5 * 7 < min(counts) and max(counts) < 60 + 5 * 7
+
+
+def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    prepare(config, seed=1, directory=run)
+    tokens = run / "data" / "train.src.tokens"
+    whole = tokens.read_bytes()
+    tokens.write_bytes(whole[:-2])
+    with pytest.raises(StoreError, match=r"train\.src\.tokens: has \d+ bytes where"):
+        prepare(config, seed=1, directory=run)
+    tokens.write_bytes(whole)
+
+    other = with_(config, vocabulary=VocabularyConfig(size=50))
+    prepare(other, seed=1, directory=tmp_path / "other")
+    shutil.rmtree(run / "vocabulary")
+    shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary")
+    with pytest.raises(PrepareError, match="vocabulary: is not the vocabulary with which"):
+        prepare(config, seed=1, directory=run)
+
+    (run / "data" / "manifest.json").write_text("{")
+    with pytest.raises(PrepareError, match=r"manifest\.json: is damaged"):
+        prepare(config, seed=1, directory=run)
+    (run / "data" / "manifest.json").unlink()
+    with pytest.raises(PrepareError, match=r"holds files but no manifest\.json"):
+        prepare(config, seed=1, directory=run)
+
+
+def test_a_store_of_another_run_is_refused(config: DataConfig, tmp_path: Path) -> None:
+    prepare(config, seed=1, directory=tmp_path / "a")
+    longer = with_(config, filter=FilterConfig(max_length=15))
+    prepare(longer, seed=1, directory=tmp_path / "b")
+    manifest = tmp_path / "a" / "data" / "manifest.json"
+    kept = manifest.read_bytes()
+    shutil.rmtree(tmp_path / "a" / "data")
+    shutil.copytree(tmp_path / "b" / "data", tmp_path / "a" / "data")
+    manifest.write_bytes(kept)
+    with pytest.raises(PrepareError, match=r"store\.json: is not the store that manifest\.json"):
+        prepare(config, seed=1, directory=tmp_path / "a")
+
+
+def test_a_file_that_changes_meanwhile_is_an_error(
+    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = module.StoreWriter.finish
+
+    def touch_and_finish(self: Any) -> str:
+        os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
+        return real(self)
+
+    monkeypatch.setattr(module.StoreWriter, "finish", touch_and_finish)
+    with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
+        prepare(config, seed=1, directory=tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_mismatched_files_stop_prepare_and_name_both(config: DataConfig, tmp_path: Path) -> None:
+    with open(tmp_path / "text" / "train.en", "a") as stream:
+        stream.write("one more\n")
+    with pytest.raises(CorpusError, match=r"train\.en has 25 lines and .*train\.de has 24"):
+        prepare(config, seed=1, directory=tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_the_manifest_records_inputs_and_lengths(config: DataConfig, tmp_path: Path) -> None:
+    store = prepare(config, seed=1, directory=tmp_path / "run")
+    text = (tmp_path / "run" / "data" / "manifest.json").read_text("utf-8")
+    manifest = json.loads(text)
+    assert [file["key"] for file in manifest["inputs"]] == [
+        "data.train.good.src",
+        "data.train.good.tgt",
+        "data.valid.src",
+        "data.valid.tgt",
+    ]
+    assert manifest["store"] == store.digest
+    lengths = manifest["lengths"]["train"]["tgt"]
+    assert lengths["tokens"] == store.train.tgt_lengths.sum()
+    assert lengths["max"] == store.train.tgt_lengths.max()
+    assert Store.open(tmp_path / "run" / "data").digest == store.digest

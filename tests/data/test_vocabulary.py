@@ -1,0 +1,228 @@
+"""Vocabularies: round trips, determinism, digests, and errors that say which size is possible."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import sentencepiece
+from hypothesis import example, given, settings, strategies as st
+
+from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.data.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    Vocabularies,
+    Vocabulary,
+    VocabularyError,
+    train,
+    train_pair,
+)
+
+Kind = Literal["bpe", "unigram"]
+
+SENTENCES = [
+    f"{who} {verb} {what} ."
+    for who in ("the cat", "a small dog", "die Frau", "der Mann")
+    for verb in ("sees", "likes", "kauft", "verliert")
+    for what in ("a house", "the green tree", "zwei Bücher", "<s> & </s>")
+]
+
+
+def configured(kind: Kind, size: int, byte_fallback: bool = False) -> VocabularyConfig:
+    return VocabularyConfig(kind=kind, size=size, byte_fallback=byte_fallback)
+
+
+@functools.cache
+def small(kind: Kind = "bpe", byte_fallback: bool = False) -> Vocabulary:
+    # The unigram trainer finds fewer types in a text of this size.
+    size = (60 if kind == "bpe" else 40) + (256 if byte_fallback else 0)
+    return train(SENTENCES, configured(kind, size, byte_fallback))
+
+
+def spaced(text: str) -> str:
+    """What a round trip leaves of blanks; U+2581 is SentencePiece's own sign for one."""
+    return re.sub(" +", " ", text.replace("\u2581", " ")).strip(" ")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_training_text_comes_back(kind: Kind, byte_fallback: bool) -> None:
+    vocabulary = small(kind, byte_fallback)
+    plain = [sentence for sentence in SENTENCES if "<" not in sentence]
+    assert vocabulary.decode(vocabulary.encode(plain)) == plain
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+@example("<s> </s> <unk> <pad> <0x41>")
+@example("\u2581 \u2581a\u2581")
+@example("e\u0301 é ﬁ Å \u212b")
+@example("a\u0085b\u2028c\u00a0d\u3000e\tf")
+@example("\u2585 \ufeff \u200b \U0001f469\u200d\U0001f4bb")
+@example("two  blanks ")
+def test_any_text_comes_back_by_byte_fallback(text: str) -> None:
+    vocabulary = small(byte_fallback=True)
+    [tokens] = vocabulary.encode([text])
+    assert not set(tokens) & {PAD, BOS, EOS, UNK}
+    assert vocabulary.decode([tokens]) == [spaced(text)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+@example("<s> </s> <pad>")
+def test_no_text_yields_padding_or_sentence_marks(text: str) -> None:
+    [tokens] = small().encode([text])
+    assert not set(tokens) & {PAD, BOS, EOS}
+
+
+def test_marks_are_left_out_of_text() -> None:
+    vocabulary = small()
+    [tokens] = vocabulary.encode(["the cat sees a house ."])
+    assert vocabulary.decode([[BOS, *tokens, EOS, PAD, PAD]]) == ["the cat sees a house ."]
+    assert vocabulary.decode([[], [EOS]]) == ["", ""]
+    assert vocabulary.decode([]) == []
+    assert vocabulary.encode(["", "  "]) == [[], []]
+
+
+def test_ids_beyond_the_vocabulary_are_errors() -> None:
+    with pytest.raises(VocabularyError, match="token 60 is not in a vocabulary of 60 types"):
+        small().decode([[5], [4, 60]])
+
+
+def test_many_sentences_encode_as_one_by_one() -> None:
+    vocabulary = small()
+    assert vocabulary.encode(SENTENCES * 3) == 3 * [vocabulary.encode([s])[0] for s in SENTENCES]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_training_is_deterministic_and_silent(
+    kind: Kind, capfd: pytest.CaptureFixture[str]
+) -> None:
+    small.cache_clear()
+    first = small(kind)
+    small.cache_clear()
+    assert small(kind).model == first.model
+    assert capfd.readouterr() == ("", "")
+
+
+def test_long_sentences_take_part_in_training() -> None:
+    long = "ж" * 5000
+    assert "ж" in "".join(train([*SENTENCES, long], VocabularyConfig(size=62)).pieces())
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_impossible_sizes_name_a_possible_one(kind: Kind) -> None:
+    with pytest.raises(VocabularyError) as caught:
+        train(SENTENCES, configured(kind, 30_000))
+    found = re.fullmatch(
+        r"data\.vocabulary\.size is 30,000, but the training text yields at most ([\d,]+) types: "
+        r"set it to \1 or less",
+        str(caught.value),
+    )
+    assert found
+    largest = int(found[1].replace(",", ""))
+    assert train(SENTENCES, configured(kind, largest)).size == largest
+    with pytest.raises(VocabularyError, match=r"size is 10, but .* alone take \d+ types"):
+        train(SENTENCES, configured(kind, 10))
+
+
+def test_shared_and_separate_vocabularies() -> None:
+    pairs = [(sentence, sentence.upper()) for sentence in SENTENCES]
+    shared = train_pair(pairs, VocabularyConfig(size=80))
+    assert shared.shared and shared.src is shared.tgt
+    separate = train_pair(pairs, VocabularyConfig(size=60, shared=False))
+    assert not separate.shared
+    assert separate.src.model == small().model
+    assert len({shared.digest, separate.digest}) == 2
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    folder = tmp_path / "vocabulary"
+    Vocabularies(small(), small("unigram")).save(folder)
+    return folder
+
+
+def test_saved_vocabularies_load(saved: Path) -> None:
+    loaded = Vocabularies.load(saved)
+    assert loaded == Vocabularies(small(), small("unigram"))
+    assert loaded.digest == Vocabularies(small(), small("unigram")).digest
+    assert [path.name for path in saved.parent.iterdir()] == ["vocabulary"]
+    index = json.loads((saved / "vocabulary.json").read_text())
+    assert index["ids"] == {"pad": 0, "bos": 1, "eos": 2, "unk": 3}
+    assert index["src"]["size"] == 60
+    table = (saved / "src.pieces.tsv").read_bytes().decode().split("\n")
+    assert table[:4] == ["0\t<pad>", "1\t<s>", "2\t</s>", "3\t<unk>"] and len(table) == 61
+
+
+def test_a_shared_vocabulary_is_stored_once(tmp_path: Path) -> None:
+    Vocabularies(small(), small()).save(tmp_path / "v")
+    names = {path.name for path in (tmp_path / "v").iterdir()}
+    assert names == {"shared.model", "shared.pieces.tsv", "vocabulary.json"}
+    loaded = Vocabularies.load(tmp_path / "v")
+    assert loaded.shared and loaded.src is loaded.tgt
+
+
+def test_a_vocabulary_is_never_replaced(saved: Path) -> None:
+    with pytest.raises(VocabularyError, match="is there already"):
+        Vocabularies(small(), small()).save(saved)
+    assert not Vocabularies.load(saved).shared
+
+
+def test_another_model_file_is_refused_by_name(saved: Path) -> None:
+    (saved / "src.model").write_bytes((saved / "tgt.model").read_bytes())
+    with pytest.raises(VocabularyError) as caught:
+        Vocabularies.load(saved)
+    assert str(caught.value).startswith(
+        f"{saved / 'src.model'}: is not the model recorded beside it: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("src.model", b"", "is not the model recorded"),
+        ("tgt.model", b"nonsense", "is not the model recorded"),
+        ("src.model", None, "cannot be read: No such file"),
+        ("vocabulary.json", None, "cannot be read: No such file"),
+        ("vocabulary.json", b"{", "is damaged"),
+        ("vocabulary.json", b"{}", "is damaged: KeyError"),
+        ("vocabulary.json", b'{"format": 9}', "has format 9; this program reads 1"),
+    ],
+)
+def test_damage_is_refused_by_name(
+    saved: Path, name: str, data: bytes | None, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if data is None:
+        (saved / name).unlink()
+    else:
+        (saved / name).write_bytes(data)
+    with pytest.raises(VocabularyError, match=message) as caught:
+        Vocabularies.load(saved)
+    assert str(caught.value).startswith(f"{saved / name}: ")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense"])
+def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.model").write_bytes(data)
+    with pytest.raises(VocabularyError, match=r"x\.model: not a SentencePiece model"):
+        Vocabulary.load(tmp_path / "x.model")
+
+
+def test_a_model_with_other_mark_ids_is_refused(tmp_path: Path) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=40, minloglevel=2
+    )
+    (tmp_path / "x.model").write_bytes(model.getvalue())
+    with pytest.raises(VocabularyError, match=r"x\.model: the pad mark has id -1 where .* has 0"):
+        Vocabulary.load(tmp_path / "x.model")
