@@ -1,11 +1,12 @@
 """Multi30k English to German: image captions, 29,000 pairs, the corpus that trains on a laptop.
 
-    flaxformer-mt train --config configs/multi30k.py:tiny --config.data.folder=FOLDER/tok --workdir runs/multi30k
+    flaxformer-mt train --config configs/multi30k.py:tiny --workdir runs/multi30k \\
+        --config.data.folder=FOLDER/tok
     flaxformer-mt average --workdir runs/multi30k
     flaxformer-mt evaluate --workdir runs/multi30k --tokenized --beam-size 5 --length-penalty 1
 
-`tiny`      Transformer-Tiny of Wu et al. (ACL 2021) on lower-cased, normalised, Moses-tokenised text
-            (`data/task1/tok` of the multi30k/dataset repository). Published: 41.02 tokenised BLEU.
+`tiny`      Transformer-Tiny of Wu et al. (ACL 2021) on lower-cased, normalised, Moses-tokenised
+            text (`data/task1/tok` of the multi30k/dataset repository). Published: 41.02 BLEU.
 `tiny_raw`  the same model on the cased raw text (`data/task1/raw`), scored by sacreBLEU.
 """
 
@@ -25,7 +26,9 @@ def get_config(variant: str = "tiny") -> ConfigDict:
     name = FILES[variant or "tiny"]
 
     def files(split: str) -> ConfigDict:
-        return corpus(src=name.format(split=split, lang="en"), tgt=name.format(split=split, lang="de"))
+        return corpus(
+            src=name.format(split=split, lang="en"), tgt=name.format(split=split, lang="de")
+        )
 
     config = default_config()
     config.name = f"Multi30k en-de {variant or 'tiny'}"

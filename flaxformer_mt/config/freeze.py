@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import json
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from flaxformer_mt.config.consistency import inconsistencies
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 
 
@@ -46,13 +48,22 @@ def default_config() -> ConfigDict:
 def thaw(config: ExperimentConfig) -> ConfigDict:
     """A `ConfigDict` to change: known keys only, but corpora of any name may be added."""
     thawed = ConfigDict(_defaults(config)).lock()
-    thawed.data.train.unlock()
-    thawed.data.test.unlock()
+    for corpora in (thawed.data.train, thawed.data.test):
+        corpora.unlock()
+        # Unlocking reaches down to the corpora that are there; their keys are fixed.
+        for item in corpora.values():
+            item.lock()
     return thawed
 
 
 def corpus(
-    *, kind: str = "files", src: str = "", tgt: str = "", path: str = "", split: str = "train", size: int = 0
+    *,
+    kind: str = "files",
+    src: str = "",
+    tgt: str = "",
+    path: str = "",
+    split: str = "train",
+    size: int = 0,
 ) -> ConfigDict:
     """One corpus for `config.data.train.NAME = corpus(...)`; keys as in `CorpusConfig`."""
     values = {"kind": kind, "src": src, "tgt": tgt, "path": path, "split": split, "size": size}
@@ -61,9 +72,10 @@ def corpus(
 
 def _defaults(config: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
+    cls: Any = type(config)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if is_corpora(field_types(type(config))[field.name]):
+        if is_corpora(field_types(cls)[field.name]):
             values[field.name] = {item.name: _defaults(item) for item in value}
         elif dataclasses.is_dataclass(value):
             values[field.name] = _defaults(value)
@@ -111,7 +123,9 @@ def to_text(config: ExperimentConfig) -> str:
 
 def _build(cls: type, values: Mapping[str, Any], prefix: str, origin: str) -> Any:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{origin}: '{prefix.rstrip('.')}' is a group of settings, not {values!r}")
+        raise ConfigError(
+            f"{origin}: '{prefix.rstrip('.')}' is a group of settings, not {values!r}"
+        )
     hints = field_types(cls)
     names = [n for n in hints if not (cls is CorpusConfig and n == "name")]
     for key in values:
@@ -126,7 +140,9 @@ def _build(cls: type, values: Mapping[str, Any], prefix: str, origin: str) -> An
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{origin}: '{key}' maps names to corpora, not {value!r}")
             built[name] = tuple(
-                dataclasses.replace(_build(CorpusConfig, item, f"{key}.{label}.", origin), name=label)
+                dataclasses.replace(
+                    _build(CorpusConfig, item, f"{key}.{label}.", origin), name=label
+                )
                 for label, item in value.items()
             )
         elif dataclasses.is_dataclass(hint):
@@ -139,7 +155,7 @@ def _build(cls: type, values: Mapping[str, Any], prefix: str, origin: str) -> An
 
 
 def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
-    """`value` as the type that `hint` asks for (an int may stand for a float, a list for a tuple)."""
+    """`value` as `hint` asks for it: an int may stand for a float, a list for a tuple."""
     problem = f"{origin}: '{key}' = {value!r}: "
     if typing.get_origin(hint) is typing.Literal:
         choices = typing.get_args(hint)
@@ -155,83 +171,6 @@ def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         name = hint.__name__ if not isinstance(hint, types.UnionType) else str(hint)
         raise ConfigError(problem + f"must be of type {name}")
-    if hint is float and value != value:
-        raise ConfigError(problem + "must be a number")
+    if hint is float and not math.isfinite(value):
+        raise ConfigError(problem + "must be a finite number")
     return value
-
-
-def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
-    """Every contradiction in a config, each naming its keys."""
-    model, data, training = config.model, config.data, config.training
-    optimizer, schedule = training.optimizer, training.schedule
-    for group, names in {
-        "model": ("encoder_layers", "decoder_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v", "max_length"),
-        "data.batch": ("tokens", "max_shapes", "multiple"),
-        "data.vocabulary": ("size", "sample"),
-        "data.filter": ("max_length",),
-        "training": ("steps", "log_every", "save_every", "keep_latest", "validate_beam", "max_bad_updates"),
-        "training.schedule": ("warmup_steps",),
-        "training.optimizer": ("accumulation",),
-        "decoding": ("beam_size", "max_extra_tokens", "batch_tokens"),
-    }.items():
-        section: Any = functools.reduce(getattr, group.split("."), config)
-        for name in names:
-            if getattr(section, name) < 1:
-                yield f"'{group}.{name}' = {getattr(section, name)} must be at least 1"
-    for group, names in {
-        "model": ("dropout", "attention_dropout", "ffn_dropout"),
-        "training": ("label_smoothing",),
-        "training.optimizer": ("beta1", "beta2", "ema_decay"),
-    }.items():
-        section = functools.reduce(getattr, group.split("."), config)
-        for name in names:
-            if not 0 <= getattr(section, name) < 1:
-                yield f"'{group}.{name}' = {getattr(section, name)} must lie in [0, 1)"
-    for group, names in {
-        "training": ("validate_every", "patience", "keep_best", "keep_for_average", "max_rollbacks", "loss_chunk"),
-        "training.optimizer": ("weight_decay", "clip_norm"),
-        "data.filter": ("max_ratio",),
-        "decoding": ("length_penalty",),
-    }.items():
-        section = functools.reduce(getattr, group.split("."), config)
-        for name in names:
-            if getattr(section, name) < 0:
-                yield f"'{group}.{name}' = {getattr(section, name)} must not be negative"
-    if model.positions == "sinusoidal" and model.d_model % 2:
-        yield f"'model.d_model' = {model.d_model} must be even for sinusoidal positions"
-    if model.tie == "all" and not data.vocabulary.shared:
-        yield "'model.tie' = 'all' needs 'data.vocabulary.shared' = true (or set 'model.tie' to 'target')"
-    if data.filter.max_length > model.max_length:
-        yield (
-            f"'data.filter.max_length' = {data.filter.max_length} lets in pairs longer than "
-            f"'model.max_length' = {model.max_length}"
-        )
-    if schedule.kind == "peak" and schedule.peak <= 0:
-        yield "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'"
-    if schedule.kind == "paper" and schedule.factor <= 0:
-        yield "'training.schedule.factor' must be positive"
-    if data.batch.multiple % optimizer.accumulation:
-        yield (
-            f"'data.batch.multiple' = {data.batch.multiple} must be divisible by "
-            f"'training.optimizer.accumulation' = {optimizer.accumulation}"
-        )
-    if training.best_metric == "bleu" and not training.validate_bleu:
-        yield "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true"
-    if 0 < data.filter.max_ratio < 1:
-        yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
-    sizes = {"data": config.mesh.data, "fsdp": config.mesh.fsdp, "tensor": config.mesh.tensor}
-    if sum(size == -1 for size in sizes.values()) > 1:
-        yield "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"
-    for name, size in sizes.items():
-        if size < 1 and size != -1:
-            yield f"'mesh.{name}' = {size} must be at least 1, or -1 for what is left"
-    for item in (*data.train, data.valid, *data.test):
-        yield from _corpus_problems(item, config)
-
-
-def _corpus_problems(item: CorpusConfig, config: ExperimentConfig) -> Iterator[str]:
-    group = "data.valid" if item is config.data.valid else f"data.train/test.{item.name}"
-    if item.kind == "files" and bool(item.src) != bool(item.tgt):
-        yield f"'{group}': a corpus of kind 'files' needs both 'src' and 'tgt'"
-    if item.kind == "synthetic" and item.size < 1:
-        yield f"'{group}.size' must be at least 1 for the built-in grammar"

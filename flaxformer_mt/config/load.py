@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import os
+import re
+import traceback
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,16 +14,28 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from flaxformer_mt.config.freeze import ConfigError, corpus, field_types, freeze, is_corpora, nearest
+from flaxformer_mt.config.freeze import (
+    ConfigError,
+    corpus,
+    field_types,
+    freeze,
+    is_corpora,
+    nearest,
+)
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
-BUILT_IN = (Path(__file__).parent.parent / "configs", Path(__file__).parent.parent.parent / "configs")
+BUILT_IN = (
+    Path(__file__).parent.parent / "configs",
+    Path(__file__).parent.parent.parent / "configs",
+)
 
 
 def built_in_names() -> list[str]:
     """Names of the config files that came with the package."""
-    return sorted({p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"})
+    return sorted(
+        {p.stem for folder in BUILT_IN for p in folder.glob("*.py") if p.stem != "__init__"}
+    )
 
 
 def find_config(name: str) -> Path:
@@ -53,18 +68,42 @@ def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)
-        get_config = module.get_config
-    except AttributeError as error:
-        raise ConfigError(f"{path}: defines no get_config(variant)") from error
-    except (ImportError, SyntaxError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+    except Exception as error:
+        raise ConfigError(_explained(error, path)) from error
+    get_config = getattr(module, "get_config", None)
+    if get_config is None:
+        raise ConfigError(f"{path}: defines no get_config(variant)")
     try:
         config = get_config(variant)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{spec}: {str(error).strip(chr(34))}") from error
+    except ValueError as error:
+        raise ConfigError(f"{spec}: {error}") from error
+    except Exception as error:
+        raise ConfigError(_explained(error, path)) from error
+    if not isinstance(config, ConfigDict):
+        raise ConfigError(
+            f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
+        )
     for override in overrides:
         apply_override(config, override)
     return freeze(config, spec)
+
+
+def _explained(error: Exception, path: Path) -> str:
+    """An error that a config file's code raised: its line, and a misspelt key's nearest name."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == os.path.abspath(path)]
+    where = f"{path}:{lines[-1]}" if lines else str(path)
+    text = str(error)
+    if isinstance(error, AttributeError) and "ml_collections" in frames[-1].filename:
+        # Its texts: 'Key "x" does not exist ...: {\'a\': 1, ...}', and 'x', perhaps with a hint.
+        unknown = re.search(r"""["'](\w+)\\?["']""", text)
+        names = re.findall(r"""(\w+)\\?': |Did you mean "(\w+)\"""", text)
+        if unknown:
+            hint = f"; {nearest(unknown[1], [a or b for a, b in names])}" if names else ""
+            return f"{where}: unknown key '{unknown[1]}'{hint}"
+    return f"{where}: {type(error).__name__}: {text}"
 
 
 def apply_override(config: ConfigDict, override: str) -> None:
@@ -79,26 +118,35 @@ def apply_override(config: ConfigDict, override: str) -> None:
         hints = field_types(cls)
         if part not in hints or (cls is CorpusConfig and part == "name"):
             names = [n for n in hints if not (cls is CorpusConfig and n == "name")]
-            raise ConfigError(f"{origin}: unknown key '{'.'.join(parts[: depth + 1])}'; {nearest(part, names)}")
+            raise ConfigError(
+                f"{origin}: unknown key '{'.'.join(parts[: depth + 1])}'; {nearest(part, names)}"
+            )
         hint = hints[part]
         rest = parts[depth + 1 :]
         if is_corpora(hint):
             if len(rest) != 2:
-                raise ConfigError(f"{origin}: write --config.{'.'.join(parts[: depth + 1])}.NAME.KEY=VALUE")
+                raise ConfigError(
+                    f"{origin}: write --config.{'.'.join(parts[: depth + 1])}.NAME.KEY=VALUE"
+                )
             label, leaf = rest
             if label not in node[part]:
                 node[part][label] = corpus()
             if leaf not in node[part][label]:
-                raise ConfigError(f"{origin}: unknown key '{leaf}'; {nearest(leaf, node[part][label])}")
+                raise ConfigError(
+                    f"{origin}: unknown key '{leaf}'; {nearest(leaf, node[part][label])}"
+                )
             node[part][label][leaf] = parse_value(text, field_types(CorpusConfig)[leaf], origin)
             return
         if dataclasses.is_dataclass(hint):
             if not rest:
-                raise ConfigError(f"{origin}: '{key}' is a group of settings; {nearest('', field_types(typing.cast(type, hint)))}")
+                settings = ", ".join(field_types(typing.cast(type, hint)))
+                raise ConfigError(f"{origin}: '{key}' is a group of settings: {settings}")
             cls, node = hint, node[part]
             continue
         if rest:
-            raise ConfigError(f"{origin}: '{'.'.join(parts[: depth + 1])}' is a setting and has no '{rest[0]}'")
+            raise ConfigError(
+                f"{origin}: '{'.'.join(parts[: depth + 1])}' is a setting and has no '{rest[0]}'"
+            )
         node[part] = parse_value(text, hint, origin)
 
 

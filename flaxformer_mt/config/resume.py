@@ -23,7 +23,9 @@ def may_change(key: str) -> bool:
     return False
 
 
-def check_resume(old: ExperimentConfig, new: ExperimentConfig, run: str) -> dict[str, tuple[Any, Any]]:
+def check_resume(
+    old: ExperimentConfig, new: ExperimentConfig, run: str
+) -> dict[str, tuple[Any, Any]]:
     """The settings that differ, old and new value; raises ConfigError if one of them may not."""
     before, after = flatten(old), flatten(new)
     changed = {

@@ -33,10 +33,13 @@ class ModelConfig:
     )
     norm_epsilon: float = setting(1e-6, "added to the variance in layer normalisation")
     positions: Literal["sinusoidal", "learned"] = setting(
-        "sinusoidal", "position encoding: the paper's section 3.5, or a learned table (Table 3 row E)"
+        "sinusoidal",
+        "position encoding: the paper's section 3.5, or a learned table (Table 3 row E)",
     )
     max_length: int = setting(
-        256, "longest sequence in tokens, end mark included, on either side (size of a learned position table)"
+        256,
+        "longest sequence in tokens, end mark included, on either side "
+        "(size of a learned position table)",
     )
     tie: Literal["all", "target", "none"] = setting(
         "all",
@@ -47,46 +50,74 @@ class ModelConfig:
     attention_dropout: float = setting(0.0, "dropout on attention weights (paper: none)")
     ffn_dropout: float = setting(0.0, "dropout after the feed-forward ReLU (paper: none)")
     dtype: Literal["float32", "bfloat16"] = setting(
-        "float32", "operands of matrix products; parameters, softmax and loss stay float32", resume=True
+        "float32",
+        "operands of matrix products; parameters, softmax and loss stay float32",
+        resume=True,
     )
-    scan_layers: bool = setting(False, "stack the layers' parameters and scan: compiles in the time of one layer")
-    remat: bool = setting(False, "recompute each layer in the backward pass: less memory, a third more work", resume=True)
+    scan_layers: bool = setting(
+        False, "stack the layers' parameters and scan: compiles in the time of one layer"
+    )
+    remat: bool = setting(
+        False,
+        "recompute each layer in the backward pass: less memory, a third more work",
+        resume=True,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     name: str = setting("", "the corpus's name in reports: the key it stands under in the config")
     kind: Literal["files", "tsv", "synthetic"] = setting(
-        "files", "files: two line-aligned files; tsv: one file, two columns; synthetic: the built-in grammar"
+        "files",
+        "files: two line-aligned files; tsv: one file, two columns; "
+        "synthetic: the built-in grammar",
     )
     src: str = setting("", "files: the source side (plain, .gz or .xz)")
     tgt: str = setting("", "files: the target side")
     path: str = setting("", "tsv: the file")
-    split: Literal["train", "valid", "test"] = setting("train", "synthetic: which part of the grammar")
+    split: Literal["train", "valid", "test"] = setting(
+        "train", "synthetic: which part of the grammar"
+    )
     size: int = setting(0, "synthetic: how many pairs")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
     kind: Literal["bpe", "unigram"] = setting("bpe", "SentencePiece model type")
-    size: int = setting(37000, "number of types, special marks included (each side's, if not shared)")
+    size: int = setting(
+        37000, "number of types, special marks included (each side's, if not shared)"
+    )
     shared: bool = setting(True, "one vocabulary for both sides")
-    byte_fallback: bool = setting(False, "spell unknown characters as bytes: no unknown token is possible")
-    character_coverage: float = setting(1.0, "share of the corpus's characters that get a type of their own")
-    sample: int = setting(2_000_000, "train on at most this many pairs, drawn evenly over the corpus")
+    byte_fallback: bool = setting(
+        False, "spell unknown characters as bytes: no unknown token is possible"
+    )
+    character_coverage: float = setting(
+        1.0, "share of the corpus's characters that get a type of their own"
+    )
+    sample: int = setting(
+        2_000_000, "train on at most this many pairs, drawn evenly over the corpus"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilterConfig:
-    max_length: int = setting(256, "drop pairs with a side longer than this, in tokens with the end mark")
-    max_ratio: float = setting(0.0, "drop pairs whose token lengths differ by more than this factor (0: keep)")
+    max_length: int = setting(
+        256, "drop pairs with a side longer than this, in tokens with the end mark"
+    )
+    max_ratio: float = setting(
+        0.0, "drop pairs whose token lengths differ by more than this factor (0: keep)"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchConfig:
-    tokens: int = setting(25_000, "positions a global batch may hold on each side (paper: about 25,000)")
+    tokens: int = setting(
+        25_000, "positions a global batch may hold on each side (paper: about 25,000)"
+    )
     max_shapes: int = setting(16, "at most this many batch shapes, each compiled once")
-    multiple: int = setting(8, "a shape's rows are a multiple of this (the mesh's data size must divide it)")
+    multiple: int = setting(
+        8, "a shape's rows are a multiple of this (the mesh's data size must divide it)"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,12 +125,21 @@ class DataConfig:
     src_lang: str = setting("en", "source language")
     tgt_lang: str = setting("de", "target language")
     tokenized: bool = setting(
-        False, "the text is tokenised already (and usually lower-cased): BLEU splits at blanks alone", resume=True
+        False,
+        "the text is tokenised already (and usually lower-cased): BLEU splits at blanks alone",
+        resume=True,
     )
     folder: str = setting("", "relative corpus paths stand in this folder", resume=True)
-    train: tuple[CorpusConfig, ...] = setting((), "training corpora, by name", )
-    valid: CorpusConfig = setting(CorpusConfig, "validation corpus, for every choice made in training")
-    test: tuple[CorpusConfig, ...] = setting((), "test corpora, by name: scored by `evaluate`", resume=True)
+    train: tuple[CorpusConfig, ...] = setting(
+        (),
+        "training corpora, by name",
+    )
+    valid: CorpusConfig = setting(
+        CorpusConfig(name="valid"), "validation corpus, for every choice made in training"
+    )
+    test: tuple[CorpusConfig, ...] = setting(
+        (), "test corpora, by name: scored by `evaluate`", resume=True
+    )
     vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
     filter: FilterConfig = setting(FilterConfig, "")
     batch: BatchConfig = setting(BatchConfig, "")
@@ -133,33 +173,51 @@ class TrainingConfig:
     seed: int = setting(1, "seed of initialisation, order and dropout")
     steps: int = setting(100_000, "optimizer updates in all", resume=True)
     label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
-    loss_chunk: int = setting(4096, "target positions whose logits exist at one time (0: all)", resume=True)
+    loss_chunk: int = setting(
+        4096, "target positions whose logits exist at one time (0: all)", resume=True
+    )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
     log_every: int = setting(100, "steps between reports", resume=True)
-    validate_every: int = setting(1000, "steps between validations (0: only at the end)", resume=True)
+    validate_every: int = setting(
+        1000, "steps between validations (0: only at the end)", resume=True
+    )
     validate_bleu: bool = setting(True, "decode the validation set at each validation", resume=True)
     validate_beam: int = setting(1, "beam size of that decoding: 1 is greedy", resume=True)
-    best_metric: Literal["bleu", "loss"] = setting("bleu", "what `best` means for checkpoints and patience", resume=True)
-    patience: int = setting(0, "stop after this many validations without a new best (0: off)", resume=True)
+    best_metric: Literal["bleu", "loss"] = setting(
+        "bleu", "what `best` means for checkpoints and patience", resume=True
+    )
+    patience: int = setting(
+        0, "stop after this many validations without a new best (0: off)", resume=True
+    )
     save_every: int = setting(1500, "steps between checkpoints (paper: 10 minutes)", resume=True)
     keep_latest: int = setting(2, "newest checkpoints kept for resuming", resume=True)
     keep_best: int = setting(1, "best checkpoints kept", resume=True)
-    keep_for_average: int = setting(5, "newest checkpoints kept for `average` (paper: 5 base, 20 big)", resume=True)
+    keep_for_average: int = setting(
+        5, "newest checkpoints kept for `average` (paper: 5 base, 20 big)", resume=True
+    )
     max_bad_updates: int = setting(
-        20, "consecutive updates skipped for a non-finite loss or gradient before the last good checkpoint is restored",
+        20,
+        "consecutive updates skipped for a non-finite loss or gradient before the last good "
+        "checkpoint is restored",
         resume=True,
     )
     max_rollbacks: int = setting(3, "such restores before the run stops", resume=True)
-    freeze: tuple[str, ...] = setting((), "glob patterns of parameter paths that do not train, such as 'encoder/*'")
+    freeze: tuple[str, ...] = setting(
+        (), "glob patterns of parameter paths that do not train, such as 'encoder/*'"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
     beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy", resume=True)
     length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha", resume=True)
-    max_extra_tokens: int = setting(50, "an output has at most the input's length plus this many tokens", resume=True)
-    batch_tokens: int = setting(8192, "source positions times beams in a decoding batch", resume=True)
+    max_extra_tokens: int = setting(
+        50, "an output has at most the input's length plus this many tokens", resume=True
+    )
+    batch_tokens: int = setting(
+        8192, "source positions times beams in a decoding batch", resume=True
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,50 @@
+"""The built-in English-German grammar: trained, scored, translating in minutes on a laptop.
+
+    flaxformer-mt quickstart
+
+Cost: at most 4 minutes of training on two CPU cores. Expected: 90 sacreBLEU or more on held-out
+sentences, which combine words with constructions that never met in training.
+"""
+
+from ml_collections import ConfigDict
+
+from flaxformer_mt.config import corpus, default_config
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    if variant:
+        raise ValueError(f"unknown variant '{variant}': this config has none")
+    config = default_config()
+    config.name = "Quickstart: built-in English-German grammar"
+
+    config.model.encoder_layers = 2
+    config.model.decoder_layers = 2
+    config.model.d_model = 128
+    config.model.d_ff = 256
+    config.model.num_heads = 4
+    config.model.d_k = 32
+    config.model.d_v = 32
+    config.model.max_length = 96
+    # Each pair is seen a few times only: nothing to overfit.
+    config.model.dropout = 0.0
+
+    config.data.train.grammar = corpus(kind="synthetic", split="train", size=40_000)
+    config.data.valid = corpus(kind="synthetic", split="valid", size=200)
+    config.data.test.grammar = corpus(kind="synthetic", split="test", size=500)
+    config.data.vocabulary.size = 2000
+    config.data.filter.max_length = 96
+    config.data.batch.tokens = 2048
+    config.data.batch.max_shapes = 6
+
+    config.training.steps = 1600
+    config.training.schedule.kind = "peak"
+    config.training.schedule.peak = 0.003
+    config.training.schedule.warmup_steps = 400
+    config.training.log_every = 100
+    config.training.validate_every = 800
+    config.training.save_every = 50
+    config.training.loss_chunk = 1024
+    config.training.keep_for_average = 5
+
+    config.decoding.beam_size = 4
+    return config

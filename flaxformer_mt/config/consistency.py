@@ -1,0 +1,116 @@
+"""What settings must satisfy beyond their types: ranges, and agreement with each other."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+
+# Group -> its settings, for each range.
+_AT_LEAST_ONE = {
+    "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length",
+    "data.batch": "tokens max_shapes multiple",
+    "data.vocabulary": "size sample",
+    "data.filter": "max_length",
+    "training": "steps log_every save_every keep_latest validate_beam max_bad_updates",
+    "training.schedule": "warmup_steps",
+    "training.optimizer": "accumulation",
+    "decoding": "beam_size max_extra_tokens batch_tokens",
+}
+_SHARES = {
+    "model": "dropout attention_dropout ffn_dropout",
+    "training": "label_smoothing",
+    "training.optimizer": "beta1 beta2 ema_decay",
+}
+_NOT_NEGATIVE = {
+    "training": "seed validate_every patience keep_best keep_for_average max_rollbacks loss_chunk",
+    "training.optimizer": "weight_decay clip_norm",
+    "data.filter": "max_ratio",
+    "decoding": "length_penalty",
+}
+_POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
+
+
+def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
+    """Every contradiction in a config, each naming its keys."""
+    for key, value in _values(config, _AT_LEAST_ONE):
+        if value < 1:
+            yield f"'{key}' = {value} must be at least 1"
+    for key, value in _values(config, _SHARES):
+        if not 0 <= value < 1:
+            yield f"'{key}' = {value} must lie in [0, 1)"
+    for key, value in _values(config, _NOT_NEGATIVE):
+        if value < 0:
+            yield f"'{key}' = {value} must not be negative"
+    for key, value in _values(config, _POSITIVE):
+        if value <= 0:
+            yield f"'{key}' = {value} must be positive"
+    yield from _model_and_data(config)
+    yield from _training(config)
+    yield from _mesh(config)
+    for group, corpora in {"train": config.data.train, "test": config.data.test}.items():
+        for item in corpora:
+            yield from _corpus(item, f"data.{group}.{item.name}")
+    yield from _corpus(config.data.valid, "data.valid")
+
+
+def _values(config: ExperimentConfig, groups: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for group, names in groups.items():
+        section: Any = functools.reduce(getattr, group.split("."), config)
+        for name in names.split():
+            yield f"{group}.{name}", getattr(section, name)
+
+
+def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
+    model, data = config.model, config.data
+    if model.positions == "sinusoidal" and model.d_model % 2:
+        yield f"'model.d_model' = {model.d_model} must be even for sinusoidal positions"
+    if model.tie == "all" and not data.vocabulary.shared:
+        yield (
+            "'model.tie' = 'all' needs 'data.vocabulary.shared' = true "
+            "(or set 'model.tie' to 'target')"
+        )
+    if data.filter.max_length > model.max_length:
+        yield (
+            f"'data.filter.max_length' = {data.filter.max_length} lets in pairs longer than "
+            f"'model.max_length' = {model.max_length}"
+        )
+    if 0 < data.filter.max_ratio < 1:
+        yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
+    coverage = data.vocabulary.character_coverage
+    if not 0 < coverage <= 1:
+        yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"
+
+
+def _training(config: ExperimentConfig) -> Iterator[str]:
+    training, schedule = config.training, config.training.schedule
+    if schedule.kind == "peak" and schedule.peak <= 0:
+        yield "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'"
+    if schedule.kind == "paper" and schedule.factor <= 0:
+        yield f"'training.schedule.factor' = {schedule.factor} must be positive"
+    multiple, accumulation = config.data.batch.multiple, training.optimizer.accumulation
+    if accumulation > 0 and multiple % accumulation:
+        yield (
+            f"'data.batch.multiple' = {multiple} must be divisible by "
+            f"'training.optimizer.accumulation' = {accumulation}"
+        )
+    if training.best_metric == "bleu" and not training.validate_bleu:
+        yield "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true"
+
+
+def _mesh(config: ExperimentConfig) -> Iterator[str]:
+    sizes = {"data": config.mesh.data, "fsdp": config.mesh.fsdp, "tensor": config.mesh.tensor}
+    if sum(size == -1 for size in sizes.values()) > 1:
+        yield "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"
+    for name, size in sizes.items():
+        if size < 1 and size != -1:
+            yield f"'mesh.{name}' = {size} must be at least 1, or -1 for what is left"
+
+
+def _corpus(item: CorpusConfig, key: str) -> Iterator[str]:
+    if item.kind == "files" and bool(item.src) != bool(item.tgt):
+        yield f"'{key}': a corpus of kind 'files' needs both 'src' and 'tgt'"
+    if item.kind == "synthetic" and item.size < 1:
+        yield f"'{key}.size' must be at least 1 for the built-in grammar"

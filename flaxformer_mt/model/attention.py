@@ -1,0 +1,99 @@
+"""Multi-head scaled dot-product attention (paper, section 3.2)."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.initializers import glorot_flattened
+from flaxformer_mt.model.masks import mask_bias
+from flaxformer_mt.model.products import product
+
+Keys = Float[Array, "rows keys heads d_k"]
+Values = Float[Array, "rows keys heads d_v"]
+
+
+class MultiHeadAttention(nn.Module):
+    """softmax(Q K^T / sqrt(d_k)) V for `num_heads` heads, projected in and out without biases.
+
+    The projections are einsums over kernels that keep the head axis, so that a mesh can split it.
+    """
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        config = self.config
+        wide = ("embed", "heads", "kv")
+        self.query = self._kernel("query", wide, (config.d_model, config.num_heads, config.d_k), 1)
+        self.key = self._kernel("key", wide, (config.d_model, config.num_heads, config.d_k), 1)
+        self.value = self._kernel("value", wide, (config.d_model, config.num_heads, config.d_v), 1)
+        self.out = self._kernel(
+            "out", ("heads", "kv", "embed"), (config.num_heads, config.d_v, config.d_model), 2
+        )
+        self.dropout = Dropout(config.attention_dropout)
+
+    def _kernel(
+        self, name: str, axes: tuple[str, ...], shape: tuple[int, ...], inputs: int
+    ) -> Array:
+        init = nn.with_logical_partitioning(glorot_flattened(inputs), axes)
+        return self.param(name, init, shape, jnp.float32)
+
+    def __call__(
+        self,
+        x: Float[Array, "rows queries d_model"],
+        memory: Float[Array, "rows keys d_model"],
+        mask: Bool[Array, "rows queries keys"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows queries d_model"]:
+        """Attention of `x` over `memory` (`x` itself in self-attention)."""
+        keys, values = self.keys_values(memory)
+        return self.attend(x, keys, values, mask, deterministic=deterministic)
+
+    def keys_values(self, memory: Float[Array, "rows keys d_model"]) -> tuple[Keys, Values]:
+        """The projected keys and values: what a decoding cache holds."""
+        keys = product("bld,dhk->blhk", memory, self.key, self.config.dtype)
+        values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
+        axes = ("batch", "length", "heads", "kv")
+        return nn.with_logical_constraint(keys, axes), nn.with_logical_constraint(values, axes)
+
+    def attend(
+        self,
+        x: Float[Array, "rows queries d_model"],
+        keys: Keys,
+        values: Values,
+        mask: Bool[Array, "rows queries keys"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows queries d_model"]:
+        """Attention of `x` over keys and values that are projected already."""
+        dtype = self.config.dtype
+        queries = product("bld,dhk->blhk", x, self.query, dtype) * self.config.d_k**-0.5
+        queries = nn.with_logical_constraint(queries, ("batch", "length", "heads", "kv"))
+        # Keys first: with the operands the other way round the gradient of the keys is a product that
+        # XLA's CPU backend lacks in bfloat16 ("Unsupported element type for DotThunk").
+        scores = product("blhk,bqhk->bhql", keys, queries, dtype)
+        weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
+        weights = self.dropout(weights, deterministic=deterministic)
+        heads = product("bhql,blhv->bqhv", weights, values, dtype)
+        heads = nn.with_logical_constraint(heads, ("batch", "length", "heads", "kv"))
+        return product("bqhv,hvd->bqd", heads, self.out, dtype)
+
+    def attend_beams(
+        self,
+        x: Float[Array, "rows beams d_model"],
+        keys: Float[Array, "rows beams length heads d_k"],
+        values: Float[Array, "rows beams length heads d_v"],
+        mask: Bool[Array, " length"],
+    ) -> Float[Array, "rows beams d_model"]:
+        """Self-attention of each beam's newest token over that beam's own cache."""
+        dtype = self.config.dtype
+        queries = product("brd,dhk->brhk", x, self.query, dtype) * self.config.d_k**-0.5
+        scores = product("brhk,brlhk->brhl", queries, keys, dtype)
+        weights = jax.nn.softmax(scores + mask_bias(mask)[None, None, None], axis=-1)
+        heads = product("brhl,brlhv->brhv", weights, values, dtype)
+        return product("brhv,hvd->brd", heads, self.out, dtype)

@@ -1,0 +1,168 @@
+"""One encoder layer and one decoder layer (paper, section 3.1)."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.attention import MultiHeadAttention
+from flaxformer_mt.model.dropout import Dropout
+from flaxformer_mt.model.feed_forward import FeedForward
+from flaxformer_mt.model.norm import LayerNorm
+
+KeysValues = dict[str, Array]  # {"key": [..., heads, d_k], "value": [..., heads, d_v]}
+
+
+class Residual(nn.Module):
+    """What stands around a sub-layer: the residual sum, dropout and layer normalisation.
+
+    `norm` "post": LayerNorm(x + Dropout(Sublayer(x))), the paper's; "pre":
+    x + Dropout(Sublayer(LayerNorm(x))).
+    """
+
+    config: ModelConfig
+
+    def setup(self) -> None:
+        self.norm = LayerNorm(self.config.norm_epsilon)
+        self.dropout = Dropout(self.config.dropout)
+
+    def enter(self, x: Float[Array, "rows length d_model"]) -> Float[Array, "rows length d_model"]:
+        """The sub-layer's input."""
+        return self.norm(x) if self.config.norm == "pre" else x
+
+    def leave(
+        self,
+        x: Float[Array, "rows length d_model"],
+        sublayer: Float[Array, "rows length d_model"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows length d_model"]:
+        """`x` joined with what the sub-layer made of it."""
+        x = x + self.dropout(sublayer, deterministic=deterministic)
+        x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
+        return self.norm(x) if self.config.norm == "post" else x
+
+
+class EncoderLayer(nn.Module):
+    config: ModelConfig
+
+    def setup(self) -> None:
+        self.self_attention = MultiHeadAttention(self.config)
+        self.self_attention_residual = Residual(self.config)
+        self.feed_forward = FeedForward(self.config)
+        self.feed_forward_residual = Residual(self.config)
+
+    def __call__(
+        self,
+        x: Float[Array, "rows src_length d_model"],
+        mask: Bool[Array, "rows src_length src_length"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows src_length d_model"]:
+        """Self-attention, then the feed-forward network."""
+        around = self.self_attention_residual
+        inner = around.enter(x)
+        inner = self.self_attention(inner, inner, mask, deterministic=deterministic)
+        x = around.leave(x, inner, deterministic=deterministic)
+
+        around = self.feed_forward_residual
+        inner = self.feed_forward(around.enter(x), deterministic=deterministic)
+        return around.leave(x, inner, deterministic=deterministic)
+
+
+class DecoderLayer(nn.Module):
+    config: ModelConfig
+
+    def setup(self) -> None:
+        self.self_attention = MultiHeadAttention(self.config)
+        self.self_attention_residual = Residual(self.config)
+        self.cross_attention = MultiHeadAttention(self.config)
+        self.cross_attention_residual = Residual(self.config)
+        self.feed_forward = FeedForward(self.config)
+        self.feed_forward_residual = Residual(self.config)
+
+    def __call__(
+        self,
+        x: Float[Array, "rows tgt_length d_model"],
+        encoded: Float[Array, "rows src_length d_model"],
+        self_mask: Bool[Array, "rows tgt_length tgt_length"],
+        cross_mask: Bool[Array, "rows tgt_length src_length"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows tgt_length d_model"]:
+        """Masked self-attention, attention over the source, then the feed-forward network."""
+        around = self.self_attention_residual
+        inner = around.enter(x)
+        inner = self.self_attention(inner, inner, self_mask, deterministic=deterministic)
+        x = around.leave(x, inner, deterministic=deterministic)
+
+        keys_values = self.cross_keys_values(encoded)
+        return self._above_self_attention(x, keys_values, cross_mask, deterministic=deterministic)
+
+    def cross_keys_values(self, encoded: Float[Array, "rows src_length d_model"]) -> KeysValues:
+        """The source's keys and values for this layer: computed once a sentence in decoding."""
+        keys, values = self.cross_attention.keys_values(encoded)
+        return {"key": keys, "value": values}
+
+    def decode_step(
+        self,
+        x: Float[Array, "rows beams d_model"],
+        index: Int[Array, ""],
+        past: KeysValues,
+        source: KeysValues,
+        src_mask: Bool[Array, "rows src_length"],
+    ) -> tuple[Float[Array, "rows beams d_model"], KeysValues]:
+        """The layer at position `index` of every beam; returns `past` with that position added.
+
+        `past` has leaves [rows, beams, length, heads, d]; `source` has [rows, src_length, heads, d]:
+        beams are queries of the same row there, so nothing is copied for them.
+        """
+        around = self.self_attention_residual
+        inner = around.enter(x)
+        keys, values = self.self_attention.keys_values(inner)
+        past = {
+            "key": _write(past["key"], keys, index),
+            "value": _write(past["value"], values, index),
+        }
+        visible = jnp.arange(past["key"].shape[2]) <= index
+        inner = self.self_attention.attend_beams(inner, past["key"], past["value"], visible)
+        x = around.leave(x, inner, deterministic=True)
+
+        cross_mask = jnp.broadcast_to(
+            src_mask[:, None, :], (x.shape[0], x.shape[1], src_mask.shape[1])
+        )
+        return self._above_self_attention(x, source, cross_mask, deterministic=True), past
+
+    def _above_self_attention(
+        self,
+        x: Float[Array, "rows length d_model"],
+        source: KeysValues,
+        cross_mask: Bool[Array, "rows length src_length"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows length d_model"]:
+        around = self.cross_attention_residual
+        inner = self.cross_attention.attend(
+            around.enter(x),
+            source["key"],
+            source["value"],
+            cross_mask,
+            deterministic=deterministic,
+        )
+        x = around.leave(x, inner, deterministic=deterministic)
+
+        around = self.feed_forward_residual
+        inner = self.feed_forward(around.enter(x), deterministic=deterministic)
+        return around.leave(x, inner, deterministic=deterministic)
+
+
+def _write(
+    past: Float[Array, "rows beams length heads d"],
+    new: Float[Array, "rows beams heads d"],
+    index: Int[Array, ""],
+) -> Float[Array, "rows beams length heads d"]:
+    new = new[:, :, None].astype(past.dtype)
+    return jax.lax.dynamic_update_slice_in_dim(past, new, index, axis=2)

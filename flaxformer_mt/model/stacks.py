@@ -1,0 +1,138 @@
+"""The encoder's and the decoder's stack of layers, unrolled or scanned, with or without remat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import flax.linen as nn
+import jax
+from jaxtyping import Array, Bool, Float, Int
+
+from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, KeysValues
+from flaxformer_mt.model.norm import LayerNorm
+
+Layers = nn.Module | Sequence[nn.Module]
+
+
+class Encoder(nn.Module):
+    config: ModelConfig
+
+    def setup(self) -> None:
+        self.layers = (
+            EncoderLayer(self.config)
+            if self.config.scan_layers
+            else [EncoderLayer(self.config) for _ in range(self.config.encoder_layers)]
+        )
+        # Pre-LN leaves the residual sum itself un-normalised.
+        self.norm = LayerNorm(self.config.norm_epsilon) if self.config.norm == "pre" else None
+
+    def __call__(
+        self,
+        x: Float[Array, "rows src_length d_model"],
+        mask: Bool[Array, "rows src_length src_length"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows src_length d_model"]:
+        """The stack's output, normalised."""
+        count = self.config.encoder_layers
+        x = _run(self.layers, x, (mask,), self.config, count, deterministic=deterministic)
+        return x if self.norm is None else self.norm(x)
+
+
+class Decoder(nn.Module):
+    config: ModelConfig
+
+    def setup(self) -> None:
+        self.layers = (
+            DecoderLayer(self.config)
+            if self.config.scan_layers
+            else [DecoderLayer(self.config) for _ in range(self.config.decoder_layers)]
+        )
+        self.norm = LayerNorm(self.config.norm_epsilon) if self.config.norm == "pre" else None
+
+    def __call__(
+        self,
+        x: Float[Array, "rows tgt_length d_model"],
+        encoded: Float[Array, "rows src_length d_model"],
+        self_mask: Bool[Array, "rows tgt_length tgt_length"],
+        cross_mask: Bool[Array, "rows tgt_length src_length"],
+        *,
+        deterministic: bool,
+    ) -> Float[Array, "rows tgt_length d_model"]:
+        """The stack's output, normalised."""
+        context, count = (encoded, self_mask, cross_mask), self.config.decoder_layers
+        x = _run(self.layers, x, context, self.config, count, deterministic=deterministic)
+        return x if self.norm is None else self.norm(x)
+
+    def cross_keys_values(
+        self, encoded: Float[Array, "rows src_length d_model"]
+    ) -> dict[str, KeysValues]:
+        """Each layer's keys and values of the source, by layer name."""
+        return {
+            name: layer.cross_keys_values(encoded) for name, layer in self._single_layers().items()
+        }
+
+    def decode_step(
+        self,
+        x: Float[Array, "rows beams d_model"],
+        index: Int[Array, ""],
+        past: dict[str, KeysValues],
+        source: dict[str, KeysValues],
+        src_mask: Bool[Array, "rows src_length"],
+    ) -> tuple[Float[Array, "rows beams d_model"], dict[str, KeysValues]]:
+        """The stack at position `index` of every beam; returns `past` with that position added."""
+        new = {}
+        for name, layer in self._single_layers().items():
+            x, new[name] = layer.decode_step(x, index, past[name], source[name], src_mask)
+        return x if self.norm is None else self.norm(x), new
+
+    def _single_layers(self) -> dict[str, DecoderLayer]:
+        """The layers one by one, in either form: a step of decoding is small, and is unrolled."""
+        if not self.config.scan_layers:
+            return {layer_name(i): layer for i, layer in enumerate(self.layers)}
+        stacked = self.layers.variables["params"]
+        return {
+            layer_name(i): DecoderLayer(self.config, parent=None).bind(
+                {"params": jax.tree.map(lambda leaf, i=i: leaf[i], stacked)}
+            )
+            for i in range(self.config.decoder_layers)
+        }
+
+
+def layer_name(index: int) -> str:
+    """The name of an unrolled layer in the parameters, and of any layer in a decoding cache."""
+    return f"layers_{index}"
+
+
+def _run(
+    layers: Layers,
+    x: Float[Array, "rows length d_model"],
+    context: tuple[Array, ...],
+    config: ModelConfig,
+    count: int,
+    *,
+    deterministic: bool,
+) -> Float[Array, "rows length d_model"]:
+    """`x` through the layers, each called as layer(x, *context)."""
+
+    def apply_layer(layer: nn.Module, x: Array, *context: Array) -> tuple[Array, None]:
+        return layer(x, *context, deterministic=deterministic), None
+
+    if config.remat:
+        # A scan's loop keeps the recomputation apart by itself; elsewhere XLA would merge it away.
+        apply_layer = nn.remat(apply_layer, prevent_cse=not config.scan_layers)
+    if not config.scan_layers:
+        for layer in layers:
+            x, _ = apply_layer(layer, x, *context)
+        return x
+    scan = nn.scan(
+        apply_layer,
+        variable_axes={"params": 0},
+        split_rngs={"params": True, "dropout": True},
+        in_axes=nn.broadcast,
+        length=count,
+        metadata_params={nn.PARTITION_NAME: "layers"},
+    )
+    x, _ = scan(layers, x, *context)
+    return x

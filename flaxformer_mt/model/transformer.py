@@ -1,0 +1,139 @@
+"""The Transformer of "Attention Is All You Need" (arXiv 1706.03762), section 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.embedding import Embedding
+from flaxformer_mt.model.masks import attention_mask
+from flaxformer_mt.model.products import product
+from flaxformer_mt.model.stacks import Decoder, Encoder
+
+Cache = dict[str, Any]
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder over token ids; parameters float32 under {"params": ...}.
+
+    Every array of ids is int32 [rows, length]. A segment id names the sentence that a token of the
+    row belongs to, 0 being padding; positions restart at 0 with each segment, so that sentences
+    packed into one row are what they would be in rows of their own.
+    """
+
+    config: ModelConfig
+    src_vocab_size: int
+    tgt_vocab_size: int
+
+    def setup(self) -> None:
+        self.embedding = Embedding(self.config, self.src_vocab_size, self.tgt_vocab_size)
+        self.encoder = Encoder(self.config)
+        self.decoder = Decoder(self.config)
+
+    def __call__(
+        self,
+        src: Int[Array, "rows src_length"],
+        tgt_in: Int[Array, "rows tgt_length"],
+        *,
+        src_segment_ids: Int[Array, "rows src_length"],
+        tgt_segment_ids: Int[Array, "rows tgt_length"],
+        src_positions: Int[Array, "rows src_length"],
+        tgt_positions: Int[Array, "rows tgt_length"],
+        deterministic: bool,
+    ) -> Float[Array, "rows tgt_length d_model"]:
+        """The decoder's hidden states, float32, before the softmax matrix.
+
+        The loss multiplies by that matrix itself (`softmax_table`), piece by piece, so that the
+        logits never stand in memory whole. `deterministic=False` needs a "dropout" key.
+        """
+        encoded = self.encode(
+            src,
+            src_segment_ids=src_segment_ids,
+            src_positions=src_positions,
+            deterministic=deterministic,
+        )
+        x = self.embedding.target(
+            tgt_in, tgt_positions, length=tgt_in.shape[1], deterministic=deterministic
+        )
+        return self.decoder(
+            x,
+            encoded,
+            attention_mask(tgt_segment_ids, tgt_segment_ids, causal=True),
+            attention_mask(tgt_segment_ids, src_segment_ids),
+            deterministic=deterministic,
+        )
+
+    def encode(
+        self,
+        src: Int[Array, "rows src_length"],
+        *,
+        src_segment_ids: Int[Array, "rows src_length"],
+        src_positions: Int[Array, "rows src_length"],
+        deterministic: bool,
+    ) -> Float[Array, "rows src_length d_model"]:
+        """The encoder's output, float32."""
+        x = self.embedding.source(src, src_positions, deterministic=deterministic)
+        mask = attention_mask(src_segment_ids, src_segment_ids)
+        return self.encoder(x, mask, deterministic=deterministic)
+
+    def start_cache(
+        self,
+        encoded: Float[Array, "rows src_length d_model"],
+        src_segment_ids: Int[Array, "rows src_length"],
+        *,
+        beams: int,
+        length: int,
+    ) -> Cache:
+        """The state of decoding before its first token, for outputs of at most `length` tokens.
+
+        A plain dict, one sentence a row (every token with a segment id other than 0 is the
+        source), in `config.dtype` but for the mask:
+
+            "self"      {layer: {"key", "value"}}   [rows, beams, length, heads, d_k or d_v], zeros
+            "cross"     {layer: {"key", "value"}}   [rows, src_length, heads, d_k or d_v]
+            "src_mask"                              [rows, src_length] bool
+
+        Beam search reorders the leaves of "self" along axis 1 and touches nothing else.
+        """
+        config, rows = self.config, encoded.shape[0]
+        shape = (rows, beams, length, config.num_heads)
+        cross = jax.tree.map(
+            lambda leaf: leaf.astype(config.dtype), self.decoder.cross_keys_values(encoded)
+        )
+        empty = {
+            "key": jnp.zeros((*shape, config.d_k), config.dtype),
+            "value": jnp.zeros((*shape, config.d_v), config.dtype),
+        }
+        return {
+            "self": {layer: dict(empty) for layer in cross},
+            "cross": cross,
+            "src_mask": src_segment_ids != 0,
+        }
+
+    def decode_step(
+        self, tokens: Int[Array, "rows beams"], index: Int[Array, ""], cache: Cache
+    ) -> tuple[Float[Array, "rows beams tgt_vocab"], Cache]:
+        """Logits after `tokens` at position `index` (0: the begin mark), and the cache with them.
+
+        Positions below `index` are read from the cache as earlier steps left them.
+        """
+        length = jax.tree.leaves(cache["self"])[0].shape[2]
+        x = self.embedding.target(
+            tokens, jnp.full_like(tokens, index), length=length, deterministic=True
+        )
+        x, past = self.decoder.decode_step(
+            x, index, cache["self"], cache["cross"], cache["src_mask"]
+        )
+        return self.logits(x), {**cache, "self": past}
+
+    def logits(
+        self, hidden: Float[Array, "rows length d_model"]
+    ) -> Float[Array, "rows length tgt_vocab"]:
+        """Un-normalised log-probabilities of the next token, float32."""
+        logits = product("bld,vd->blv", hidden, self.embedding.softmax(), self.config.dtype)
+        return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))

@@ -1,0 +1,138 @@
+"""Tiny models and batches for the tests of this folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.parameters import initial_params
+
+VOCAB = 13
+
+
+def tiny_config(**changes: Any) -> ModelConfig:
+    """One encoder layer, two decoder layers, and every width different from every other."""
+    base = ModelConfig(
+        encoder_layers=1,
+        decoder_layers=2,
+        d_model=12,
+        d_ff=20,
+        num_heads=3,
+        d_k=4,
+        d_v=5,
+        max_length=16,
+        dropout=0.0,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+@functools.cache
+def build(config: ModelConfig, *, seed: int = 0) -> tuple[Transformer, dict]:
+    """A model and random parameters: no bias is 0 and no scale 1, unlike initial ones."""
+    model = Transformer(config, VOCAB, VOCAB if config.tie == "all" else VOCAB + 4)
+    shapes = nn.meta.unbox(
+        jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
+    )
+    rng = np.random.default_rng(seed)
+
+    def draw(path: tuple, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        centre = 1.0 if path[-1].key == "scale" else 0.0
+        return np.float32(centre + 0.3 * rng.standard_normal(leaf.shape))
+
+    return model, jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A batch as the model takes it."""
+
+    src: np.ndarray
+    tgt_in: np.ndarray
+    src_segment_ids: np.ndarray
+    tgt_segment_ids: np.ndarray
+    src_positions: np.ndarray
+    tgt_positions: np.ndarray
+
+    def keywords(self) -> dict[str, np.ndarray]:
+        """The arguments that the model takes by name."""
+        names = ("src_segment_ids", "tgt_segment_ids", "src_positions", "tgt_positions")
+        return {name: getattr(self, name) for name in names}
+
+
+def pack(rows: list[list[tuple[list[int], list[int]]]], src_length: int, tgt_length: int) -> Rows:
+    """Each row holds its pairs one after the other, as segments 1, 2, ..., then padding."""
+    shapes = {"src": (len(rows), src_length), "tgt": (len(rows), tgt_length)}
+    tokens, segments, positions = (
+        {side: np.zeros(shape, np.int32) for side, shape in shapes.items()} for _ in range(3)
+    )
+    for row, pairs in enumerate(rows):
+        for side in ("src", "tgt"):
+            start = 0
+            for segment, pair in enumerate(pairs, start=1):
+                ids = pair[side == "tgt"]
+                here = slice(start, start + len(ids))
+                tokens[side][row, here] = ids
+                segments[side][row, here] = segment
+                positions[side][row, here] = np.arange(len(ids))
+                start += len(ids)
+    return Rows(
+        src=tokens["src"],
+        tgt_in=tokens["tgt"],
+        src_segment_ids=segments["src"],
+        tgt_segment_ids=segments["tgt"],
+        src_positions=positions["src"],
+        tgt_positions=positions["tgt"],
+    )
+
+
+def random_pair(rng: np.random.Generator, src: int, tgt: int) -> tuple[list[int], list[int]]:
+    """A sentence pair of these lengths."""
+    return rng.integers(1, VOCAB, src).tolist(), rng.integers(1, VOCAB, tgt).tolist()
+
+
+def packed_rows(seed: int = 0) -> Rows:
+    """Three rows: two pairs packed with padding behind, one pair with padding, one pair that fills."""
+    rng = np.random.default_rng(seed)
+    first, second = random_pair(rng, 3, 2), random_pair(rng, 2, 4)
+    return pack([[first, second], [random_pair(rng, 4, 3)], [random_pair(rng, 7, 8)]], 7, 8)
+
+
+def hidden_of(
+    model: Transformer, params: dict, rows: Rows, *, dropout_seed: int | None = None
+) -> jax.Array:
+    """The model's output, compiled: deterministic, or in training mode with this seed."""
+    return _hidden(model, params, rows.src, rows.tgt_in, rows.keywords(), dropout_seed)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def _hidden(
+    model: Transformer,
+    params: dict,
+    src: jax.Array,
+    tgt_in: jax.Array,
+    keywords: dict[str, jax.Array],
+    dropout_seed: int | None,
+) -> jax.Array:
+    return model.apply(
+        {"params": params},
+        src,
+        tgt_in,
+        **keywords,
+        deterministic=dropout_seed is None,
+        rngs={} if dropout_seed is None else {"dropout": jax.random.key(dropout_seed)},
+    )
+
+
+@functools.partial(
+    jax.jit, static_argnums=0, static_argnames=("method", "deterministic", "beams", "length")
+)
+def call(model: Transformer, params: dict, *args: Any, method: str, **keywords: Any) -> Any:
+    """Another method of the model, compiled."""
+    return model.apply({"params": params}, *args, **keywords, method=method)

@@ -1,0 +1,135 @@
+"""Decoding with a cache, one position at a time, against the whole decoder at once."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.model.parameters import stack_layers
+from tests.model.examples import VOCAB, build, call, hidden_of, pack, tiny_config
+
+ROWS, BEAMS, SRC_LENGTH, TGT_LENGTH = 2, 3, 5, 6
+
+
+def sentences(seed=0):
+    """Sources of 5 and 3 tokens, and a different target for every beam."""
+    rng = np.random.default_rng(seed)
+    src = [rng.integers(1, VOCAB, length).tolist() for length in (SRC_LENGTH, 3)]
+    tgt = rng.integers(1, VOCAB, (ROWS, BEAMS, TGT_LENGTH), np.int32)
+    return src, tgt
+
+
+def start(model, params, src):
+    rows = pack([[(tokens, [])] for tokens in src], SRC_LENGTH, 1)
+    encoded = call(
+        model,
+        params,
+        rows.src,
+        src_segment_ids=rows.src_segment_ids,
+        src_positions=rows.src_positions,
+        deterministic=True,
+        method="encode",
+    )
+    return call(
+        model,
+        params,
+        encoded,
+        rows.src_segment_ids,
+        beams=BEAMS,
+        length=TGT_LENGTH,
+        method="start_cache",
+    )
+
+
+def whole_logits(model, params, src, tgt):
+    """The logits of every beam from the full decoder, each beam a row with a copy of its source."""
+    pairs = [
+        [(src[row], tgt[row, beam].tolist())] for row in range(ROWS) for beam in range(BEAMS)
+    ]
+    hidden = hidden_of(model, params, pack(pairs, SRC_LENGTH, TGT_LENGTH))
+    logits = call(model, params, hidden, method="logits")
+    return np.asarray(logits).reshape(ROWS, BEAMS, TGT_LENGTH, -1)
+
+
+def step(model, params, tokens, index, cache):
+    return call(model, params, tokens, jnp.int32(index), cache, method="decode_step")
+
+
+@pytest.mark.parametrize(
+    ("norm", "positions", "tie"),
+    [("post", "sinusoidal", "all"), ("pre", "learned", "target"), ("post", "learned", "none")],
+)
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_steps_equal_the_whole(norm, positions, tie, scan_layers):
+    options = {"norm": norm, "positions": positions, "tie": tie}
+    whole_model, params = build(tiny_config(**options))
+    src, tgt = sentences()
+    expected = whole_logits(whole_model, params, src, tgt)
+
+    model, _ = build(tiny_config(**options, scan_layers=scan_layers))
+    params = stack_layers(params) if scan_layers else params
+    cache = start(model, params, src)
+    for index in range(TGT_LENGTH):
+        logits, cache = step(model, params, tgt[:, :, index], index, cache)
+        assert logits.dtype == jnp.float32
+        np.testing.assert_allclose(logits, expected[:, :, index], atol=2e-5, rtol=0)
+
+
+def test_reordering_beams_reorders_their_past():
+    """Beam search's move: gather the self-attention cache along axis 1 and go on."""
+    model, params = build(tiny_config())
+    src, tgt = sentences(1)
+    swap, half = np.array([2, 0, 0]), 3
+    cache = start(model, params, src)
+    for index in range(half):
+        _, cache = step(model, params, tgt[:, :, index], index, cache)
+    cache = {**cache, "self": jax.tree.map(lambda leaf: leaf[:, swap], cache["self"])}
+    moved = np.concatenate([tgt[:, swap, :half], tgt[:, :, half:]], axis=2)
+    expected = whole_logits(model, params, src, moved)
+    for index in range(half, TGT_LENGTH):
+        logits, cache = step(model, params, moved[:, :, index], index, cache)
+        np.testing.assert_allclose(logits, expected[:, :, index], atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scan_layers"),
+    list(itertools.product(["float32", "bfloat16"], [False, True])),
+)
+def test_shapes_of_the_cache(dtype, scan_layers):
+    config = tiny_config(dtype=dtype, scan_layers=scan_layers)
+    model, params = build(config)
+    cache = start(model, params, sentences()[0])
+    assert set(cache) == {"self", "cross", "src_mask"}
+    assert set(cache["self"]) == set(cache["cross"]) == {"layers_0", "layers_1"}
+    heads = config.num_heads
+    for layer in cache["self"].values():
+        assert layer["key"].shape == (ROWS, BEAMS, TGT_LENGTH, heads, config.d_k)
+        assert layer["value"].shape == (ROWS, BEAMS, TGT_LENGTH, heads, config.d_v)
+    for layer in cache["cross"].values():
+        assert layer["key"].shape == (ROWS, SRC_LENGTH, heads, config.d_k)
+        assert layer["value"].shape == (ROWS, SRC_LENGTH, heads, config.d_v)
+    assert cache["src_mask"].tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+    assert {leaf.dtype for leaf in jax.tree.leaves((cache["self"], cache["cross"]))} == {
+        jnp.dtype(dtype)
+    }
+
+
+def test_bfloat16_steps_equal_the_bfloat16_whole():
+    model, params = build(tiny_config(dtype="bfloat16"))
+    src, tgt = sentences()
+    expected = whole_logits(model, params, src, tgt)
+    cache = start(model, params, src)
+    for index in range(TGT_LENGTH):
+        logits, cache = step(model, params, tgt[:, :, index], index, cache)
+        np.testing.assert_allclose(logits, expected[:, :, index], atol=0.05, rtol=0)
+
+
+def test_a_cache_longer_than_the_learned_positions_is_refused():
+    model, params = build(tiny_config(positions="learned", max_length=TGT_LENGTH - 1))
+    with pytest.raises(ValueError, match="model.max_length is 5"):
+        cache = start(model, params, sentences()[0])
+        step(model, params, np.ones((ROWS, BEAMS), np.int32), 0, cache)

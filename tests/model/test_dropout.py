@@ -1,0 +1,129 @@
+"""Dropout: its statistics, its places, and that it is off where it must be."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.model.dropout import Dropout, counter_bits
+from tests.model.examples import build, hidden_of, packed_rows, tiny_config
+
+SHAPE = (64, 32, 128)
+
+
+def keys(count):
+    return jax.vmap(lambda key: jax.random.bits(key, (2,), jnp.uint32))(
+        jax.random.split(jax.random.key(0), count)
+    )
+
+
+def drop(rate, seed, x):
+    return Dropout(rate).apply({}, x, deterministic=False, rngs={"dropout": jax.random.key(seed)})
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
+def test_rate_and_mean(rate):
+    x = jnp.ones(SHAPE)
+    y = np.asarray(drop(rate, 1, x), np.float64)
+    error = 5 * np.sqrt(rate * (1 - rate) / y.size)
+    assert abs((y == 0).mean() - rate) < error
+    assert abs(y.mean() - 1) < error / (1 - rate)
+    np.testing.assert_allclose(np.unique(y), [0, 1 / (1 - rate)], rtol=1e-6)
+    # Along each axis as well: a mask must not favour a row, a position or a channel.
+    for axis in range(3):
+        others = tuple(set(range(3)) - {axis})
+        rates = (y == 0).mean(axis=others)
+        spread = np.sqrt(rate * (1 - rate) / (y.size / y.shape[axis]))
+        assert np.abs(rates - rate).max() < 5 * spread
+        assert 0.7 * spread < rates.std() < 1.3 * spread
+
+
+def test_bits_are_uniform_and_uncorrelated():
+    bits = np.asarray(counter_bits(keys(1)[0], SHAPE))
+    size = bits.size
+    for bit in range(32):
+        share = ((bits >> bit) & 1).mean()
+        assert abs(share - 0.5) < 5 * 0.5 / np.sqrt(size), bit
+    uniform = bits / 2**32 - 0.5
+    for lags in [(0, 0, 1), (0, 0, 2), (0, 1, 0), (1, 0, 0), (0, 1, 1), (1, 0, 5)]:
+        moved = np.roll(uniform, lags, axis=(0, 1, 2))
+        correlation = (uniform * moved).mean() * 12
+        assert abs(correlation) < 5 / np.sqrt(size), lags
+    counts = np.bincount(bits.ravel() >> 22, minlength=1024)
+    chi_squared = ((counts - size / 1024) ** 2 / (size / 1024)).sum()
+    assert abs(chi_squared - 1023) < 5 * np.sqrt(2 * 1023)
+
+
+def test_masks_of_different_keys_are_independent():
+    """Also of keys that differ in one bit, in either word."""
+    base = np.asarray(keys(1)[0])
+    near = [base ^ np.uint32(change) for change in ([1, 0], [0, 1], [1 << 31, 0], [0, 1 << 31])]
+    masks = [
+        np.asarray(counter_bits(jnp.asarray(key), SHAPE) < 2**31)
+        for key in [base, *near, *np.asarray(keys(4))[1:]]
+    ]
+    for i, a in enumerate(masks):
+        for b in masks[:i]:
+            assert abs((a == b).mean() - 0.5) < 5 * 0.5 / np.sqrt(a.size)
+
+
+def test_the_mask_depends_on_key_and_index_alone():
+    whole = counter_bits(keys(1)[0], (8, 4, 6))
+    jitted = jax.jit(lambda key: counter_bits(key, (8, 4, 6))[2:4])(keys(1)[0])
+    np.testing.assert_array_equal(whole[2:4], jitted)
+    np.testing.assert_array_equal(drop(0.5, 1, jnp.ones((8, 4))), drop(0.5, 1, jnp.ones((8, 4))))
+    assert (drop(0.5, 1, jnp.ones((8, 4))) != drop(0.5, 2, jnp.ones((8, 4)))).any()
+
+
+def test_the_gradient_has_the_mask_of_the_value():
+    x = jnp.full((16, 16), 2.0)
+    y, pull = jax.vjp(lambda x: drop(0.4, 3, x), x)
+    np.testing.assert_allclose(pull(jnp.ones_like(x))[0], y / 2, rtol=1e-6)
+
+
+def test_rate_zero_and_deterministic_are_the_identity():
+    x = jnp.arange(6.0)
+    assert Dropout(0.0).apply({}, x, deterministic=False) is x
+    assert Dropout(0.7).apply({}, x, deterministic=True) is x
+
+
+def test_without_dropout_training_mode_is_the_deterministic_one():
+    model, params = build(tiny_config())
+    rows = packed_rows()
+    np.testing.assert_allclose(
+        hidden_of(model, params, rows, dropout_seed=0), hidden_of(model, params, rows), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("setting", ["dropout", "attention_dropout", "ffn_dropout"])
+def test_each_setting_changes_training_mode_alone(setting):
+    model, params = build(tiny_config(**{setting: 0.5}))
+    plain, _ = build(tiny_config())
+    rows = packed_rows()
+    exact = hidden_of(plain, params, rows)
+    np.testing.assert_array_equal(hidden_of(model, params, rows), exact)
+    assert np.abs(hidden_of(model, params, rows, dropout_seed=0) - exact).max() > 0.1
+    assert np.isfinite(hidden_of(model, params, rows, dropout_seed=0)).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "places"),
+    [
+        # Sub-layers: 2 in an encoder layer, 3 in a decoder layer; and the two embedding sums.
+        ({"dropout": 0.1}, 3 * 2 + 2 * 3 + 2),
+        ({"attention_dropout": 0.1}, 3 + 2 * 2),
+        ({"ffn_dropout": 0.1}, 3 + 2),
+    ],
+)
+def test_number_of_places(settings, places, monkeypatch):
+    """The paper's section 5.4, and nowhere else."""
+    drawn = []
+    monkeypatch.setattr(
+        "flaxformer_mt.model.dropout.counter_bits",
+        lambda key, shape: drawn.append(shape) or jnp.zeros(shape, jnp.uint32),
+    )
+    model, params = build(tiny_config(encoder_layers=3, decoder_layers=2, **settings))
+    hidden_of(model, params, packed_rows(), dropout_seed=0)
+    assert len(drawn) == places

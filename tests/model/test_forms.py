@@ -1,0 +1,125 @@
+"""Scanned, rematerialised and unrolled layers are one function."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.model.parameters import initial_params, stack_layers, unstack_layers
+from tests.model.examples import build, hidden_of, packed_rows, tiny_config
+
+TWO_LAYERS = {"encoder_layers": 2, "decoder_layers": 2, "norm": "pre"}
+
+
+def value_and_gradients(model, params, dropout_seed=None):
+    rows = packed_rows()
+    weights = np.random.default_rng(0).standard_normal((*rows.tgt_in.shape, model.config.d_model))
+    weights = np.float32(weights * (rows.tgt_segment_ids != 0)[..., None])
+
+    def loss(params):
+        return jnp.sum(hidden_of(model, params, rows, dropout_seed=dropout_seed) * weights)
+
+    return jax.jit(jax.value_and_grad(loss))(params)
+
+
+def assert_trees_close(a, b, tolerance):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for (path, x), y in zip(
+        jax.tree_util.tree_leaves_with_path(a), jax.tree.leaves(b), strict=True
+    ):
+        np.testing.assert_allclose(
+            x, y, atol=tolerance, rtol=tolerance, err_msg=jax.tree_util.keystr(path)
+        )
+
+
+@pytest.mark.parametrize(("scan_layers", "remat"), [(True, False), (False, True), (True, True)])
+def test_values_and_gradients_are_those_of_the_plain_form(scan_layers, remat):
+    plain, params = build(tiny_config(**TWO_LAYERS))
+    value, gradients = value_and_gradients(plain, params)
+    other, _ = build(tiny_config(**TWO_LAYERS, scan_layers=scan_layers, remat=remat))
+    other_params = stack_layers(params) if scan_layers else params
+    other_value, other_gradients = value_and_gradients(other, other_params)
+    if scan_layers:
+        other_gradients = unstack_layers(other_gradients)
+    np.testing.assert_allclose(value, other_value, rtol=1e-5)
+    assert_trees_close(gradients, other_gradients, 2e-5)
+
+
+def test_remat_draws_the_same_dropout_again():
+    options = {**TWO_LAYERS, "dropout": 0.3, "attention_dropout": 0.2, "ffn_dropout": 0.1}
+    plain, params = build(tiny_config(**options))
+    remat, _ = build(tiny_config(**options, remat=True))
+    value, gradients = value_and_gradients(plain, params, dropout_seed=3)
+    other_value, other_gradients = value_and_gradients(remat, params, dropout_seed=3)
+    np.testing.assert_allclose(value, other_value, rtol=1e-5)
+    assert_trees_close(gradients, other_gradients, 2e-5)
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_each_layer_draws_its_own_dropout(scan_layers):
+    """With every kernel 0 and the last bias 1, two layers add their two masks times 2 to zeros."""
+    model, params = build(
+        tiny_config(
+            encoder_layers=2,
+            decoder_layers=1,
+            norm="pre",
+            positions="learned",
+            dropout=0.5,
+            scan_layers=scan_layers,
+        )
+    )
+
+    def simple(path, leaf):
+        name = path[-1].key
+        return np.full_like(leaf, 1.0 if name in ("b_out", "scale") else 0.0)
+
+    rows = packed_rows()
+    encoded = model.apply(
+        {"params": jax.tree_util.tree_map_with_path(simple, params)},
+        rows.src,
+        src_segment_ids=rows.src_segment_ids,
+        src_positions=rows.src_positions,
+        deterministic=False,
+        rngs={"dropout": jax.random.key(0)},
+        method="encode",
+    )
+    sums = {len(np.unique(np.round(position, 3))) for position in encoded.reshape(-1, 12)}
+    assert max(sums) == 3, "only 0 and 4 stand there when both layers drop the same elements"
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_stacking_and_unstacking_are_inverse(norm):
+    config = tiny_config(encoder_layers=3, decoder_layers=2, norm=norm)
+    _, params = build(config)
+    back = unstack_layers(stack_layers(params))
+    assert_trees_close(params, back, 0)
+
+
+def test_stacked_parameters_have_the_shapes_of_the_scanned_model():
+    config = tiny_config(encoder_layers=3, decoder_layers=2)
+    _, params = build(config)
+    _, scanned = build(tiny_config(encoder_layers=3, decoder_layers=2, scan_layers=True))
+    shapes = [jax.tree.map(np.shape, tree) for tree in (stack_layers(params), scanned)]
+    assert shapes[0] == shapes[1]
+
+
+def test_stacking_twice_is_refused():
+    _, params = build(tiny_config())
+    with pytest.raises(ValueError, match="no 'layers_0'"):
+        stack_layers(stack_layers(params))
+    with pytest.raises(ValueError, match="no 'layers'"):
+        unstack_layers(params)
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_every_parameter_names_its_axes(scan_layers):
+    model, _ = build(tiny_config(positions="learned", norm="pre", scan_layers=scan_layers))
+    boxed = initial_params(model, jax.random.key(0))
+    leaves = jax.tree.leaves(boxed, is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned))
+    for leaf in leaves:
+        assert isinstance(leaf, nn.LogicallyPartitioned)
+        assert len(leaf.names) == leaf.value.ndim
+        assert set(leaf.names) <= {"vocab", "embed", "heads", "kv", "mlp", "layers", None}

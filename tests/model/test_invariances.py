@@ -1,0 +1,150 @@
+"""What must not change an output: the future, padding, and the other sentences of a packed row."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.model.embedding import Embedding
+from flaxformer_mt.model.masks import attention_mask, mask_bias
+from tests.model.examples import (
+    VOCAB,
+    build,
+    hidden_of,
+    pack,
+    packed_rows,
+    random_pair,
+    tiny_config,
+)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_position_has_no_gradient_from_later_inputs(norm, monkeypatch):
+    """Exactly zero, input vector by input vector, and not zero from the inputs up to its own."""
+    model, params = build(tiny_config(norm=norm))
+    length = 5
+    rows = pack([[random_pair(np.random.default_rng(0), 4, length)]], 4, length)
+    plain = Embedding.target
+
+    def output(shift):
+        def shifted(self, tokens, positions, **keywords):
+            return plain(self, tokens, positions, **keywords) + shift[None]
+
+        monkeypatch.setattr(Embedding, "target", shifted)
+        hidden = model.apply(
+            {"params": params}, rows.src, rows.tgt_in, **rows.keywords(), deterministic=True
+        )
+        return hidden[0]
+
+    jacobian = jax.jit(jax.jacrev(output))(jnp.zeros((length, model.config.d_model)))
+    strength = np.abs(jacobian).max(axis=(1, 3))  # [output position, input position]
+    assert (strength[np.triu_indices(length, 1)] == 0).all()
+    assert (strength[np.tril_indices(length)] > 1e-4).all()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_padding_changes_nothing(positions):
+    model, params = build(tiny_config(positions=positions))
+    pairs = [random_pair(np.random.default_rng(row), 3 + row, 5 - row) for row in range(2)]
+    tight, wide = (pack([[pair] for pair in pairs], *lengths) for lengths in ((4, 5), (9, 11)))
+    narrow = hidden_of(model, params, tight)
+    broad = hidden_of(model, params, wide)
+    for row, (_, tgt) in enumerate(pairs):
+        np.testing.assert_allclose(
+            narrow[row, : len(tgt)], broad[row, : len(tgt)], atol=1e-6, rtol=0
+        )
+
+
+def test_tokens_under_padding_change_nothing():
+    model, params = build(tiny_config())
+    rows = packed_rows()
+    noise = np.random.default_rng(5).integers(1, VOCAB, 100, np.int32)
+    dirty = dataclasses.replace(
+        rows,
+        src=np.where(rows.src_segment_ids == 0, np.resize(noise, rows.src.shape), rows.src),
+        tgt_in=np.where(rows.tgt_segment_ids == 0, np.resize(noise, rows.tgt_in.shape), rows.tgt_in),
+    )
+    assert (dirty.src != rows.src).any()
+    real = rows.tgt_segment_ids != 0
+    np.testing.assert_array_equal(
+        hidden_of(model, params, rows)[real], hidden_of(model, params, dirty)[real]
+    )
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_packed_sentences_are_what_they_are_alone(positions):
+    model, params = build(tiny_config(positions=positions))
+    rng = np.random.default_rng(1)
+    pairs = [random_pair(rng, 3, 4), random_pair(rng, 4, 2), random_pair(rng, 2, 3)]
+    packed = hidden_of(model, params, pack([pairs], 10, 10))[0]
+    alone = hidden_of(model, params, pack([[pair] for pair in pairs], 10, 10))
+    start = 0
+    for row, (_, tgt) in enumerate(pairs):
+        np.testing.assert_allclose(
+            packed[start : start + len(tgt)], alone[row, : len(tgt)], atol=1e-6, rtol=0
+        )
+        start += len(tgt)
+
+
+def test_a_packed_sentence_leaves_its_neighbour_bit_unchanged():
+    model, params = build(tiny_config())
+    rng = np.random.default_rng(2)
+    first, second, other = (random_pair(rng, 3, 4) for _ in range(3))
+    before = hidden_of(model, params, pack([[first, second]], 7, 9))
+    after = hidden_of(model, params, pack([[first, other]], 7, 9))
+    np.testing.assert_array_equal(before[0, :4], after[0, :4])
+    assert np.abs(before[0, 4:8] - after[0, 4:8]).max() > 1e-2
+
+
+def test_mask_of_segments_padding_and_causality():
+    segments = np.array([[1, 1, 2, 0]], np.int32)
+    np.testing.assert_array_equal(
+        attention_mask(segments, segments)[0],
+        np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]], bool),
+    )
+    np.testing.assert_array_equal(
+        attention_mask(segments, segments, causal=True)[0],
+        np.array([[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]], bool),
+    )
+    np.testing.assert_array_equal(
+        attention_mask(segments, np.array([[2, 1]], np.int32))[0],
+        np.array([[0, 1], [0, 1], [1, 0], [0, 0]], bool),
+    )
+
+
+def test_a_masked_score_has_weight_exactly_zero():
+    bias = mask_bias(jnp.array([True, False, True]))
+    assert bias.dtype == jnp.float32
+    weights = jax.nn.softmax(jnp.array([-50.0, 1e4, -40.0]) + bias)
+    assert weights[1] == 0 and jnp.isfinite(weights).all()
+
+
+def test_a_batch_of_padding_alone_is_finite_with_finite_gradients():
+    model, params = build(tiny_config())
+    rows = pack([[], []], 3, 4)
+
+    def loss(params):
+        return jnp.sum(hidden_of(model, params, rows) ** 3)
+
+    value, gradients = jax.jit(jax.value_and_grad(loss))(params)
+    assert jnp.isfinite(value)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+
+
+def test_learned_positions_refuse_a_longer_sequence():
+    model, params = build(tiny_config(positions="learned", max_length=4))
+    rows = pack([[random_pair(np.random.default_rng(0), 5, 3)]], 5, 3)
+    with pytest.raises(ValueError, match=r"src sequence of 5 positions .* model.max_length is 4"):
+        hidden_of(model, params, rows)
+
+
+def test_indices_outside_their_table_are_loud():
+    model, params = build(tiny_config())
+    rows = packed_rows()
+    rows.src[1, 0] = VOCAB
+    hidden = hidden_of(model, params, rows)
+    assert jnp.isnan(hidden[1]).any() and jnp.isfinite(hidden[2]).all()

@@ -1,0 +1,163 @@
+"""Parameter counts by formula and by counting; initial values; position encodings."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.model.embedding import sinusoids
+from flaxformer_mt.model.initializers import glorot_flattened
+from flaxformer_mt.model.parameters import (
+    count,
+    count_by_formula,
+    initial_params,
+    stack_layers,
+    summary,
+)
+from tests.model.examples import VOCAB, build, tiny_config
+
+BIG = {"d_model": 1024, "d_ff": 4096, "num_heads": 16}
+
+
+def abstract_params(config, src_vocab_size, tgt_vocab_size):
+    model = Transformer(config, src_vocab_size, tgt_vocab_size)
+    return nn.meta.unbox(
+        jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
+    )
+
+
+@pytest.mark.parametrize(
+    ("norm", "positions", "tie", "scan_layers"),
+    list(
+        itertools.product(
+            ("post", "pre"), ("sinusoidal", "learned"), ("all", "target", "none"), (False, True)
+        )
+    ),
+)
+def test_formula_equals_count(norm, positions, tie, scan_layers):
+    config = tiny_config(
+        norm=norm, positions=positions, tie=tie, scan_layers=scan_layers, encoder_layers=3
+    )
+    tgt_vocab_size = VOCAB if tie == "all" else VOCAB + 4
+    formula = count_by_formula(config, VOCAB, tgt_vocab_size)
+    counted = count(abstract_params(config, VOCAB, tgt_vocab_size))
+    assert counted == {part: number for part, number in formula.items() if number}
+
+
+@pytest.mark.parametrize(
+    ("changes", "millions"), [({}, 63.0), (BIG, 214.2)], ids=["base", "big"]
+)
+def test_the_papers_models(changes, millions):
+    config = ModelConfig(**changes)
+    formula = count_by_formula(config, 37_000, 37_000)
+    assert round(sum(formula.values()) / 1e6, 1) == millions
+    counted = count(abstract_params(config, 37_000, 37_000))
+    assert sum(counted.values()) == sum(formula.values())
+
+
+def test_summary_shows_both_counts_and_the_total():
+    config = tiny_config(positions="learned")
+    _, params = build(config)
+    rows = summary(params, config, VOCAB, VOCAB)
+    assert all(row.by_formula == row.counted > 0 for row in rows)
+    assert "softmax" not in [row.part for row in rows], "a part that the model lacks has no row"
+    assert rows[-1].part == "total"
+    assert rows[-1].counted == sum(leaf.size for leaf in jax.tree.leaves(params))
+    smaller = {**params, "decoder": {"layers_0": params["decoder"]["layers_0"]}}
+    assert summary(smaller, config, VOCAB, VOCAB)[-1].counted < rows[-1].counted
+    assert summary(stack_layers(params), config, VOCAB, VOCAB) == rows
+
+
+def test_glorot_fans_are_those_of_the_flattened_matrix():
+    d_model, num_heads, d_k = 64, 8, 24
+    kernel = np.asarray(glorot_flattened(1)(jax.random.key(0), (d_model, num_heads, d_k)))
+    bound = math.sqrt(6 / (d_model + num_heads * d_k))
+    assert 0.99 * bound < np.abs(kernel).max() <= bound
+    np.testing.assert_allclose(kernel.std(), bound / math.sqrt(3), rtol=0.03)
+    back = np.asarray(glorot_flattened(2)(jax.random.key(0), (num_heads, d_k, d_model)))
+    assert 0.99 * bound < np.abs(back).max() <= bound
+
+
+def test_initial_values():
+    config = tiny_config(d_model=64, d_ff=256, num_heads=4, d_k=16, d_v=24, tie="none")
+    model = Transformer(config, 500, 400)
+    params = nn.meta.unbox(initial_params(model, jax.random.key(0)))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    layer = params["decoder"]["layers_0"]
+    for name, outputs in [("query", 64), ("key", 64), ("value", 96), ("out", 96)]:
+        bound = math.sqrt(6 / (64 + outputs))
+        for attention in ("self_attention", "cross_attention"):
+            assert 0.98 * bound < np.abs(layer[attention][name]).max() <= bound
+    bound = math.sqrt(6 / (64 + 256))
+    for name in ("w_in", "w_out"):
+        assert 0.98 * bound < np.abs(layer["feed_forward"][name]).max() <= bound
+    for name in ("b_in", "b_out"):
+        assert (layer["feed_forward"][name] == 0).all()
+    assert (layer["feed_forward_residual"]["norm"]["scale"] == 1).all()
+    assert (layer["feed_forward_residual"]["norm"]["bias"] == 0).all()
+    assert {name: table.shape[0] for name, table in params["embedding"].items()} == {
+        "source": 500,
+        "target": 400,
+        "softmax": 400,
+    }
+    for table in params["embedding"].values():
+        np.testing.assert_allclose(np.std(table), 64**-0.5, rtol=0.03)
+        assert abs(np.mean(table)) < 0.003
+
+
+@pytest.mark.parametrize(
+    ("tie", "name"), [("all", "shared"), ("target", "target"), ("none", "softmax")]
+)
+def test_softmax_table(tie, name):
+    config = tiny_config(tie=tie)
+    _, params = build(config)
+    assert softmax_table(params, config) is params["embedding"][name]
+
+
+def test_tied_tables_need_vocabularies_of_one_size():
+    model = Transformer(tiny_config(tie="all"), 10, 11)
+    with pytest.raises(ValueError, match=r"10 types and the target 11: .*'target' or 'none'"):
+        initial_params(model, jax.random.key(0))
+
+
+def test_sinusoids_are_interleaved():
+    table = sinusoids(50, 8)
+    assert table.dtype == np.float32
+    for pos, i in itertools.product((0, 1, 7, 49), range(4)):
+        angle = pos / 10000 ** (2 * i / 8)
+        assert table[pos, 2 * i] == np.float32(math.sin(angle))
+        assert table[pos, 2 * i + 1] == np.float32(math.cos(angle))
+    assert sinusoids(3, 5).shape == (3, 5)
+
+
+def test_the_embedding_is_scaled_and_positioned():
+    config = tiny_config()
+    model, params = build(config)
+    tokens, positions = np.array([[4, 4, 7]], np.int32), np.array([[0, 2, 1]], np.int32)
+    x = model.apply(
+        {"params": params},
+        tokens,
+        positions,
+        deterministic=True,
+        method=lambda model, *args, **keywords: model.embedding.source(*args, **keywords),
+    )
+    expected = params["embedding"]["shared"][tokens[0]] * math.sqrt(config.d_model)
+    np.testing.assert_allclose(x[0], expected + sinusoids(3, 12)[positions[0]], rtol=1e-6)
+
+
+def test_equal_seeds_draw_equal_parameters():
+    config = dataclasses.replace(tiny_config(), scan_layers=False)
+    model = Transformer(config, VOCAB, VOCAB)
+    first, again, other = (initial_params(model, jax.random.key(seed)) for seed in (1, 1, 2))
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), first, again))
+    assert not jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), first, other))
