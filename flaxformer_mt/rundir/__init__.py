@@ -1,0 +1,1 @@
+"""The run directory: layout, format version, lock, status, metrics, checkpoints, digests."""

@@ -1,0 +1,103 @@
+"""The mean of several checkpoints' parameters (paper, section 6.1: the last 5, or 20 for big)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from flaxformer_mt.rundir import orbax_quiet, stored
+from flaxformer_mt.rundir.checkpoints import AVERAGE
+from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.selection import best_steps, joined, list_steps
+
+
+def average_checkpoints(
+    run: RunDirectory, n: int, by: Literal["latest", "best"] = "latest"
+) -> tuple[dict[str, Any], list[int]]:
+    """The arithmetic mean of the parameters of the `n` newest or best checkpoints, and their steps.
+
+    Nested dictionaries of NumPy arrays in the parameters' dtype. The sum is kept in float64 and
+    one checkpoint is in memory at a time. Raises CheckpointError if there are fewer than n or
+    one of them is damaged: no other takes its place silently.
+    """
+    orbax_quiet.hush()
+    if n < 1:
+        raise ValueError(f"cannot average {n} checkpoints")
+    steps = _choose(run, n, by)
+    total: Any = None
+    dtypes: Any = None
+    for step in steps:
+        folder = run.checkpoints / str(step)
+        tree = stored.read_tree_as_stored(folder, stored.read_meta(folder), "params")
+        arrays = jax.tree.map(np.asarray, tree)
+        if total is None:
+            dtypes = jax.tree.map(lambda array: array.dtype, arrays)
+            total = jax.tree.map(lambda array: array.astype(np.float64), arrays)
+            form = _form(arrays)
+            continue
+        if _form(arrays) != form:
+            raise CheckpointError(
+                f"{run}: checkpoints {steps[0]} and {step} are of different models"
+            )
+        jax.tree.map(lambda sum_, array: np.add(sum_, array, out=sum_), total, arrays)
+    mean = jax.tree.map(lambda sum_, dtype: (sum_ / len(steps)).astype(dtype), total, dtypes)
+    return mean, steps
+
+
+def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
+    """Stores averaged parameters as `checkpoints/average`, replacing those of before when done.
+
+    Raises CheckpointError if they cannot be written; those of before then stay.
+    """
+    orbax_quiet.hush()
+    place = run.checkpoints / AVERAGE
+    aside = run.checkpoints / f"{AVERAGE}.new"
+    before = run.checkpoints / f"{AVERAGE}.before"
+    arguments = stored.composite({"params": params}, {"meta": {"steps": list(steps)}})
+    try:
+        for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
+            shutil.rmtree(leftover)
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
+            writer.save(aside, args=arguments)
+        if before.exists():
+            shutil.rmtree(before)
+        if place.exists():
+            place.rename(before)
+        aside.rename(place)
+        if before.exists():
+            shutil.rmtree(before)
+    except Exception as error:  # Orbax and TensorStore raise anything.
+        orbax_quiet.bury(error)
+        raise CheckpointError(
+            f"{place}: cannot be written: {orbax_quiet.first_line(error)}"
+        ) from error
+
+
+def averaged_steps(run: RunDirectory) -> list[int]:
+    """The steps whose mean `checkpoints/average` is. Raises CheckpointError."""
+    return list(stored.read_meta(run.checkpoints / AVERAGE)["steps"])
+
+
+def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:
+    if by == "latest":
+        present, setting = list_steps(run.checkpoints)[-n:], "training.keep_for_average"
+    else:
+        present, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
+    if len(present) < n:
+        kind = "validated checkpoints" if by == "best" else "checkpoints"
+        raise CheckpointError(
+            f"{run}: cannot average {n} {kind}, there are {len(present)} (steps "
+            f"{joined(present) or 'none'}); average fewer, or train with a higher "
+            f"{setting}, which keeps more"
+        )
+    return present
+
+
+def _form(tree: Any) -> Any:
+    return jax.tree.map(lambda array: (array.shape, str(array.dtype)), tree)

@@ -1,0 +1,323 @@
+"""Saving a run's state while training goes on, and getting back the newest that is whole.
+
+Saving is asynchronous: `save` returns once the arrays are copied off the devices, so they may be
+donated to the next step. A step is written under a temporary name and renamed when complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import jax
+import orbax.checkpoint as ocp
+
+from flaxformer_mt.rundir import orbax_quiet, stored
+from flaxformer_mt.rundir.digests import flatten_paths
+from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.retention import KeepPolicy, ranked, steps_to_keep
+from flaxformer_mt.rundir.selection import (
+    best_steps as best_steps,
+    joined,
+    list_steps as list_steps,
+    readable_metas,
+    select_step as select_step,
+)
+from flaxformer_mt.rundir.stored import DamagedError, everywhere
+
+AVERAGE = "average"
+_TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Everything that makes a stopped run go on as if it had not stopped.
+
+    `params`, `opt_state` and `ema` (an exponential moving average of the parameters, if kept)
+    are trees of arrays; `position` (where the data iterator stands) and `metrics` are plain JSON
+    mappings; `clock` is seconds of training so far.
+    """
+
+    step: int
+    params: Any
+    opt_state: Any
+    position: Mapping[str, Any]
+    clock: float
+    metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    ema: Any = None
+
+
+class Checkpoints:
+    """The checkpoints of one run, for the process that trains: it holds the run's lock.
+
+    Opening removes what a killed save left behind. `report` receives a sentence about every
+    checkpoint that is set aside. Raises CheckpointError if the directory is not usable.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        policy: KeepPolicy,
+        *,
+        report: Callable[[str], None] = _LOGGER.warning,
+    ) -> None:
+        orbax_quiet.hush()
+        self.directory = Path(directory).absolute()
+        self.policy = policy
+        self._report = report
+        self._manager: ocp.CheckpointManager | None = None
+        self._open()
+
+    def save(self, snapshot: Snapshot) -> bool:
+        """Starts saving; waits for the save before this one. False if the step is there already.
+
+        Raises CheckpointError, also for the failure of the save before; the next save is a new
+        attempt.
+        """
+        self.wait()
+        if snapshot.step in self.steps():
+            return False
+        trees: dict[str, Any] = {"params": snapshot.params, "opt_state": snapshot.opt_state}
+        if snapshot.ema is not None:
+            trees["ema"] = snapshot.ema
+        meta: dict[str, Any] = {
+            "step": snapshot.step,
+            "clock": float(snapshot.clock),
+            "metrics": dict(snapshot.metrics),
+            "best": {"metric": self.policy.metric, "mode": self.policy.mode},
+        }
+        arguments = stored.composite(trees, {"position": snapshot.position, "meta": meta})
+        self._metrics[snapshot.step] = meta["metrics"]
+        try:
+            # force: when to save is the caller's decision alone.
+            self._opened().save(snapshot.step, args=arguments, force=True)
+        except Exception as error:
+            self._failed(error)
+        return True
+
+    def wait(self) -> None:
+        """Returns when the last save is on disk. Raises CheckpointError if it failed."""
+        try:
+            self._opened().wait_until_finished()
+        except Exception as error:
+            self._failed(error)
+
+    def restore(
+        self,
+        abstract_params: Any,
+        abstract_opt_state: Any,
+        step: Literal["latest", "best"] | int = "latest",
+        *,
+        abstract_ema: Any = None,
+    ) -> Snapshot:
+        """The snapshot of `step`, every leaf checked, placed as the abstract trees say.
+
+        "latest" is the newest step that is whole: damaged ones after it are reported and renamed
+        to `damaged-STEP`, once a whole one is found. A named or best step that is damaged is a
+        CheckpointError, and so is a step of another model, which stays where it is.
+        """
+        self.wait()
+        abstract = {"params": abstract_params, "opt_state": abstract_opt_state}
+        if abstract_ema is not None:
+            abstract["ema"] = abstract_ema
+        if step != "latest":
+            # The policy at hand may call another step best than the one it was saved under.
+            best = self.best_step() if step == "best" else None
+            chosen = select_step(self.directory, step) if best is None else best
+            return _read(self.directory / str(chosen), abstract)
+        damaged: dict[int, str] = {}
+        for candidate in reversed(self.steps()):
+            try:
+                snapshot = _read(self.directory / str(candidate), abstract)
+            except DamagedError as error:
+                damaged[candidate] = str(error)
+                continue
+            self._set_aside(damaged, snapshot.step)
+            return snapshot
+        raise CheckpointError(_none_whole(self.directory, damaged))
+
+    def steps(self) -> list[int]:
+        """Steps on disk or on their way there, in order."""
+        return sorted(self._opened().all_steps())
+
+    def latest_step(self) -> int | None:
+        """The newest step, or None."""
+        return max(self.steps(), default=None)
+
+    def best_step(self) -> int | None:
+        """The step with the best value of the policy's metric, or None if none has it."""
+        metrics = {step: self._metrics.get(step, {}) for step in self.steps()}
+        return next(iter(ranked(metrics, self.policy.metric, self.policy.mode)), None)
+
+    def close(self) -> None:
+        """Waits for the last save and ends. Raises CheckpointError if that failed."""
+        if self._manager is None:
+            return
+        try:
+            self.wait()
+        finally:
+            self._close_manager()
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if jax.process_index() == 0:
+                # Orbax's own clean-up overlooks the temporary folders of steps.
+                for leftover in self.directory.glob(_TEMPORARY):
+                    shutil.rmtree(leftover)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.directory}: cannot hold checkpoints: {error.strerror or error}"
+            ) from error
+        everywhere(True)
+        self._metrics = {step: meta["metrics"] for step, meta in readable_metas(self.directory)}
+        self._manager = ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=_Preservation(self.policy, self._metrics),
+                # Metrics come from `meta`, read with care: Orbax would refuse to open the
+                # directory for one damaged step.
+                lightweight_initialize=True,
+                # Otherwise a folder that cannot be made leaves threads that wait five minutes
+                # for it, and hold up the end of the process.
+                async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+            ),
+        )
+
+    def _opened(self) -> ocp.CheckpointManager:
+        if self._manager is None:
+            self._open()
+        assert self._manager is not None
+        return self._manager
+
+    def _close_manager(self) -> None:
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.close()
+
+    def _failed(self, error: Exception) -> None:
+        """A manager remembers a failure and forgets old steps: the next call starts anew."""
+        try:
+            self._close_manager()
+        except Exception as second:
+            error.add_note(f"and closing: {second}")
+        orbax_quiet.bury(error)
+        cause = orbax_quiet.first_line(error)
+        raise CheckpointError(
+            f"{self.directory}: a checkpoint could not be saved: {cause}; the earlier ones are "
+            "unharmed"
+        ) from error
+
+    def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
+        if not damaged:
+            return
+        asides = {step: _free_name(self.directory, f"damaged-{step}") for step in damaged}
+        everywhere(True)
+        for step, reason in damaged.items():
+            if jax.process_index() == 0:
+                (self.directory / str(step)).rename(asides[step])
+            self._metrics.pop(step, None)
+            self._report(f"{reason}; set aside as {asides[step].name}, going back to step {used}")
+        everywhere(True)
+        self._opened().reload()
+
+
+class _Preservation:
+    """Orbax's question "which steps to preserve?", answered by our policy."""
+
+    def __init__(self, policy: KeepPolicy, metrics: Mapping[int, Mapping[str, Any]]) -> None:
+        self._policy = policy
+        self._metrics = metrics
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        kept = steps_to_keep(steps, self._metrics, self._policy)
+        return [step in kept for step in steps]
+
+
+def load_params(
+    run: RunDirectory,
+    which: Literal["best", "latest", "average"] | int,
+    *,
+    weights: Literal["auto", "params", "ema"] = "auto",
+) -> dict[str, Any]:
+    """A run's parameters alone: nested dictionaries of arrays on the first local device.
+
+    Needs no model and no lock, and changes nothing. `weights` "auto" takes the moving average
+    where the checkpoint has one, the parameters otherwise. Every array is checked by digest.
+    Raises CheckpointError, naming the steps that there are.
+    """
+    orbax_quiet.hush()
+    if which == "average":
+        folder = run.checkpoints / AVERAGE
+        if not folder.is_dir():
+            raise CheckpointError(
+                f"{run}: has no averaged parameters; `average` makes them from its checkpoints"
+            )
+    else:
+        folder = run.checkpoints / str(select_step(run.checkpoints, which))
+    try:
+        meta = stored.read_meta(folder)
+        if weights == "auto":
+            weights = "ema" if "ema" in meta["leaves"] else "params"
+        return stored.read_tree_as_stored(folder, meta, weights)
+    except DamagedError as error:
+        # Choosing another model in its place is the user's decision.
+        raise DamagedError(
+            f"{error}; choose another checkpoint: there are {joined(list_steps(run.checkpoints))}"
+        ) from error
+
+
+def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
+    meta = stored.read_meta(folder)
+    if str(meta["step"]) != folder.name:
+        raise DamagedError(f"{folder}: holds step {meta['step']}; give the folder its name back")
+    # Before anything is read: settings that do not fit are found in no time.
+    for name, tree in abstract.items():
+        stored.check_form(folder, meta, name, flatten_paths(tree))
+    position = stored.read_document(folder, meta, "position")
+    trees = {name: stored.read_tree(folder, meta, name, tree) for name, tree in abstract.items()}
+    return Snapshot(
+        step=meta["step"],
+        params=trees["params"],
+        opt_state=trees["opt_state"],
+        ema=trees.get("ema"),
+        position=position,
+        clock=meta["clock"],
+        metrics=meta["metrics"],
+    )
+
+
+def _none_whole(directory: Path, damaged: Mapping[int, str]) -> str:
+    if not damaged:
+        return f"{directory}: holds no checkpoint"
+    reasons = "\n".join(f"  {reason}" for reason in damaged.values())
+    return (
+        f"{directory}: none of the checkpoints {joined(sorted(damaged))} can be used; they stay "
+        f"where they are:\n{reasons}"
+    )
+
+
+def _free_name(directory: Path, name: str) -> Path:
+    path, number = directory / name, 2
+    while path.exists():
+        path, number = directory / f"{name}-{number}", number + 1
+    return path

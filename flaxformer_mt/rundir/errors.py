@@ -1,0 +1,11 @@
+"""What the run directory's functions raise, and the paths their messages name."""
+
+from __future__ import annotations
+
+
+class RunDirectoryError(Exception):
+    """A run directory that is missing, unusable, locked or of another format."""
+
+
+class CheckpointError(RunDirectoryError):
+    """A checkpoint that cannot be written, read, or used with this model."""

@@ -1,0 +1,236 @@
+"""The run directory: where everything of one run lies, and the format that says so.
+
+`config.json` makes a directory a run directory. It holds the format version, the resolved
+configuration, and one entry for each start of training on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.rundir.atomic import read_json, write_json
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.versions import git_commit, package_versions
+
+# Raised when an older reader would misread the directory. Every version up to this one loads.
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    """The paths of a run. Holds no open file and checks nothing: see `create` and `open_run`."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        # Absolute, since Orbax demands it and a later chdir must not move the run.
+        object.__setattr__(self, "path", Path(os.path.abspath(Path(self.path).expanduser())))
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def config_file(self) -> Path:
+        """Format version, resolved configuration, and how training was started."""
+        return self.path / "config.json"
+
+    @property
+    def vocabulary(self) -> Path:
+        """SentencePiece models, the id table, digests."""
+        return self.path / "vocabulary"
+
+    @property
+    def data(self) -> Path:
+        """Store manifest and token store."""
+        return self.path / "data"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Orbax steps, `average` and `damaged-STEP`."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """Every logged number, one JSON line a report."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        """The same numbers for TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
+    def evaluation(self) -> Path:
+        """Hypotheses and scores with their signatures."""
+        return self.path / "evaluation"
+
+    @property
+    def samples(self) -> Path:
+        """A few validation sentences per evaluation."""
+        return self.path / "samples"
+
+    @property
+    def status_file(self) -> Path:
+        """Whether training runs, stopped, finished or failed."""
+        return self.path / "status.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the one process that trains here."""
+        return self.path / "lock"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Start:
+    """One start of training: when, how, and with which code."""
+
+    time: str
+    command_line: tuple[str, ...]
+    python: str
+    packages: Mapping[str, str]
+    git_commit: str | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """The content of `config.json`. `config` is plain JSON; the config room gives it types."""
+
+    format_version: int
+    config: Mapping[str, Any]
+    starts: tuple[Start, ...]
+
+
+def create(
+    path: str | os.PathLike[str], config: Mapping[str, Any], command_line: Sequence[str]
+) -> RunDirectory:
+    """Makes `path` a run directory of the current format.
+
+    `config` is the resolved configuration as a plain JSON mapping. The directory may exist and
+    hold other files, but neither a run nor the remains of one. Raises RunDirectoryError.
+    """
+    run = RunDirectory(Path(path))
+    _make_directory(run.path)
+    if run.config_file.exists():
+        raise RunDirectoryError(
+            f"{run}: already holds a run; continue it with the same command line or choose "
+            "another directory"
+        )
+    if run.checkpoints.exists():
+        raise RunDirectoryError(
+            f"{run}: holds checkpoints but no config.json, so they cannot be told apart from a "
+            "new run's; put config.json back or choose another directory"
+        )
+    record = RunRecord(
+        format_version=FORMAT_VERSION, config=config, starts=(_this_start(command_line),)
+    )
+    write_json(run.config_file, dataclasses.asdict(record))
+    return run
+
+
+def open_run(path: str | os.PathLike[str]) -> RunDirectory:
+    """The run directory at `path`, checked to be one that this version can read.
+
+    Raises RunDirectoryError that says what is missing and what to do.
+    """
+    run = RunDirectory(Path(path))
+    read_record(run)
+    return run
+
+
+def read_record(run: RunDirectory) -> RunRecord:
+    """The record in `config.json`. Raises RunDirectoryError if it is no such record."""
+    _check_is_run(run)
+    content = read_json(run.config_file)
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise RunDirectoryError(
+            f"{run.config_file}: has no format_version, so it was not written by flaxformer-mt "
+            "or was damaged; restore it from a copy or choose another directory"
+        )
+    if version > FORMAT_VERSION:
+        raise RunDirectoryError(
+            f"{run}: has format version {version}, and this flaxformer-mt reads up to "
+            f"{FORMAT_VERSION}; upgrade flaxformer-mt"
+        )
+    try:
+        starts = tuple(
+            Start(
+                time=start["time"],
+                command_line=tuple(start["command_line"]),
+                python=start["python"],
+                packages=dict(start["packages"]),
+                git_commit=start["git_commit"],
+            )
+            for start in content["starts"]
+        )
+        config = dict(content["config"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{run.config_file}: is not a run's record ({type(error).__name__}: {error}); "
+            "restore it from a copy"
+        ) from error
+    return RunRecord(format_version=version, config=config, starts=starts)
+
+
+def record_start(
+    run: RunDirectory, config: Mapping[str, Any], command_line: Sequence[str]
+) -> RunRecord:
+    """Notes a later start on the same run, and the configuration it goes on with.
+
+    Which settings may differ from the recorded ones is the config room's matter.
+    Raises RunDirectoryError.
+    """
+    before = read_record(run)
+    record = dataclasses.replace(
+        before, config=config, starts=(*before.starts, _this_start(command_line))
+    )
+    write_json(run.config_file, dataclasses.asdict(record))
+    return record
+
+
+def _this_start(command_line: Sequence[str]) -> Start:
+    return Start(
+        time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command_line=tuple(command_line),
+        python=platform.python_version(),
+        packages=package_versions(),
+        git_commit=git_commit(),
+    )
+
+
+def _check_is_run(run: RunDirectory) -> None:
+    try:
+        if not run.path.exists():
+            raise RunDirectoryError(f"{run}: no such directory; `train --workdir {run}` makes one")
+        if not run.path.is_dir():
+            raise RunDirectoryError(f"{run}: is a file, not a run directory")
+        found = run.config_file.is_file()
+    except OSError as error:
+        raise RunDirectoryError(f"{run}: cannot be read: {error.strerror or error}") from error
+    if not found:
+        raise RunDirectoryError(
+            f"{run}: not a run directory: config.json is missing; name the directory that was "
+            "given to `train --workdir`"
+        )
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise RunDirectoryError(f"{path}: is a file; choose a directory for the run") from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path}: cannot be made a run directory: {error.strerror or error}"
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RunDirectoryError(f"{path}: is not writable; choose another directory for the run")

@@ -1,0 +1,162 @@
+"""`metrics.jsonl`: every logged number, one line a report, and nothing lost or told twice."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from flaxformer_mt.rundir.errors import RunDirectoryError
+
+# JSON has no such numbers. As text they survive any reader; `read_metrics` turns them back.
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class MetricsLog:
+    """An append-only log whose every line has an integer `step` and is on disk once written.
+
+    Opening cuts a last line torn by a kill. `resume_step` also drops every line of a later step
+    (`dropped` counts them): training repeats those, so the log equals an undisturbed run's.
+    Raises RunDirectoryError.
+    """
+
+    def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
+        self.path = path
+        self._descriptor = -1
+        self.dropped = 0
+        try:
+            _cut_torn_line(path)
+            self._descriptor = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+            )
+        except OSError as error:
+            raise RunDirectoryError(_cannot(path, "opened", error)) from error
+        if resume_step is not None:
+            self.dropped = self.rewind(resume_step)
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Appends one report. Values are numbers (NumPy and JAX scalars too) or text.
+
+        Raises RunDirectoryError if the line cannot be written whole; the log is then as before.
+        """
+        line = {"step": int(step)} | {name: _plain(name, value) for name, value in values.items()}
+        data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        size = os.fstat(self._descriptor).st_size
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            # A piece of a line would run into the next one.
+            os.ftruncate(self._descriptor, size)
+            raise RunDirectoryError(_cannot(self.path, "written", error)) from error
+
+    def rewind(self, step: int) -> int:
+        """Drops the lines of steps after `step` and returns how many. Raises RunDirectoryError."""
+        lines = self.path.read_bytes().splitlines(keepends=True)
+        kept = [
+            line
+            for number, line in enumerate(lines, start=1)
+            if _parse(self.path, number, line)["step"] <= step
+        ]
+        if len(kept) == len(lines):
+            return 0
+        aside = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        try:
+            with open(aside, "wb") as file:
+                file.writelines(kept)
+                file.flush()
+                os.fsync(file.fileno())
+            descriptor = os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            os.replace(aside, self.path)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise RunDirectoryError(_cannot(self.path, "rewritten", error)) from error
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        return len(lines) - len(kept)
+
+    def close(self) -> None:
+        """Ends writing; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Every complete line, in order; none if the file does not exist.
+
+    A torn last line, of a killed or a still running writer, is left out; any other line that is
+    not a report is a RunDirectoryError with its number.
+    """
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunDirectoryError(_cannot(path, "read", error)) from error
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        report = json.loads(line)
+    except ValueError as error:
+        raise RunDirectoryError(
+            f"{path}:{number}: is not a line of JSON ({error}); delete that line"
+        ) from error
+    if not isinstance(report, dict) or not isinstance(report.get("step"), int):
+        raise RunDirectoryError(f"{path}:{number}: has no integer step; delete that line")
+    return {
+        name: _NON_FINITE.get(value, value) if isinstance(value, str) else value
+        for name, value in report.items()
+    }
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name == "step":
+        raise ValueError("a report's step is given as the argument, not among its values")
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"metric {name!r} is a {type(value).__name__}, not a number or text")
+
+
+def _cut_torn_line(path: Path) -> None:
+    try:
+        file = open(path, "r+b")
+    except FileNotFoundError:
+        return
+    with file:
+        end = file.seek(0, os.SEEK_END)
+        # Back to the last line end, a block at a time: lines are short, logs are long.
+        start, tail = end, b""
+        while start > 0 and b"\n" not in tail:
+            size = min(4096, start)
+            start -= size
+            file.seek(start)
+            tail = file.read(size)
+        file.truncate(start + tail.rfind(b"\n") + 1)
+
+
+def _cannot(path: Path, what: str, error: OSError) -> str:
+    return f"{path}: cannot be {what}: {error.strerror or error}"

@@ -1,0 +1,67 @@
+"""Which steps a checkpoints directory has, and which of them is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from flaxformer_mt.rundir import stored
+from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.retention import ranked
+from flaxformer_mt.rundir.stored import DamagedError
+
+
+def list_steps(directory: Path) -> list[int]:
+    """Steps in a checkpoints directory, in order, whole or not."""
+    if not directory.is_dir():
+        return []
+    return sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal() and p.is_dir())
+
+
+def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
+    """The step that `which` names in a checkpoints directory. Raises CheckpointError."""
+    steps = list_steps(directory)
+    if not steps:
+        raise CheckpointError(f"{directory}: holds no checkpoint; train the run first")
+    if which == "latest":
+        return steps[-1]
+    if which == "best":
+        return best_steps(directory, 1)[0]
+    if which in steps:
+        return which
+    raise CheckpointError(f"{directory}: has no checkpoint {which}; there are {joined(steps)}")
+
+
+def best_steps(directory: Path, n: int) -> list[int]:
+    """At most n steps, the best first, by what the newest checkpoint calls best.
+
+    Raises CheckpointError if no checkpoint was validated.
+    """
+    metas = dict(readable_metas(directory))
+    if metas:
+        best = metas[max(metas)]["best"]
+        metrics = {step: meta["metrics"] for step, meta in metas.items()}
+        if order := ranked(metrics, best["metric"], best["mode"]):
+            return order[:n]
+    raise CheckpointError(
+        f"{directory}: no checkpoint carries a validation result, so none is best; there are "
+        f"{joined(list_steps(directory))}"
+    )
+
+
+def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every step's description of itself, those left out that cannot be read.
+
+    A damaged step is named when something wants that very step; here it only has no metrics.
+    """
+    for step in list_steps(directory):
+        try:
+            yield step, stored.read_meta(directory / str(step))
+        except DamagedError:
+            continue
+
+
+def joined(steps: Sequence[int]) -> str:
+    """Steps as a message lists them."""
+    return ", ".join(str(step) for step in steps)

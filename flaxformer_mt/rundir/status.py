@@ -1,0 +1,50 @@
+"""How a run stands, for people and for the next command."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, get_args
+
+from flaxformer_mt.rundir.atomic import read_json, write_json
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory
+
+State = Literal["running", "stopped", "finished", "failed"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Status:
+    """`running` also stands after a kill: only a clean end can write another state.
+
+    `stopped` ended on request and goes on where it was; `finished` reached its last step or ran
+    out of patience; `failed` gave up. `reason` is one sentence for people.
+    """
+
+    state: State
+    step: int
+    reason: str = ""
+
+
+def write_status(run: RunDirectory, status: Status) -> None:
+    """Replaces `status.json`. Raises RunDirectoryError."""
+    write_json(run.status_file, dataclasses.asdict(status))
+
+
+def read_status(run: RunDirectory) -> Status | None:
+    """The last status, or None before the first. Raises RunDirectoryError."""
+    if not run.status_file.exists():
+        return None
+    content = read_json(run.status_file)
+    try:
+        status = Status(
+            state=content["state"], step=int(content["step"]), reason=str(content["reason"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{run.status_file}: is not a status ({type(error).__name__}: {error}); delete it"
+        ) from error
+    if status.state not in get_args(State):
+        raise RunDirectoryError(
+            f"{run.status_file}: unknown state {status.state!r}; upgrade flaxformer-mt"
+        )
+    return status

@@ -1,0 +1,232 @@
+"""One checkpoint on disk: its items, its own description, and reading it with proof.
+
+A checkpoint is a folder of Orbax items. Trees of arrays (`params`, `opt_state`, `ema`) are
+stored as nested dictionaries named by path, so that no reader needs the classes of the writer.
+`meta` lists every leaf with dtype, shape and digest and carries a checksum of itself: Orbax
+restores flipped bytes in a data file without complaint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from flaxformer_mt.rundir.digests import dtype_name, flatten_paths, tree_digest
+from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.orbax_quiet import bury, first_line
+
+META_VERSION = 1
+
+
+class DamagedError(CheckpointError):
+    """A checkpoint whose files are missing, unreadable, or not what was written."""
+
+
+def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.args.Composite:
+    """Orbax arguments that save `trees` of arrays and JSON `documents`, and `meta` about them.
+
+    `documents["meta"]` holds the caller's fields, to which format version, leaves and checksums
+    are added. Digests are taken here, before the caller can donate the arrays to the next step.
+    Raises CheckpointError for a leaf or document that would not come back as it was.
+    """
+    documents = {name: _frozen_json(name, content) for name, content in documents.items()}
+    meta = documents.pop("meta") | {
+        "format_version": META_VERSION,
+        "leaves": {name: _describe(name, tree) for name, tree in trees.items()},
+        "documents": {name: _checksum(content) for name, content in documents.items()},
+    }
+    # Orbax refuses a tree without leaves, such as the state of plain gradient descent.
+    items: dict[str, Any] = {
+        name: ocp.args.StandardSave(_nested(tree))
+        for name, tree in trees.items()
+        if meta["leaves"][name]
+    }
+    documents["meta"] = {"content": meta, "sha256": _checksum(meta)}
+    items |= {name: ocp.args.JsonSave(content) for name, content in documents.items()}
+    return ocp.args.Composite(**items)
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """What the checkpoint in `folder` says of itself. Raises DamagedError or CheckpointError."""
+    document = _read_json(folder, "meta")
+    content = document.get("content")
+    if not isinstance(content, dict) or document.get("sha256") != _checksum(content):
+        raise DamagedError(f"{folder}: meta does not match its checksum")
+    if content["format_version"] > META_VERSION:
+        raise CheckpointError(
+            f"{folder}: has format version {content['format_version']}, and this flaxformer-mt "
+            f"reads up to {META_VERSION}; upgrade flaxformer-mt"
+        )
+    return content
+
+
+def read_document(folder: Path, meta: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The JSON document `name`, checked. Raises DamagedError."""
+    document = _read_json(folder, name)
+    if meta["documents"].get(name) != _checksum(document):
+        raise DamagedError(f"{folder}: {name} does not match its checksum")
+    return document
+
+
+def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -> Any:
+    """The tree `name` with the structure and shardings of `abstract`, every leaf checked.
+
+    Leaves of `abstract` are arrays or ShapeDtypeStructs; one without a sharding comes back on
+    the first local device. Raises CheckpointError where `abstract` and checkpoint differ in
+    form, and DamagedError where the checkpoint cannot be read or does not match its digests.
+    """
+    wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
+    check_form(folder, meta, name, wanted)
+    found: dict[str, Any] = {}
+    problem = ""
+    if wanted:
+        found, problem = _read_arrays(folder, name, wanted)
+    if not everywhere(not problem):
+        raise DamagedError(f"{folder}: {name} cannot be read: {problem or 'on another host'}")
+    digests = tree_digest(found)
+    wrong = [path for path in wanted if digests[path] != meta["leaves"][name][path]["digest"]]
+    if wrong:
+        raise DamagedError(
+            f"{folder}: {name} has {len(wrong)} of {len(wanted)} arrays that do not match their "
+            f"digests, the first of them {wrong[0]}"
+        )
+    return jax.tree.unflatten(jax.tree.structure(abstract), [found[path] for path in wanted])
+
+
+def read_tree_as_stored(folder: Path, meta: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The tree `name` as nested dictionaries of arrays on the first local device.
+
+    Needs no model. Raises CheckpointError and DamagedError as `read_tree`.
+    """
+    if name not in meta["leaves"]:
+        raise CheckpointError(f"{folder}: holds no {name}")
+    leaves = {
+        path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
+        for path, leaf in meta["leaves"][name].items()
+    }
+    tree: dict[str, Any] = read_tree(folder, meta, name, _nested(leaves))
+    return tree
+
+
+def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> None:
+    """Raises CheckpointError if `name` has other leaves, shapes or dtypes than `wanted`.
+
+    A difference in form is between two healthy things, the checkpoint and the model that the
+    settings describe; it says nothing about damage.
+    """
+    stored = meta["leaves"].get(name)
+    advice = "use the settings that the run was started with, or a new run directory"
+    if stored is None:
+        raise CheckpointError(f"{folder}: holds no {name}, which these settings need; {advice}")
+    for missing, holder in (
+        ([path for path in wanted if path not in stored], "the checkpoint lacks"),
+        ([path for path in stored if path not in wanted], "these settings make no"),
+    ):
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise CheckpointError(f"{folder}: {name}: {holder} {missing[0]}{more}; {advice}")
+    for path, leaf in wanted.items():
+        form = (tuple(stored[path]["shape"]), stored[path]["dtype"])
+        if form != (tuple(leaf.shape), dtype_name(leaf)):
+            raise CheckpointError(
+                f"{folder}: {name}: {path} is {form[1]}{list(form[0])}, and these settings make "
+                f"it {dtype_name(leaf)}{list(leaf.shape)}; {advice}"
+            )
+
+
+def everywhere(ok: bool) -> bool:
+    """Whether every process says so: they meet here, and none goes a way of its own.
+
+    One that read well would otherwise wait forever for one that did not.
+    """
+    if jax.process_count() == 1:
+        return ok
+    return bool(np.all(multihost_utils.process_allgather(np.asarray(ok))))
+
+
+def _describe(name: str, tree: Any) -> dict[str, Any]:
+    leaves = flatten_paths(tree)
+    for path, leaf in leaves.items():
+        if not isinstance(leaf, (jax.Array, np.ndarray)):
+            raise CheckpointError(
+                f"{name}: {path} is a {type(leaf).__name__}, and only arrays can be saved"
+            )
+        if isinstance(leaf, np.ndarray) and leaf.dtype != jax.dtypes.canonicalize_dtype(leaf.dtype):
+            raise CheckpointError(f"{name}: {path} is {leaf.dtype}, which JAX cannot restore")
+    digests = tree_digest(tree)
+    return {
+        path: {"dtype": dtype_name(leaf), "shape": list(leaf.shape), "digest": digests[path]}
+        for path, leaf in leaves.items()
+    }
+
+
+def _nested(tree: Any) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for path, leaf in flatten_paths(tree).items():
+        *folders, last = path.split("/")
+        level = nested
+        for folder in folders:
+            level = level.setdefault(folder, {})
+        level[last] = leaf
+    return nested
+
+
+def _target(leaf: Any) -> jax.ShapeDtypeStruct:
+    sharding = getattr(leaf, "sharding", None)
+    if sharding is None:
+        sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _read_arrays(
+    folder: Path, name: str, wanted: Mapping[str, jax.ShapeDtypeStruct]
+) -> tuple[dict[str, Any], str]:
+    """The arrays by path, or what went wrong in one line."""
+    try:
+        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
+            tree = reader.restore(folder / name, args=ocp.args.StandardRestore(_nested(wanted)))
+        return flatten_paths(tree), ""
+    except (MemoryError, PermissionError) as error:
+        raise CheckpointError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
+    except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on.
+        bury(error)
+        # Neither want of memory nor of rights says anything about the checkpoint.
+        if any(word in str(error) for word in ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED")):
+            raise CheckpointError(
+                f"{folder}: {name} cannot be read: {first_line(error)}"
+            ) from error
+        return {}, first_line(error)
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
+            document = reader.restore(folder / name)
+    except PermissionError as error:
+        raise CheckpointError(f"{folder}: {name} cannot be read: {error.strerror}") from error
+    except Exception as error:  # As above.
+        bury(error)
+        raise DamagedError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
+    if not isinstance(document, dict):
+        raise DamagedError(f"{folder}: {name} is not what was written")
+    return document
+
+
+def _frozen_json(name: str, content: Any) -> Any:
+    """A copy that later changes to `content` cannot reach: the save goes on in a thread."""
+    try:
+        return json.loads(json.dumps(content))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{name} is not plain JSON: {error}") from error
+
+
+def _checksum(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,67 @@
+"""What the code was when it ran: versions of the libraries and the checkout's commit."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+from pathlib import Path
+
+# Those whose version can change a result.
+PACKAGES = (
+    "flaxformer-mt",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "numpy",
+    "sentencepiece",
+    "sacrebleu",
+    "ml-collections",
+)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the installed main dependencies; one that is not installed is left out."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_commit(package: Path | None = None) -> str | None:
+    """The commit of the checkout that holds this package, with "-dirty" if tracked files differ.
+
+    None when git or the checkout is absent, or when the package merely lies somewhere below
+    another project's checkout, as an installed one inside a virtual environment does.
+    """
+    package = (package or Path(__file__).parent.parent).resolve()
+    top = _git(package, "rev-parse", "--show-toplevel")
+    if not top or Path(top).resolve() != package.parent:
+        return None
+    commit = _git(package, "rev-parse", "--verify", "--quiet", "HEAD")
+    if not commit:
+        return None
+    changes = _git(package, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}-dirty" if changes else commit
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    # Inside a git hook, GIT_DIR and its kin point at whatever repository runs the hook.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            env=environment,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return done.stdout.strip()
