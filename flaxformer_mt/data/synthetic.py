@@ -24,7 +24,7 @@ from flaxformer_mt.data.grammar.inventory import held_out, inventory
 from flaxformer_mt.data.grammar.sentences import Sentences
 from flaxformer_mt.data.grammar.syntax import Sentence
 
-__all__ = ["Combination", "Derivation", "Split", "derivations", "held_out", "pairs"]
+__all__ = ["SPLITS", "Combination", "Derivation", "Split", "derivations", "held_out", "pairs"]
 
 SHORTEST, LONGEST = 3, 35
 """Words of a side; shorter and longer sentences are drawn again."""

@@ -197,7 +197,11 @@ class Clauses(Predicates):
 
     def _company(self, clause: Clause, edible: bool) -> s.PrepositionalPhrase:
         if edible:
-            return self.company(_TABLE, (d.WITH, d.WITH, d.WITHOUT), adjective=0.6)
+            phrase = self.company(_TABLE, (d.WITH, d.WITH, d.WITHOUT), adjective=0.6)
+            if isinstance(clause.object, NounPhrase) and isinstance(phrase.argument, NounPhrase):
+                if clause.object.noun is phrase.argument.noun:
+                    raise DeadEnd
+            return phrase
         if clause.verb.frame == "motion":
             return self.company(PERSON_OR_ANIMAL, (d.WITH, d.WITH, d.WITHOUT))
         return self.company(PERSON_OR_ANIMAL, (d.WITH, d.WITH, d.WITHOUT, d.FOR))

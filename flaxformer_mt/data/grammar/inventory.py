@@ -17,8 +17,8 @@ from flaxformer_mt.data.grammar.verbs import MODALS, VERBS, Modal, Verb
 TIME_POSITIONS = ("front", *syntax.POSITIONS)
 
 _TIME_CLASSES: dict[str, tuple[str, ...]] = {
-    syntax.PRESENT: (times.ANY, times.PRESENT),
-    syntax.PROGRESSIVE: (times.ANY, times.PRESENT),
+    syntax.PRESENT: (times.ANY, times.NOW, times.HABIT),
+    syntax.PROGRESSIVE: (times.ANY, times.NOW),
     syntax.PAST: (times.ANY, times.PAST),
     syntax.PERFECT: (times.PERFECT,),
     syntax.FUTURE: (times.ANY, times.FUTURE),
@@ -75,15 +75,10 @@ def _entries() -> Iterator[Entry]:
     for number in range(2, 100):
         lemma = c.number_lemma(number)
         for role in c.NUMBERED_ROLES:
-            yield Entry("numbers", ("count", role), number, (lemma, f"count.{role}"), "number")
+            yield Entry("numbers", ("count", role), number, (lemma, f"count.{role}"), "count")
         for position in syntax.POSITIONS:
-            yield Entry(
-                "numbers",
-                ("age", position),
-                number,
-                (lemma, c.clause_construction("age", position)),
-                "number",
-            )
+            name = c.clause_construction("age", position)
+            yield Entry("numbers", ("age", position), number, (lemma, name), "age")
 
 
 def _adverbials() -> Iterator[Entry]:

@@ -6,7 +6,7 @@ import dataclasses
 
 from flaxformer_mt.data.grammar.numbers import CARDINALS, english_ordinal, german_ordinal
 
-ANY, PAST, PRESENT, FUTURE, PERFECT = "any", "past", "present", "future", "perfect"
+ANY, PAST, NOW, HABIT, FUTURE, PERFECT = "any", "past", "now", "habit", "future", "perfect"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,8 @@ SIMPLE_TIMES: tuple[Adverb, ...] = (
         "tomorrow = morgen\nnext week = nächste Woche\nnext year = nächstes Jahr\nsoon = bald",
         FUTURE,
     ),
-    *_adverbs("now = jetzt\nevery day = jeden Tag\nevery week = jede Woche", PRESENT),
+    *_adverbs("now = jetzt", NOW),
+    *_adverbs("every day = jeden Tag\nevery week = jede Woche", HABIT),
     *_adverbs("this week = diese Woche\nthis year = dieses Jahr", PERFECT),
 )
 

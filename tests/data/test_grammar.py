@@ -1,0 +1,619 @@
+"""The built-in grammar against hand-written German: order, agreement, negation, numbers, dates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from flaxformer_mt.data.grammar import determiners as d, english, german, syntax as s, times
+from flaxformer_mt.data.grammar.adjectives import ADJECTIVES, Adjective
+from flaxformer_mt.data.grammar.constructions import ROLE_CASES
+from flaxformer_mt.data.grammar.nouns import NOUNS, Noun
+from flaxformer_mt.data.grammar.numbers import (
+    english_cardinal,
+    english_ordinal,
+    german_cardinal,
+    german_ordinal,
+)
+from flaxformer_mt.data.grammar.syntax import Clause, NounPhrase, PrepositionalPhrase, Sentence
+from flaxformer_mt.data.grammar.verbs import COPULA, MODALS, VERBS, Modal, Verb
+from flaxformer_mt.data.synthetic import derivations
+
+
+def noun(word: str) -> Noun:
+    return next(n for group in NOUNS.values() for n in group if n.english[0] == word)
+
+
+def verb(word: str) -> Verb:
+    return next(v for group in VERBS.values() for v in group if v.lemma == word)
+
+
+def adjective(word: str) -> Adjective:
+    return next(a for a in ADJECTIVES if a.english == word)
+
+
+def modal(lemma: str, *, past: bool = False) -> Modal:
+    return next(m for m in MODALS if m.lemma == lemma and m.past == past)
+
+
+def np(
+    determiner: d.Determiner,
+    word: str,
+    adjective_: str = "",
+    *,
+    plural: bool = False,
+    number: int | None = None,
+    possessor: NounPhrase | None = None,
+    relative: Clause | None = None,
+) -> NounPhrase:
+    described = adjective(adjective_) if adjective_ else None
+    return NounPhrase(
+        determiner, noun(word), plural, "object", described, number, possessor, relative
+    )
+
+
+def pp(preposition: d.Preposition, argument: s.Argument) -> PrepositionalPhrase:
+    return PrepositionalPhrase(preposition, argument)
+
+
+ME, YOU, HE, SHE, WE, THEY = d.PRONOUNS
+MY, YOUR, HIS, HER, OUR, THEIR = d.POSSESSIVES
+THE_TEACHER = np(d.THE, "teacher")
+MONDAY = s.Time("on Monday", "am Montag", ())
+THIRD_OF_MAY = s.Time(*times.date(times.ORDINALS[2], times.MONTHS[4]), ())
+IN = d.Preposition("in", "in", ROLE_CASES["place"])
+
+
+def clause(kind: str, subject: s.Argument, lemma: str, tense: str = s.PRESENT, **rest: object):
+    return dataclasses.replace(Clause(kind, verb(lemma), tense, subject), **rest)
+
+
+def main(subject: s.Argument, lemma: str, tense: str = s.PRESENT, **rest: object) -> Sentence:
+    return Sentence(clause(s.FRONTED if "front" in rest else s.MAIN, subject, lemma, tense, **rest))
+
+
+def ask(subject: s.Argument, lemma: str, tense: str = s.PRESENT, **rest: object) -> Sentence:
+    return Sentence(clause(s.QUESTION, subject, lemma, tense, **rest))
+
+
+def relative(word: str, *, plural: bool = False) -> s.Relativizer:
+    person = noun(word).category in ("person", "profession_m", "profession_f")
+    return s.Relativizer(person, np(d.THE, word, plural=plural).column)
+
+
+GOLD = [
+    # Separable verbs: particle at the end of a main clause, joined everywhere else.
+    (
+        main(np(d.THE, "teacher", "old"), "aufmachen", object=np(d.THE, "door", "red")),
+        "The old teacher opens the red door.",
+        "Der alte Lehrer macht die rote Tür auf.",
+    ),
+    (
+        Sentence(
+            clause(s.MAIN, ME, "lachen", s.PROGRESSIVE),
+            after=clause(s.BECAUSE, THE_TEACHER, "aufmachen", object=np(d.THE, "door")),
+        ),
+        "I am laughing because the teacher opens the door.",
+        "Ich lache, weil der Lehrer die Tür aufmacht.",
+    ),
+    (
+        main(YOU, "aufmachen", s.MODAL, modal=modal("wollen"), object=np(MY, "window")),
+        "You want to open my window.",
+        "Du willst mein Fenster aufmachen.",
+    ),
+    (
+        main(WE, "abholen", object=HE, time=MONDAY),
+        "We pick him up on Monday.",
+        "Wir holen ihn am Montag ab.",
+    ),
+    (
+        ask(YOU, "anrufen", s.PAST, object=SHE, negated=True),
+        "Did you not call her?",
+        "Hast du sie nicht angerufen?",
+    ),
+    # Verb second: exactly one constituent before the finite verb.
+    (
+        main(THE_TEACHER, "kaufen", s.PAST, object=np(d.A, "car"), time=MONDAY, front="time"),
+        "On Monday, the teacher bought a car.",
+        "Am Montag hat der Lehrer ein Auto gekauft.",
+    ),
+    (
+        main(ME, "lesen", s.PERFECT, object=np(d.THIS, "letter"), negated=True, front="object"),
+        "This letter, I have not read.",
+        "Diesen Brief habe ich nicht gelesen.",
+    ),
+    (
+        main(
+            np(HER, "child", plural=True),
+            "spielen",
+            s.FUTURE,
+            comment=times.COMMENTS[0],
+            place=pp(d.BEHIND, np(d.THE, "house")),
+            front="comment",
+        ),
+        "Perhaps, her children will play behind the house.",
+        "Vielleicht werden ihre Kinder hinter dem Haus spielen.",
+    ),
+    (
+        Sentence(
+            clause(
+                s.FRONTED,
+                WE,
+                "gehen",
+                s.PROGRESSIVE,
+                place=pp(d.TO, np(d.THE, "station")),
+                front="clause",
+            ),
+            before=clause(
+                s.BECAUSE,
+                np(d.THE, "teacher", "old"),
+                "kaufen",
+                s.PERFECT,
+                object=np(d.THE, "car", "red"),
+                negated=True,
+            ),
+        ),
+        "Because the old teacher has not bought the red car, we are going to the station.",
+        "Weil der alte Lehrer das rote Auto nicht gekauft hat, gehen wir zum Bahnhof.",
+    ),
+    # Negation: kein for an indefinite, nicht behind objects and before places and predicates.
+    (
+        main(HE, "kaufen", object=np(d.NOT_A, "car", "red"), negated=True),
+        "He does not buy a red car.",
+        "Er kauft kein rotes Auto.",
+    ),
+    (
+        main(THEY, "lesen", object=np(d.NOT_BARE, "book", "old", plural=True), negated=True),
+        "They do not read old books.",
+        "Sie lesen keine alten Bücher.",
+    ),
+    (
+        main(ME, "trinken", object=np(d.NOT_BARE, "milk", "cold"), negated=True),
+        "I do not drink cold milk.",
+        "Ich trinke keine kalte Milch.",
+    ),
+    (
+        main(SHE, "arbeiten", s.PAST, negated=True, time=MONDAY, place=pp(IN, np(d.THE, "city"))),
+        "She did not work in the city on Monday.",
+        "Sie hat am Montag nicht in der Stadt gearbeitet.",
+    ),
+    (
+        main(HE, "sein", predicate=np(d.NOT_A, "teacher", "good"), negated=True),
+        "He is not a good teacher.",
+        "Er ist kein guter Lehrer.",
+    ),
+    (
+        main(np(d.NO, "pupil"), "schlafen", s.MODAL, modal=modal("müssen", past=True)),
+        "No pupil had to sleep.",
+        "Kein Schüler musste schlafen.",
+    ),
+    (
+        main(ME, "warten", s.MODAL, modal=modal("müssen"), negated=True),
+        "I do not have to wait.",
+        "Ich muss nicht warten.",
+    ),
+    # Relative clauses: gender and number of the head, case of the gap.
+    (
+        main(
+            np(d.THE, "man", relative=clause(s.RELATIVE, relative("man"), "aufstehen", s.PAST)),
+            "tanzen",
+        ),
+        "The man who got up dances.",
+        "Der Mann, der aufgestanden ist, tanzt.",
+    ),
+    (
+        main(
+            SHE,
+            "suchen",
+            s.PROGRESSIVE,
+            object=np(
+                d.THE,
+                "key",
+                relative=clause(s.RELATIVE, ME, "verlieren", s.PERFECT, object=relative("key")),
+            ),
+        ),
+        "She is looking for the key that I have lost.",
+        "Sie sucht den Schlüssel, den ich verloren habe.",
+    ),
+    (
+        main(
+            np(
+                d.THE,
+                "child",
+                plural=True,
+                relative=clause(
+                    s.RELATIVE, WE, "zuhören", recipient=relative("child", plural=True)
+                ),
+            ),
+            "sein",
+            predicate=s.Quality((adjective("clever"),)),
+        ),
+        "The children whom we listen to are clever.",
+        "Die Kinder, denen wir zuhören, sind klug.",
+    ),
+    (
+        main(
+            np(
+                d.A,
+                "woman",
+                relative=clause(
+                    s.RELATIVE, HE, "arbeiten", companion=pp(d.WITH, relative("woman"))
+                ),
+            ),
+            "zurückkommen",
+            s.PAST,
+        ),
+        "A woman with whom he works came back.",
+        "Eine Frau, mit der er arbeitet, ist zurückgekommen.",
+    ),
+    # Questions, and the case of what is asked for.
+    (
+        ask(np(d.THE, "child"), "lesen", object=np(d.WHICH, "book"), front="object"),
+        "Which book does the child read?",
+        "Welches Buch liest das Kind?",
+    ),
+    (
+        ask(SHE, "helfen", recipient=d.WHO, front="recipient"),
+        "Whom does she help?",
+        "Wem hilft sie?",
+    ),
+    (
+        ask(d.WHO, "anprobieren", s.PROGRESSIVE, object=np(MY, "coat", "new")),
+        "Who is trying on my new coat?",
+        "Wer probiert meinen neuen Mantel an?",
+    ),
+    (
+        ask(YOU, "sehen", s.PAST, object=np(HER, "brother"), asked="where"),
+        "Where did you see her brother?",
+        "Wo hast du ihren Bruder gesehen?",
+    ),
+    # Order of objects, weak nouns, genitive, prepositions with either case.
+    (
+        main(
+            HE, "geben", s.PAST, recipient=np(d.THE, "student"), object=np(d.A, "ring"), time=MONDAY
+        ),
+        "He gave the student a ring on Monday.",
+        "Er hat am Montag dem Studenten einen Ring gegeben.",
+    ),
+    (
+        main(
+            SHE,
+            "hoffen",
+            complement=clause(
+                s.THAT, np(MY, "aunt"), "schicken", recipient=ME, object=np(d.THE, "report")
+            ),
+        ),
+        "She hopes that my aunt sends me the report.",
+        "Sie hofft, dass meine Tante mir den Bericht schickt.",
+    ),
+    (
+        main(
+            np(d.THE, "car", possessor=np(MY, "father", "old")),
+            "kosten",
+            predicate=s.Price(3000),
+        ),
+        "The car of my old father costs three thousand euros.",
+        "Das Auto meines alten Vaters kostet dreitausend Euro.",
+    ),
+    (
+        main(np(d.THE, "girl"), "legen", object=np(HIS, "hat"), place=pp(d.ON, np(d.THE, "table"))),
+        "The girl puts his hat on the table.",
+        "Das Mädchen legt seinen Hut auf den Tisch.",
+    ),
+    (
+        main(THEY, "laufen", s.PAST, place=pp(d.INTO, np(d.THE, "house")), time=THIRD_OF_MAY),
+        "They ran into the house on the third of May.",
+        "Sie sind am dritten Mai ins Haus gelaufen.",
+    ),
+    (
+        main(
+            np(d.COUNTED, "student", plural=True, number=21),
+            "kochen",
+            companion=pp(d.WITH, np(THEIR, "friend", plural=True)),
+            time=pp(d.DURING, np(d.THE, "concert")),
+        ),
+        "Twenty-one students cook with their friends during the concert.",
+        "Einundzwanzig Studenten kochen während des Konzerts mit ihren Freunden.",
+    ),
+    # "when" is "als" over a simple past, "wenn" otherwise; a copula past is a preterite.
+    (
+        Sentence(
+            clause(s.FRONTED, ME, "weinen", s.PAST, front="clause"),
+            before=clause(s.WHEN, HE, "sein", s.PAST, predicate=s.Quality((adjective("sick"),))),
+        ),
+        "When he was sick, I cried.",
+        "Als er krank war, habe ich geweint.",
+    ),
+    (
+        Sentence(
+            clause(s.MAIN, ME, "weinen"),
+            after=clause(s.WHEN, HE, "sein", predicate=s.Quality((adjective("sick"),))),
+        ),
+        "I cry when he is sick.",
+        "Ich weine, wenn er krank ist.",
+    ),
+    (
+        Sentence(
+            clause(s.MAIN, np(OUR, "queen"), "sein", predicate=s.Age(42)),
+            second=clause(
+                s.MAIN,
+                s.Coordination(np(d.THE, "king"), np(HIS, "dog")),
+                "sein",
+                predicate=s.Comparison(adjective("old"), np(d.THE, "judge")),
+            ),
+            conjunction="but",
+        ),
+        "Our queen is forty-two years old, but the king and his dog are as old as the judge.",
+        "Unsere Königin ist zweiundvierzig Jahre alt, aber der König und sein Hund sind so alt "
+        "wie der Richter.",
+    ),
+    (
+        main(
+            THE_TEACHER,
+            "fragen",
+            s.PAST,
+            complement=clause(s.WHETHER, np(d.THE, "uncle", plural=True), "folgen", recipient=THEY),
+        ),
+        "The teacher asked whether the uncles follow them.",
+        "Der Lehrer hat gefragt, ob die Onkel ihnen folgen.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tree", "src", "tgt"), GOLD, ids=[gold[2] for gold in GOLD])
+def test_a_tree_is_realised_as_this_german_and_english(tree, src, tgt):
+    assert english.sentence(tree) == src
+    assert german.sentence(tree) == tgt
+
+
+@pytest.mark.parametrize(
+    ("word", "described", "forms"),
+    [
+        ("man", "old", "der alte Mann, den alten Mann, dem alten Mann, des alten Mannes"),
+        (
+            "cat",
+            "black",
+            "die schwarze Katze, die schwarze Katze, der schwarzen Katze, der schwarzen Katze",
+        ),
+        ("book", "new", "das neue Buch, das neue Buch, dem neuen Buch, des neuen Buches"),
+        (
+            "boy",
+            "young",
+            "der junge Junge, den jungen Jungen, dem jungen Jungen, des jungen Jungen",
+        ),
+    ],
+)
+def test_weak_declension_after_the_definite_article(word, described, forms):
+    assert _declined(np(d.THE, word, described)) == forms
+
+
+@pytest.mark.parametrize(
+    ("word", "described", "forms"),
+    [
+        ("man", "old", "ein alter Mann, einen alten Mann, einem alten Mann, eines alten Mannes"),
+        (
+            "door",
+            "red",
+            "eine rote Tür, eine rote Tür, einer roten Tür, einer roten Tür",
+        ),
+        (
+            "house",
+            "dark",
+            "ein dunkles Haus, ein dunkles Haus, einem dunklen Haus, eines dunklen Hauses",
+        ),
+    ],
+)
+def test_mixed_declension_after_the_indefinite_article(word, described, forms):
+    assert _declined(np(d.A, word, described)) == forms
+
+
+@pytest.mark.parametrize(
+    ("phrase", "forms"),
+    [
+        (np(d.BARE, "coffee", "hot"), "heißer Kaffee, heißen Kaffee, heißem Kaffee"),
+        (np(d.BARE, "milk", "hot"), "heiße Milch, heiße Milch, heißer Milch"),
+        (np(d.BARE, "water", "hot"), "heißes Wasser, heißes Wasser, heißem Wasser"),
+        (np(d.BARE, "child", "tired", plural=True), "müde Kinder, müde Kinder, müden Kindern"),
+        (
+            np(d.THE, "child", "tired", plural=True),
+            "die müden Kinder, die müden Kinder, den müden Kindern",
+        ),
+        (
+            np(OUR, "child", "tired", plural=True),
+            "unsere müden Kinder, unsere müden Kinder, unseren müden Kindern",
+        ),
+        (
+            np(d.MANY, "car", "expensive", plural=True),
+            "viele teure Autos, viele teure Autos, vielen teuren Autos",
+        ),
+        (
+            np(d.ALL, "car", "expensive", plural=True),
+            "alle teuren Autos, alle teuren Autos, allen teuren Autos",
+        ),
+        (np(d.EVERY, "colleague"), "jeder Kollege, jeden Kollegen, jedem Kollegen"),
+    ],
+)
+def test_strong_declension_and_plurals(phrase, forms):
+    assert _declined(phrase, cases=3) == forms
+
+
+def _declined(phrase: NounPhrase, cases: int = 4) -> str:
+    declined = []
+    for case in range(cases):
+        out: list[str] = []
+        german.noun_phrase(out, phrase, case)
+        declined.append(" ".join(out))
+    return ", ".join(declined)
+
+
+@pytest.mark.parametrize(
+    ("number", "src", "tgt"),
+    [
+        (0, "zero", "null"),
+        (1, "one", "eins"),
+        (7, "seven", "sieben"),
+        (12, "twelve", "zwölf"),
+        (16, "sixteen", "sechzehn"),
+        (17, "seventeen", "siebzehn"),
+        (20, "twenty", "zwanzig"),
+        (21, "twenty-one", "einundzwanzig"),
+        (30, "thirty", "dreißig"),
+        (42, "forty-two", "zweiundvierzig"),
+        (66, "sixty-six", "sechsundsechzig"),
+        (77, "seventy-seven", "siebenundsiebzig"),
+        (100, "one hundred", "hundert"),
+        (105, "one hundred and five", "hundertfünf"),
+        (345, "three hundred and forty-five", "dreihundertfünfundvierzig"),
+        (1000, "one thousand", "tausend"),
+        (1100, "one thousand one hundred", "tausendeinhundert"),
+        (2016, "two thousand and sixteen", "zweitausendsechzehn"),
+        (
+            9999,
+            "nine thousand nine hundred and ninety-nine",
+            "neuntausendneunhundertneunundneunzig",
+        ),
+    ],
+)
+def test_numbers_in_words(number, src, tgt):
+    assert english_cardinal(number) == src
+    assert german_cardinal(number) == tgt
+
+
+def test_every_number_has_its_own_words():
+    assert len({english_cardinal(n) for n in range(10_000)}) == 10_000
+    assert len({german_cardinal(n) for n in range(10_000)}) == 10_000
+
+
+@pytest.mark.parametrize("number", [-1, 10_000])
+def test_numbers_out_of_range_are_refused(number):
+    with pytest.raises(ValueError, match="from 0 to 9999"):
+        german_cardinal(number)
+
+
+@pytest.mark.parametrize(
+    ("day", "month", "src", "tgt"),
+    [
+        (1, 1, "on the first of January", "am ersten Januar"),
+        (2, 2, "on the second of February", "am zweiten Februar"),
+        (3, 5, "on the third of May", "am dritten Mai"),
+        (7, 3, "on the seventh of March", "am siebten März"),
+        (8, 8, "on the eighth of August", "am achten August"),
+        (12, 6, "on the twelfth of June", "am zwölften Juni"),
+        (19, 4, "on the nineteenth of April", "am neunzehnten April"),
+        (20, 9, "on the twentieth of September", "am zwanzigsten September"),
+        (21, 10, "on the twenty-first of October", "am einundzwanzigsten Oktober"),
+        (31, 12, "on the thirty-first of December", "am einunddreißigsten Dezember"),
+    ],
+)
+def test_dates(day, month, src, tgt):
+    ordinal, name = times.ORDINALS[day - 1], times.MONTHS[month - 1]
+    assert (english_ordinal(day), german_ordinal(day)) == (ordinal.english, ordinal.german)
+    assert times.date(ordinal, name) == (src, tgt)
+    assert times.exists(ordinal, name)
+
+
+def test_there_is_no_thirtieth_of_february():
+    assert not times.exists(times.ORDINALS[29], times.MONTHS[1])
+    assert not times.exists(times.ORDINALS[30], times.MONTHS[3])
+
+
+def test_clock_times():
+    assert times.clock(1) == ("at one o'clock", "um ein Uhr")
+    assert times.half_past(3) == ("at half past three", "um halb vier")
+    assert times.half_past(12) == ("at half past twelve", "um halb eins")
+
+
+def test_english_words_of_a_class_have_one_german_lemma():
+    """Two lemmas for one English word would leave the choice to chance."""
+    nouns = [n.english[0] for group in NOUNS.values() for n in group]
+    assert len(set(nouns)) == len(nouns)
+    assert len({a.english for a in ADJECTIVES}) == len(ADJECTIVES)
+    verbs = [(v.english[0], v.english_particle, v.frame) for group in VERBS.values() for v in group]
+    assert len(set(verbs)) == len(verbs)
+
+
+# Agreement, stated another way than the grammar's three tables: a determiner's ending tells gender,
+# number and case; where it has none, the adjective tells. "viele" and "einige" are inflected as
+# adjectives are: they tell, and so does the adjective behind them.
+TELLING = (
+    ("r", "e", "s", "e"),
+    ("n", "e", "s", "e"),
+    ("m", "r", "m", "n"),
+    ("s", "r", "s", "r"),
+)
+
+
+def _phrases(tree: object) -> Iterator[NounPhrase]:
+    """Every noun phrase of a tree, by walking all of its fields."""
+    if isinstance(tree, NounPhrase):
+        yield tree
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, (Verb, Noun, Adjective)):
+        for field in dataclasses.fields(tree):
+            value = getattr(tree, field.name)
+            for part in value if isinstance(value, tuple) else (value,):
+                yield from _phrases(part)
+
+
+def test_determiner_or_adjective_tells_gender_number_and_case():
+    checked = 0
+    for derivation in derivations("train", 3000, seed=11):
+        for phrase in _phrases(derivation.tree):
+            if phrase.adjective is None or phrase.role == "event":
+                continue
+            case, column = ROLE_CASES[phrase.role], phrase.column
+            determiner = phrase.determiner.german[case][column]
+            ending = phrase.adjective.forms[phrase.determiner.paradigm][case][column]
+            ending = ending.removeprefix(_stem(phrase.adjective))
+            silent = determiner in ("", "ein", "kein", *(p.german[0][0] for p in d.POSSESSIVES))
+            if silent or phrase.determiner in (d.MANY, d.SOME):
+                assert ending == (
+                    "e" if TELLING[case][column] == "e" else "e" + TELLING[case][column]
+                )
+            else:
+                assert determiner.endswith(TELLING[case][column])
+                direct = column < 3 and (case == 0 or (case == 1 and column > 0))
+                assert ending == ("e" if direct else "en")
+            checked += 1
+    assert checked > 2000
+
+
+def _stem(word: Adjective) -> str:
+    return word.forms[0][0][0].removesuffix("e")
+
+
+def _finite(tree: Clause) -> str:
+    """The finite verb where nothing is separated: the last word of a verb-final clause."""
+    person, table = tree.subject.person, tree.verb.present
+    if tree.tense == s.MODAL:
+        assert tree.modal is not None
+        return tree.modal.german[person]
+    if tree.tense == s.FUTURE:
+        return ("werde", "wirst", "wird", "werden")[person]
+    if tree.tense in (s.PAST, s.PERFECT):
+        if tree.tense == s.PAST and tree.verb.preterite is not None:
+            return tree.verb.preterite[person]
+        sein = tree.verb.auxiliary == "sein"
+        return (COPULA.present if sein else ("habe", "hast", "hat", "haben"))[person]
+    return tree.verb.particle + table[person]
+
+
+def test_subordinate_clauses_end_in_their_finite_verb_and_main_clauses_follow_with_theirs():
+    last = second = 0
+    for derivation in derivations("train", 4000, seed=12):
+        tree = derivation.tree
+        if tree.after is not None:
+            assert derivation.tgt.rstrip(".?").endswith(" " + _finite(tree.after))
+            last += 1
+        if tree.before is not None:
+            out: list[str] = []
+            german.clause(out, tree.before)
+            subordinate = german.punctuate(out, "")
+            following = derivation.tgt.removeprefix(subordinate + ", ").split()[0]
+            assert subordinate.endswith(" " + _finite(tree.before))
+            assert tree.main.verb.particle + following.rstrip(".") == _finite(tree.main) or (
+                following.rstrip(".") == _finite(tree.main)
+            )
+            second += 1
+    assert last > 300 and second > 300

@@ -1,0 +1,259 @@
+"""The built-in corpus: reproducible, unambiguous, held out, not solvable word by word."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+import pytest
+import sacrebleu
+
+from flaxformer_mt.data import synthetic
+from flaxformer_mt.data.grammar import determiners as d, times
+from flaxformer_mt.data.grammar.adjectives import ADJECTIVES
+from flaxformer_mt.data.grammar.inventory import assignments, held_out
+from flaxformer_mt.data.grammar.nouns import NOUNS
+from flaxformer_mt.data.grammar.numbers import CARDINALS
+from flaxformer_mt.data.grammar.verbs import MODALS, VERBS
+
+TRAIN_SIZE = 20_000
+
+
+@pytest.fixture(scope="module")
+def train() -> list[synthetic.Derivation]:
+    return list(synthetic.derivations("train", TRAIN_SIZE))
+
+
+@pytest.fixture(scope="module")
+def test() -> list[synthetic.Derivation]:
+    return list(synthetic.derivations("test", 5000))
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[\w'-]+", text)
+
+
+def test_a_stream_is_lazy_and_begins_with_the_shorter_one():
+    endless = synthetic.pairs("train", 10**12)
+    assert list(itertools.islice(endless, 50)) == list(synthetic.pairs("train", 50))
+
+
+def test_seeds_and_splits_give_different_sentences():
+    first = set(synthetic.pairs("train", 500))
+    assert len(first & set(synthetic.pairs("train", 500, seed=1))) < 25
+    assert not first & set(synthetic.pairs("test", 500))
+
+
+STREAMS = {
+    "train": "d8259fa848545c24",
+    "valid": "8334d4d2e1d6a2cd",
+    "test": "4bc7a82de9d62ae0",
+}
+
+
+@pytest.mark.parametrize("split", synthetic.SPLITS)
+def test_the_stream_is_the_published_one(split):
+    """A change of the grammar changes the corpus that published scores belong to. If it was meant,
+    put the new digest in STREAMS, retrain the quickstart and publish its new score."""
+    assert digest(split) == STREAMS[split]
+
+
+def digest(split: synthetic.Split, seed: int = 0) -> str:
+    text = "\n".join("\t".join(pair) for pair in synthetic.pairs(split, 200, seed=seed))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_another_process_makes_the_same_stream():
+    """Nothing depends on Python's hashes, which another PYTHONHASHSEED changes."""
+    code = (
+        "import hashlib\n"
+        "from flaxformer_mt.data.synthetic import pairs\n"
+        "for split in ('train', 'valid', 'test'):\n"
+        "    text = '\\n'.join('\\t'.join(pair) for pair in pairs(split, 200, seed=3))\n"
+        "    print(hashlib.sha256(text.encode()).hexdigest()[:16])\n"
+    )
+    other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    output = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert output.split() == [digest(split, seed=3) for split in synthetic.SPLITS]
+
+
+def test_unknown_splits_and_negative_sizes_are_refused():
+    with pytest.raises(ValueError, match="splits train, valid, test, not 'dev'"):
+        synthetic.pairs("dev", 1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="must not be negative, got -1"):
+        synthetic.pairs("train", -1)
+    assert list(synthetic.pairs("train", 0)) == []
+
+
+def test_splits_share_no_sentence(train, test):
+    seen = {derivation.src for derivation in train}
+    valid = {src for src, _ in synthetic.pairs("valid", 3000)}
+    tested = {derivation.src for derivation in test}
+    assert not seen & valid
+    assert not seen & tested
+    assert not valid & tested
+
+
+def test_every_held_out_sentence_has_a_combination_that_training_never_shows(train, test):
+    shown = set().union(*(derivation.combinations for derivation in train))
+    valid = list(synthetic.derivations("valid", 3000))
+    for split, derivations in (("test", test), ("valid", valid)):
+        for derivation in derivations:
+            new = derivation.combinations & held_out(split)
+            assert new, derivation.src
+            assert not new & shown
+    assert not held_out("test") & held_out("valid")
+    assert not set().union(*(v.combinations for v in valid)) & held_out("test")
+    assert not set().union(*(t.combinations for t in test)) & held_out("valid")
+
+
+def test_about_a_quarter_of_the_combinations_is_held_out():
+    shares = Counter(assignments().values())
+    total = sum(shares.values())
+    assert 0.2 < 1 - shares["train"] / total < 0.27
+    assert 0.15 < shares["test"] / total < 0.22
+
+
+def test_sentences_have_no_combination_that_the_rule_does_not_know(train, test):
+    for derivation in itertools.chain(train, test):
+        assert derivation.combinations <= assignments().keys()
+
+
+def test_every_lemma_and_every_construction_is_often_trained(train):
+    shown = Counter(pair for derivation in train for pair in derivation.combinations)
+    lemmas, constructions = Counter(), Counter()
+    for (lemma, construction), count in shown.items():
+        lemmas[lemma] += count
+        constructions[construction] += count
+    assert {lemma for lemma, _ in assignments()} == lemmas.keys()
+    assert {construction for _, construction in assignments()} == constructions.keys()
+    assert min(lemmas.values()) >= 5
+    assert min(constructions.values()) >= 5
+    assert statistics.median(lemmas.values()) > 100
+    assert statistics.median(constructions.values()) > 100
+
+
+def test_training_shows_the_word_forms_that_the_test_asks_for(train, test):
+    for side in ("src", "tgt"):
+        trained = {word for derivation in train for word in words(getattr(derivation, side))}
+        asked = Counter(word for derivation in test for word in words(getattr(derivation, side)))
+        unseen = sum(count for word, count in asked.items() if word not in trained)
+        assert unseen / asked.total() < 0.005
+
+
+def test_a_source_has_one_target(train, test):
+    targets = defaultdict(set)
+    for derivation in (*train, *test, *synthetic.derivations("train", 30_000, seed=1)):
+        targets[derivation.src].add(derivation.tgt)
+    assert [src for src, tgts in targets.items() if len(tgts) > 1] == []
+
+
+def test_lengths(train):
+    for side in ("src", "tgt"):
+        lengths = [len(getattr(derivation, side).split()) for derivation in train]
+        assert 9 <= statistics.mean(lengths) <= 16
+        assert statistics.stdev(lengths) > 4
+        assert min(lengths) == 3
+        assert max(lengths) <= 35
+
+
+def test_text_is_cased_and_punctuated(train):
+    word = "[a-zA-ZäöüÄÖÜß'-]+,?"
+    for derivation in train:
+        for text in (derivation.src, derivation.tgt):
+            assert re.fullmatch(rf"(?=[A-ZÄÖÜ]){word}( {word})+[.?]", text)
+            assert not re.search(r",[.?]", text)
+        assert derivation.src[-1] == derivation.tgt[-1]
+
+
+def bleu(hypotheses: list[str], references: list[str]) -> float:
+    return sacrebleu.corpus_bleu(hypotheses, [references]).score
+
+
+def test_copying_scores_below_40(test):
+    assert bleu([t.src for t in test], [t.tgt for t in test]) < 40
+
+
+def test_translating_word_by_word_scores_below_40(train, test):
+    dictionary = word_dictionary(Counter(w for t in train for w in words(t.tgt)))
+    hypotheses = [word_by_word(t.src, dictionary) for t in test]
+    score = bleu(hypotheses, [t.tgt for t in test])
+    assert 5 < score < 40  # a dictionary that knew nothing would prove nothing
+
+
+def word_dictionary(frequency: Counter[str]) -> dict[str, str]:
+    """Each English word's most frequent German form, of the forms that the lexicon knows."""
+    forms: dict[str, set[str]] = defaultdict(set)
+    for group in NOUNS.values():
+        for noun in group:
+            for number, english in enumerate(noun.english):
+                if english:
+                    forms[english].update(noun.german[number])
+    for verbs in VERBS.values():
+        for verb in verbs:
+            base, third, ing, past, participle = verb.english
+            forms[base].update((verb.lemma, *verb.present))
+            forms[third].add(verb.present[2])
+            forms[ing].update(verb.present)
+            forms[past].add(verb.participle)
+            forms[participle].add(verb.participle)
+            forms[verb.english_particle].add(verb.particle)
+    for modal in MODALS:
+        for english in (modal.english, *modal.finite):
+            forms[english.removesuffix(" to")].update(modal.german)
+    for adjective in ADJECTIVES:
+        forms[adjective.english].update(
+            itertools.chain([adjective.german], *itertools.chain(*adjective.forms))
+        )
+    determined = (d.THE, d.A, d.NO, d.THIS, d.EVERY, d.WHICH, d.ALL, d.MANY, d.SOME)
+    for determiner in (*determined, *d.POSSESSIVES):
+        for english in determiner.english:
+            forms[english].update(itertools.chain(*determiner.german))
+    for pronoun in (*d.PRONOUNS, d.WHO, d.WHAT):
+        forms[pronoun.english[0]].add(pronoun.german[0])
+        forms[pronoun.english[1]].update(pronoun.german[1:])
+    for english, german in (*d.CONJUNCTIONS.values(), *CARDINALS[:100]):
+        forms[english].add(german)
+    adverbs = (*times.MANNERS, *times.FREQUENCIES, *times.COMMENTS, *times.SIMPLE_TIMES)
+    for adverb in (*adverbs, *times.DAYS, *times.MONTHS, *times.ORDINALS):
+        forms[adverb.english.split()[-1]].add(adverb.german.split()[-1])
+    for preposition in vars(d).values():
+        if isinstance(preposition, d.Preposition):
+            forms[preposition.english].add(preposition.german)
+    forms |= {word: {german} for word, german in FUNCTION_WORDS.items()}
+    return {
+        english: max(sorted(found), key=lambda form: frequency[form])
+        for english, found in forms.items()
+        if english and found != {""}
+    }
+
+
+FUNCTION_WORDS = {
+    "an": "ein", "am": "bin", "is": "ist", "are": "sind", "was": "war", "were": "waren",
+    "has": "hat", "have": "haben", "will": "wird", "not": "nicht", "and": "und", "but": "aber",
+    "in": "in", "on": "am", "at": "um", "of": "des", "to": "zu", "as": "so", "years": "Jahre",
+    "euros": "Euro", "hundred": "hundert", "thousand": "tausend", "o'clock": "Uhr", "half": "halb",
+    "where": "wo", "why": "warum", "that": "dass", "do": "", "does": "", "did": "", "past": "",
+}  # fmt: skip
+
+
+def word_by_word(text: str, dictionary: dict[str, str]) -> str:
+    """The words' translations in English order, with the source's commas, capital and mark."""
+    out = []
+    for token in re.findall(r"[\w'-]+|[,.?]", text):
+        known = token if token in dictionary else token.lower()
+        out.append(dictionary.get(known, token))
+    joined = re.sub(r" +([,.?])", r"\1", " ".join(word for word in out if word))
+    return joined[:1].upper() + joined[1:]
