@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
@@ -29,7 +31,7 @@ def add_workdir(parser: argparse.ArgumentParser) -> None:
 
 
 def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments without `--config.KEY=VALUE` (or `--config.KEY VALUE`), and those as `KEY=VALUE`."""
+    """The arguments without `--config.KEY=VALUE` (or `--config.KEY VALUE`), and those of it."""
     rest: list[str] = []
     overrides: list[str] = []
     words = iter(arguments)
@@ -43,3 +45,35 @@ def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             value = next(words, None)
             overrides.append(match[1] if value is None else f"{match[1]}={value}")
     return rest, overrides
+
+
+def say(text: str) -> None:
+    """A line for people; standard output belongs to results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--weights",
+        default="auto",
+        metavar="WHICH",
+        help="average, best, latest, a step, or auto: the first of these that there is",
+    )
+    parser.add_argument(
+        "--beam-size", type=int, metavar="K", help="default: the run's decoding.beam_size"
+    )
+    parser.add_argument(
+        "--length-penalty",
+        type=float,
+        metavar="A",
+        help="default: the run's decoding.length_penalty",
+    )
+
+
+def weights(text: str, parser: argparse.ArgumentParser) -> Any:
+    """`--weights` as `Translator.load` takes it."""
+    if text in ("auto", "average", "best", "latest"):
+        return text
+    if text.isdecimal():
+        return int(text)
+    parser.error(f"--weights {text}: write average, best, latest, auto, or a step's number")

@@ -1,7 +1,7 @@
 """`flaxformer-mt COMMAND ...`: finds the command, runs it, turns errors into messages.
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 75 training stopped on request and can go on (EX_TEMPFAIL:
-what a restart script looks for); 130 interrupted.
+Exit status: 0 done; 1 failed; 2 wrong usage; 75 training stopped on request and can go on
+(EX_TEMPFAIL: what a restart script looks for); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "quickstart": "train on the built-in grammar, evaluate and translate: five minutes, nothing needed",
+    "quickstart": "train on the built-in grammar, evaluate, translate: minutes, nothing needed",
     "prepare": "read corpora, train the vocabulary, write the token store",
     "train": "train a model, or go on with a stopped run",
     "average": "average checkpoints of a run",
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _quiet_libraries()
     command = importlib.import_module(f"flaxformer_mt.cli.{chosen.command}")
     try:
-        status: int = command.main(rest, f"flaxformer-mt {chosen.command}", COMMANDS[chosen.command])
+        status: int = command.main(
+            rest, f"flaxformer-mt {chosen.command}", COMMANDS[chosen.command]
+        )
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        # Errors of our own say what happened and what to do; any other is a bug and keeps its trace.
+        # Our own errors say what happened and what to do; any other is a bug and keeps its trace.
         if not type(error).__module__.startswith("flaxformer_mt."):
             raise
         print(f"flaxformer-mt {chosen.command}: error: {error}", file=sys.stderr)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, take_overrides
+from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
 from flaxformer_mt.cli.validation import validation_decoder
 from flaxformer_mt.config import (
     ConfigError,
@@ -51,10 +50,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return train_run(options.workdir, options.config, overrides, command, options.init_from)
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def train_run(
     workdir: str,
     spec: str | None,
@@ -84,7 +79,7 @@ def train_run(
 def _continued(
     run: RunDirectory, spec: str | None, overrides: Sequence[str]
 ) -> tuple[ExperimentConfig, bool]:
-    """The recorded config with the changes asked for, checked to be allowed; whether there are any."""
+    """The recorded config with the changes asked for, if allowed, and whether there are any."""
     recorded = freeze(layout.read_record(run).config, str(run.config_file))
     if spec is None:
         thawed = thaw(recorded)
@@ -110,7 +105,10 @@ def _guarded(run: RunDirectory, config: ExperimentConfig, init_from: str | None)
         raise
     write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
     if outcome.state == "stopped":
-        say(f"stopped after step {outcome.step:,} ({outcome.reason}), saved; the same command goes on")
+        say(
+            f"stopped after step {outcome.step:,} ({outcome.reason}), saved; "
+            "the same command goes on"
+        )
         return STOPPED
     say(f"finished at step {outcome.step:,}: {outcome.reason}")
     return 0
@@ -152,7 +150,7 @@ def _train(run: RunDirectory, config: ExperimentConfig, init_from: str | None) -
                     checkpoints=checkpoints,
                     telemetry=telemetry,
                     stop=stop,
-                    decode=validation_decoder(run, config, vocabularies, program)
+                    decode=validation_decoder(run, config, vocabularies, program.model)
                     if settings.validate_bleu
                     else None,
                     initial_params=initial,
@@ -167,7 +165,7 @@ def _weights(source: RunDirectory, vocabularies: Vocabularies, program: Program)
     if theirs.digest != vocabularies.digest:
         raise StartError(
             f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "
-            f"({vocabularies.digest[:12]}); start in a new --workdir, which takes the vocabulary along"
+            f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
         )
     params = load_params(source, default_weights(source))
     check_same_form(params, program.abstract.params, str(source))

@@ -1,0 +1,1 @@
+"""Commands that measure, and the files in `results/` that they write. Not part of the package."""

@@ -1,0 +1,54 @@
+"""Trains, averages and scores Multi30k English to German, and records the result.
+
+python -m benchmarks.multi30k --data FOLDER --variant tiny --workdir runs/multi30k-tiny
+
+FOLDER is `data/task1/tok` (variant `tiny`) or `data/task1/raw` (`tiny_raw`) of the multi30k/dataset
+repository. Continues a stopped run; on a finished one it only scores. Everything is chosen on the
+validation set; the test set is scored once, and what it gave is recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from benchmarks.trained_run import record
+from flaxformer_mt.cli import average, evaluate, train
+from flaxformer_mt.rundir.layout import open_run
+
+TEST = "test_2016_flickr"
+BEAM = ("--beam-size", "5", "--length-penalty", "1")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.multi30k")
+    parser.add_argument("--data", required=True, metavar="FOLDER", help="the corpus")
+    parser.add_argument("--variant", default="tiny", choices=("tiny", "tiny_raw"))
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
+    options = parser.parse_args(arguments)
+    spec = f"multi30k:{options.variant}"
+    overrides = [f"data.folder={options.data}"]
+    status = train.train_run(options.workdir, spec, overrides, ["benchmarks.multi30k", spec])
+    if status:
+        return status
+    run = open_run(options.workdir)
+    place = ["--workdir", str(run)]
+    average.main(place, "average", "")
+    evaluate.main([*place, *BEAM, "--set", "valid"], "evaluate", "")
+    evaluate.main([*place, *BEAM, "--set", TEST, "--folder", options.data], "evaluate", "")
+    result = record(
+        run,
+        name=f"multi30k_{options.variant}",
+        command=f"python -m benchmarks.multi30k --data FOLDER --variant {options.variant} "
+        "--workdir DIR",
+        config=spec,
+        test=TEST,
+    )
+    print(json.dumps(dict(result.metrics), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

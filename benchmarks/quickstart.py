@@ -1,0 +1,39 @@
+"""Runs the quickstart in a fresh directory and records its score and its time.
+
+python -m benchmarks.quickstart --workdir runs/quickstart-measured
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from benchmarks.trained_run import record
+from flaxformer_mt.cli import evaluate, quickstart
+from flaxformer_mt.rundir.layout import open_run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quickstart")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory, new")
+    options = parser.parse_args(arguments)
+    place = ["--workdir", options.workdir]
+    status = quickstart.main(place, "quickstart", "")
+    if status:
+        return status
+    evaluate.main([*place, "--set", "valid"], "evaluate", "")
+    result = record(
+        open_run(options.workdir),
+        name="quickstart",
+        command="python -m benchmarks.quickstart --workdir DIR",
+        config="quickstart",
+        test="grammar",
+    )
+    print(json.dumps(dict(result.metrics), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""`average`: the mean of several checkpoints of a run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from flaxformer_mt.cli.arguments import add_workdir, make_parser, say
+from flaxformer_mt.config import freeze
+from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+from flaxformer_mt.rundir.layout import open_run, read_record
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = make_parser(prog, purpose)
+    add_workdir(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--last", type=int, metavar="N", help="average the N newest checkpoints")
+    which.add_argument("--best", type=int, metavar="N", help="average the N best by validation")
+    options = parser.parse_args(arguments)
+    run = open_run(options.workdir)
+    settings = freeze(read_record(run).config, str(run.config_file)).training
+    if options.best is not None:
+        params, steps = average_checkpoints(run, _positive(options.best, parser), "best")
+    else:
+        count = settings.keep_for_average if options.last is None else options.last
+        params, steps = average_checkpoints(run, _positive(count, parser), "latest")
+    write_average(run, params, steps)
+    say(
+        f"averaged steps {', '.join(f'{step:,}' for step in steps)}; "
+        "translate and evaluate use the mean"
+    )
+    return 0
+
+
+def _positive(count: int, parser: argparse.ArgumentParser) -> int:
+    if count < 1:
+        parser.error(f"cannot average {count} checkpoints")
+    return count

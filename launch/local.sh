@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# Runs flaxformer-mt on this machine. Needs Python 3.11 or newer with pip, nothing else; see --help.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+venv=${FLAXFORMER_VENV:-$root/.venv}
+# Names the process that installs. Beside the environment, because it outlives its removal.
+installing=$venv.installing
+owned=
+# One file for each extra that is installed, holding the digest it was installed from.
+stamps=$venv/.flaxformer
+# In an environment that this script made and may therefore remove.
+ours=$stamps/.made-here
+
+usage() {
+    cat <<'TEXT'
+launch/local.sh COMMAND [ARGUMENT ...]       run `flaxformer-mt COMMAND ...`, from the folder you are in
+launch/local.sh test [PYTEST ARGUMENT ...]   run the tests
+launch/local.sh --help                       this text, and the commands once they are installed
+
+The first call makes a Python environment and installs the pinned dependencies into it (1 GB).
+Later calls use it as it is, until pyproject.toml or constraints.txt change. What the installation
+has to say goes to stderr; stdin and stdout belong to the command.
+
+Variables:
+  FLAXFORMER_VENV     where the environment is (default: .venv beside README.md)
+  FLAXFORMER_EXTRAS   what to install beyond the CPU version: tpu, cuda, export, serve (or a,b)
+  FLAXFORMER_PYTHON   the Python to make the environment with (default: the first that is recent enough)
+TEXT
+}
+
+say() { printf 'local.sh: %s\n' "$*" >&2; }
+
+release() {
+    [ -z "$owned" ] || rm -f "$installing"
+    owned=
+}
+
+fail() {
+    say "$@"
+    release
+    exit 1
+}
+
+is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+    local name
+    if [ -n "${FLAXFORMER_PYTHON:-}" ]; then
+        is_recent "$FLAXFORMER_PYTHON" ||
+            fail "FLAXFORMER_PYTHON=$FLAXFORMER_PYTHON does not start a Python 3.11 or newer"
+        printf '%s\n' "$FLAXFORMER_PYTHON"
+        return
+    fi
+    for name in python3.13 python3.12 python3.11 python3 python; do
+        if is_recent "$name"; then
+            command -v "$name"
+            return
+        fi
+    done
+    fail "found no Python 3.11 or newer (tried python3.13, python3.12, python3.11, python3, python)." \
+        "Install one, or name it: FLAXFORMER_PYTHON=/path/to/python launch/local.sh ..."
+}
+
+# All that makes an installed environment stale when it changes. A moved checkout counts, because
+# the environment holds absolute paths.
+digest() {
+    { printf '%s\n%s\n' "$root" "$venv" && cat "$root/pyproject.toml" "$root/constraints.txt"; } | cksum
+}
+
+# is_current EXTRA ...: whether each is installed from the files as they are now.
+is_current() {
+    local extra wanted
+    wanted=$(digest)
+    [ -x "$venv/bin/python" ] || return 1
+    for extra in "$@"; do
+        [ "$(cat "$stamps/$extra" 2>/dev/null)" = "$wanted" ] || return 1
+    done
+}
+
+is_running() { kill -0 "$1" 2>/dev/null || [ -d "/proc/$1" ]; }
+
+# Waits for an installation that is under way; clears away what an interrupted one has left.
+claim() {
+    local owner waited=
+    mkdir -p "$(dirname "$venv")" 2>/dev/null || true
+    [ -w "$(dirname "$venv")" ] ||
+        fail "cannot write into $(dirname "$venv"); choose another place with FLAXFORMER_VENV"
+    until (set -o noclobber && echo "$$" >"$installing") 2>/dev/null; do
+        owner=$(cat "$installing" 2>/dev/null) || continue
+        if [ -z "$owner" ]; then # caught between the file's making and its filling, or killed there
+            sleep 1
+            owner=$(cat "$installing" 2>/dev/null) || continue
+        fi
+        if [ -n "$owner" ] && is_running "$owner"; then
+            [ -n "$waited" ] || say "process $owner is installing into $venv: waiting for it." \
+                "(If it is something else, remove $installing.)"
+            waited=yes
+            sleep 1
+        else
+            say "an earlier installation into $venv was interrupted: making the environment anew"
+            [ ! -e "$ours" ] || rm -rf "$venv"
+            rm -f "$installing"
+        fi
+    done
+    owned=yes
+}
+
+make_environment() {
+    local python
+    python=$(find_python)
+    if [ -e "$venv" ] && [ ! -e "$ours" ] && [ -n "$(ls -A "$venv")" ]; then
+        fail "$venv is neither empty nor a Python environment; choose another FLAXFORMER_VENV"
+    fi
+    say "making $venv with $("$python" --version 2>&1)"
+    rm -rf "$venv"
+    mkdir -p "$stamps"
+    touch "$ours" # before all else, so that an unfinished environment is known for what it is
+    if "$python" -c 'import ensurepip' >/dev/null 2>&1; then
+        "$python" -m venv "$venv" >&2 || fail "$python -m venv $venv failed, for the reason above"
+    else
+        # A Debian without python3-venv: the pip beside this Python can fill the environment.
+        { "$python" -m venv --without-pip "$venv" &&
+            "$python" -m pip --python "$venv/bin/python" install --quiet pip; } >&2 ||
+            fail "$python cannot make an environment: install its venv module" \
+                "(Debian, Ubuntu: apt-get install python3-venv)"
+    fi
+}
+
+# ensure EXTRA ...: an environment with the package and these extras; `base` is the package alone.
+ensure() {
+    local extra names='' quiet=--quiet
+    if [ ! -e "$installing" ] && is_current "$@"; then return; fi
+    claim
+    if ! is_current "$@"; then # it may be by now, if another process has just installed
+        [ -x "$venv/bin/python" ] || make_environment
+        mkdir -p "$stamps"
+        # An extra that was asked for once stays, and moves on with the pins.
+        for extra in "$@" $(ls "$stamps"); do
+            case ",base,$names," in *",$extra,"*) ;; *) names=${names:+$names,}$extra ;; esac
+        done
+        say "installing flaxformer-mt${names:+ with $names} into $venv (minutes, the first time)"
+        if [ -t 2 ]; then quiet=--progress-bar=on; fi
+        "$venv/bin/python" -m pip install "$quiet" --disable-pip-version-check \
+            --constraint "$root/constraints.txt" --editable "$root${names:+[$names]}" >&2 ||
+            fail "the installation failed; pip's reason stands above. To install without a network," \
+                "set PIP_NO_INDEX=1 and PIP_FIND_LINKS=FOLDER, a folder of wheels"
+        for extra in base ${names//,/ }; do digest >"$stamps/$extra"; done
+    fi
+    release
+}
+
+case ${1:-} in
+    '')
+        usage >&2
+        exit 2
+        ;;
+    -h | --help)
+        usage
+        if is_current base; then echo && "$venv/bin/flaxformer-mt" --help; fi
+        exit 0
+        ;;
+esac
+
+extras=(base)
+IFS=, read -r -a asked <<<"${FLAXFORMER_EXTRAS:-}"
+for extra in ${asked[@]+"${asked[@]}"}; do
+    case $extra in
+        tpu | cuda | export | serve | dev) extras+=("$extra") ;;
+        *) fail "FLAXFORMER_EXTRAS=$FLAXFORMER_EXTRAS: '$extra' is none of tpu, cuda, export, serve, dev" ;;
+    esac
+done
+
+if [ "$1" = test ]; then
+    shift
+    ensure "${extras[@]}" dev </dev/null
+    cd "$root"
+    # Two processes, because most of a test's time is XLA compiling on one core; `-n 0` undoes it.
+    # By file, so that what a file's tests share is made once.
+    exec "$venv/bin/python" -m pytest -n 2 --dist loadfile "$@"
+fi
+ensure "${extras[@]}" </dev/null
+exec "$venv/bin/flaxformer-mt" "$@"

@@ -1,0 +1,154 @@
+"""Result files: what is written is read back, and what is malformed is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import result_file
+from benchmarks.result_file import Machine, ResultError, read_result, read_results, write_result
+
+MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
+
+
+@pytest.fixture
+def valid():
+    """The content of a well-formed `tiny.json`."""
+    return {
+        "name": "tiny",
+        "command": "python -m benchmarks.tiny --data data/multi30k",
+        "config": "multi30k:tiny",
+        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "machine": {"cores": 2, "memory_gib": 24.0, "accelerator": "none"},
+        "versions": {"jax": "0.10.2"},
+        "seconds": 12.5,
+        "metrics": {"sacrebleu_13a": 41.25, "parameters": 2600000},
+        "signatures": {"sacrebleu_13a": "nrefs:1|case:mixed|tok:13a"},
+    }
+
+
+def write(folder, content, name="tiny.json"):
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_what_is_written_is_read_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40 + "-dirty")
+    written = write_result(
+        tmp_path / "new" / "tiny.json",
+        command="python -m benchmarks.tiny",
+        config="multi30k:tiny",
+        seconds=1.5,
+        metrics={"chrf": 60.0, "parameters": 7},
+        signatures={"chrf": "nrefs:1"},
+        machine=MACHINE,
+    )
+    assert read_results(tmp_path / "new") == [written]
+    assert written.name == "tiny"
+    assert written.commit == "a" * 40 + "-dirty"
+    assert written.machine == MACHINE
+    assert {"jax", "flax", "sacrebleu"} <= set(written.versions)
+    assert dict(written.metrics) == {"chrf": 60.0, "parameters": 7}
+
+
+def test_an_invalid_result_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40)
+    with pytest.raises(ResultError, match=r"metrics\.chrf must be a finite number, not nan"):
+        write_result(
+            tmp_path / "tiny.json",
+            command="c",
+            config="c",
+            seconds=1.0,
+            metrics={"chrf": float("nan")},
+            signatures={},
+            machine=MACHINE,
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outside_a_checkout_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(result_file, "git_commit", lambda: None)
+    with pytest.raises(ResultError, match="git checkout"):
+        write_result(
+            tmp_path / "tiny.json",
+            command="c",
+            config="c",
+            seconds=1.0,
+            metrics={"chrf": 1.0},
+            signatures={},
+            machine=MACHINE,
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_this_machine_is_a_plausible_one():
+    machine = result_file.this_machine()
+    assert machine.cores >= 1
+    assert 0.1 < machine.memory_gib < 100_000
+    assert machine.accelerator == "none"  # tests run on the CPU
+
+
+def test_a_well_formed_file_is_read(tmp_path, valid):
+    result = read_result(write(tmp_path, valid))
+    assert result.metrics["parameters"] == 2600000
+    assert result.machine == MACHINE
+
+
+REMOVED = object()
+MALFORMED = [
+    ("seconds", REMOVED, "lacks: seconds"),
+    ("note", "hello", "unknown keys: note"),
+    ("name", "other", "its name must be other.json"),
+    ("name", "../tiny", "must match"),
+    ("command", "", "command must be a text"),
+    ("command", "python run.py --data /srv/data", "path of one machine"),
+    ("command", "python run.py --data=~/data", "path of one machine"),
+    ("commit", "0123456", "not a full git hash"),
+    ("commit", None, "commit must be a text"),
+    ("machine", "a laptop", "machine must be an object"),
+    ("machine.cores", 0, "machine.cores"),
+    ("machine.cores", True, "machine.cores"),
+    ("machine.gpu", "none", "unknown keys: gpu"),
+    ("versions.jax", 1, "versions.jax must be a text"),
+    ("seconds", "12", "seconds must be a finite number"),
+    ("metrics", {}, "metrics must map"),
+    ("metrics", [1.0], "metrics must map"),
+    ("metrics.chrf", "60", "metrics.chrf must be a finite number"),
+    ("metrics.chrf", None, "metrics.chrf must be a finite number"),
+    ("metrics.chrf", True, "metrics.chrf must be a finite number"),
+    ("metrics.chrf", float("inf"), "metrics.chrf must be a finite number"),
+    ("metrics.BLEU score", 1.0, "metric 'BLEU score' must match"),
+    ("signatures.chrf", "nrefs:1", "signatures of metrics that are not there: chrf"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "complaint"), MALFORMED)
+def test_malformed_files_are_refused_by_name(tmp_path, valid, key, value, complaint):
+    *groups, leaf = key.split(".")
+    place = valid[groups[0]] if groups else valid
+    if value is REMOVED:
+        del place[leaf]
+    else:
+        place[leaf] = value
+    path = write(tmp_path, valid)
+    with pytest.raises(ResultError) as error:
+        read_results(tmp_path)
+    assert str(path) in str(error.value)
+    assert complaint in str(error.value)
+
+
+def test_broken_json_is_refused_with_its_line(tmp_path):
+    path = write(tmp_path, '{\n  "name": tiny\n}')
+    with pytest.raises(ResultError, match="tiny.json:2: is not JSON"):
+        read_result(path)
+
+
+def test_a_file_that_is_no_object_is_refused(tmp_path):
+    with pytest.raises(ResultError, match=r"tiny\.json: the result must be an object"):
+        read_result(write(tmp_path, "[]"))
+
+
+def test_the_recorded_results_are_well_formed():
+    read_results()

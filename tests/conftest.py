@@ -1,0 +1,34 @@
+"""What holds for every test: the CPU, one compilation cache, and no silent broadcasting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Set in the environment and before JAX is imported, so that commands started by a test have it too.
+os.environ["JAX_PLATFORMS"] = "cpu"
+# Tests compile the same small programs again and again. A bounded cache takes a lock for every
+# access, which is what makes one folder safe for several test processes; an unbounded one does not.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**30))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# [rows] + [rows, length] is nearly always a forgotten axis, and broadcasts to nonsense.
+os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real corpora named by FLAXFORMER_TEST_DATA; the test is skipped without it."""
+    folder = os.environ.get("FLAXFORMER_TEST_DATA", "")
+    if not folder:
+        pytest.skip(
+            "needs real corpora: set FLAXFORMER_TEST_DATA to their folder (CONTRIBUTING.md)"
+        )
+    if not Path(folder).is_dir():
+        pytest.fail(f"FLAXFORMER_TEST_DATA={folder} is not a folder")
+    return Path(folder)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.layout import RunDirectory, create
+from flaxformer_mt.rundir.retention import KeepPolicy
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    return create(tmp_path / "run", {"name": "test"}, ["train"])
+
+
+@pytest.fixture
+def saved(run) -> Callable[..., None]:
+    """Saves snapshots into the run and closes."""
+
+    def save(*snapshots: Snapshot, policy: KeepPolicy | None = None) -> None:
+        with Checkpoints(run.checkpoints, policy or KeepPolicy(keep_for_average=20)) as checkpoints:
+            for each in snapshots:
+                assert checkpoints.save(each)
+
+    return save

@@ -1,0 +1,72 @@
+"""Small states to save, whose numbers are a function of the step, and how to compare them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from flaxformer_mt.rundir.checkpoints import Snapshot
+
+# For processes that a test starts, wherever the tests themselves were started.
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu"}
+
+
+class Moments(NamedTuple):
+    """Shaped like an optimizer's state: a named tuple with a counter, trees and empty nodes."""
+
+    count: jax.Array
+    mu: dict
+    nu: dict
+
+
+def tree(step: int, seed: int = 0) -> dict:
+    random = np.random.default_rng((seed, step))
+    return {
+        "embedding": jnp.asarray(random.standard_normal((64, 16)), jnp.float32),
+        "encoder": {
+            "layer_0": {
+                "kernel": jnp.asarray(random.standard_normal((16, 4, 8)), jnp.float32),
+                "scale": jnp.asarray(random.standard_normal(16), jnp.bfloat16),
+            }
+        },
+    }
+
+
+def snapshot(step: int, *, ema: bool = False, **metrics: float) -> Snapshot:
+    """A state whose numbers are a function of the step."""
+    return Snapshot(
+        step=step,
+        params=tree(step, 0),
+        opt_state=(
+            (),
+            Moments(jnp.int32(step), tree(step, 1), tree(step, 2)),
+            {"key": jax.random.key(step), "none": None},
+        ),
+        position={"epoch": step // 10, "index": step % 10},
+        clock=step * 0.1,
+        metrics=metrics,
+        ema=tree(step, 3) if ema else None,
+    )
+
+
+def abstract(of: Snapshot) -> tuple:
+    return jax.eval_shape(lambda: (of.params, of.opt_state))
+
+
+def assert_same(got: Snapshot, wanted: Snapshot) -> None:
+    """Bit for bit, and of the same structure."""
+    for name in ("params", "opt_state", "ema"):
+        ours, theirs = getattr(got, name), getattr(wanted, name)
+        assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            assert a.dtype == b.dtype
+            if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+                a, b = jax.random.key_data(a), jax.random.key_data(b)
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    for name in ("step", "position", "clock", "metrics"):
+        assert getattr(got, name) == getattr(wanted, name)

@@ -1,0 +1,118 @@
+"""The mean of checkpoints, and where it is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.rundir.averaging import average_checkpoints, averaged_steps, write_average
+from flaxformer_mt.rundir.checkpoints import load_params
+from flaxformer_mt.rundir.errors import CheckpointError
+from tests.rundir.snapshots import snapshot, tree
+
+
+def numpy_mean(*steps):
+    def mean(*arrays):
+        stacked = np.stack([np.asarray(array, np.float64) for array in arrays])
+        return stacked.mean(axis=0).astype(arrays[0].dtype)
+
+    return jax.tree.map(mean, *[tree(step) for step in steps])
+
+
+def assert_equal(got, wanted):
+    assert jax.tree.structure(got) == jax.tree.structure(wanted)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(
+            np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-7, atol=0
+        )
+
+
+def test_the_newest_or_the_best_are_averaged(run, saved):
+    saved(*(snapshot(step, bleu=float(bleu)) for step, bleu in [(1, 9), (2, 1), (3, 8), (4, 2)]))
+    params, steps = average_checkpoints(run, 3)
+    assert steps == [2, 3, 4]
+    assert_equal(params, numpy_mean(2, 3, 4))
+    params, steps = average_checkpoints(run, 2, by="best")
+    assert steps == [1, 3]
+    assert_equal(params, numpy_mean(1, 3))
+    params, steps = average_checkpoints(run, 1)
+    assert_equal(params, tree(4))
+
+
+def test_the_sum_is_in_float64(run, saved):
+    """In float32, 1e8 + 1 - 1e8 is 0."""
+    saved(
+        *(
+            dataclasses.replace(snapshot(step), params={"w": jnp.float32(value)[None]})
+            for step, value in enumerate([1e8, 1.0, -1e8])
+        )
+    )
+    params, _ = average_checkpoints(run, 3)
+    assert params["w"][0] == np.float32(1 / 3)
+
+
+def test_too_few_checkpoints_are_refused(run, saved):
+    with pytest.raises(CheckpointError, match=r"average 5 checkpoints, there are 0 \(steps none"):
+        average_checkpoints(run, 5)
+    saved(snapshot(1), snapshot(2, bleu=1.0))
+    with pytest.raises(
+        CheckpointError,
+        match=r"there are 2 \(steps 1, 2\); average fewer, or train with a higher "
+        r"training\.keep_for_average",
+    ):
+        average_checkpoints(run, 5)
+    with pytest.raises(CheckpointError, match=r"1 \(steps 2\); .*training\.keep_best"):
+        average_checkpoints(run, 2, by="best")
+    with pytest.raises(ValueError, match="cannot average 0"):
+        average_checkpoints(run, 0)
+
+
+def test_a_damaged_one_is_named(run, saved):
+    saved(snapshot(1), snapshot(2))
+    (run.checkpoints / "1" / "params" / "manifest.ocdbt").unlink()
+    with pytest.raises(CheckpointError, match="checkpoints/1: params"):
+        average_checkpoints(run, 2)
+
+
+def test_the_stored_average_is_loaded_and_replaced(run, saved):
+    saved(*map(snapshot, (1, 2, 3)))
+    for n in (2, 3):
+        params, steps = average_checkpoints(run, n)
+        write_average(run, params, steps)
+        assert averaged_steps(run) == steps
+        assert_equal(load_params(run, "average"), params)
+    assert sorted(p.name for p in run.checkpoints.iterdir()) == ["1", "2", "3", "average"]
+    assert load_params(run, "latest")["embedding"].shape == (64, 16), "no step is hidden by it"
+
+
+def test_an_average_that_cannot_be_written_leaves_the_one_before(run, saved, monkeypatch):
+    import orbax.checkpoint as ocp
+
+    saved(*map(snapshot, (1, 2)))
+    first, steps = average_checkpoints(run, 2)
+    write_average(run, first, steps)
+    (run.checkpoints / "average.new").mkdir()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ocp.Checkpointer, "save", full)
+    with pytest.raises(CheckpointError, match="average: cannot be written: .*No space left"):
+        write_average(run, tree(7), [7])
+    monkeypatch.undo()
+    assert averaged_steps(run) == [1, 2]
+    write_average(run, tree(7), [7])
+    assert_equal(load_params(run, "average"), tree(7))
+
+
+def test_a_damaged_average_is_named(run, saved):
+    saved(snapshot(1))
+    write_average(run, *average_checkpoints(run, 1))
+    (run.checkpoints / "average" / "meta" / "metadata").write_text("{}")
+    with pytest.raises(CheckpointError, match="average: meta does not match"):
+        load_params(run, "average")

@@ -1,0 +1,232 @@
+"""The run directory's paths, its record, and what its errors say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.rundir import versions
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import (
+    FORMAT_VERSION,
+    RunDirectory,
+    create,
+    open_run,
+    read_record,
+    record_start,
+)
+from tests.rundir.snapshots import ENVIRONMENT
+
+CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}
+
+
+def test_paths_are_those_of_the_architecture(tmp_path):
+    run = RunDirectory(tmp_path)
+    names = {
+        name: getattr(run, name).relative_to(tmp_path).as_posix()
+        for name, member in vars(RunDirectory).items()
+        if isinstance(member, property)
+    }
+    assert names == {
+        "config_file": "config.json",
+        "vocabulary": "vocabulary",
+        "data": "data",
+        "checkpoints": "checkpoints",
+        "metrics": "metrics.jsonl",
+        "tensorboard": "tensorboard",
+        "evaluation": "evaluation",
+        "samples": "samples",
+        "status_file": "status.json",
+        "lock_file": "lock",
+    }
+
+
+def test_paths_are_absolute_and_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory(Path("run"))
+    monkeypatch.chdir("/")
+    assert run.path == tmp_path / "run"
+
+
+def test_what_was_created_is_read_back(tmp_path):
+    run = create(tmp_path / "new" / "run", CONFIG, ["flaxformer-mt", "train"])
+    assert open_run(run.path) == run
+    record = read_record(run)
+    assert record.config == CONFIG
+    assert record.format_version == FORMAT_VERSION
+    (start,) = record.starts
+    assert start.command_line == ("flaxformer-mt", "train")
+    assert start.packages["jax"] and start.packages["numpy"]
+    assert start.python == ".".join(map(str, sys.version_info[:3]))
+    assert os.listdir(run.path) == ["config.json"]
+
+
+def test_a_later_start_is_added(tmp_path):
+    run = create(tmp_path, CONFIG, ["first"])
+    record_start(run, CONFIG | {"name": "other"}, ["second"])
+    record = read_record(run)
+    assert [start.command_line for start in record.starts] == [("first",), ("second",)]
+    assert record.config["name"] == "other"
+
+
+def test_a_failed_write_leaves_the_old_record(tmp_path, monkeypatch):
+    run = create(tmp_path, CONFIG, ["first"])
+    before = run.config_file.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunDirectoryError, match=r"config\.json.*No space left"):
+        record_start(run, CONFIG, ["second"])
+    assert run.config_file.read_bytes() == before
+    assert os.listdir(run.path) == ["config.json"]
+
+
+def test_a_config_that_is_not_json_is_refused(tmp_path):
+    with pytest.raises(RunDirectoryError, match="not plain JSON"):
+        create(tmp_path / "run", {"path": Path("x")}, [])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda path: None, "no such directory; `train --workdir"),
+        (lambda path: path.write_text("x"), "is a file, not a run directory"),
+        (lambda path: path.mkdir(), "not a run directory: config.json is missing; name the"),
+    ],
+)
+def test_what_is_no_run_directory_cannot_be_opened(tmp_path, prepare, message):
+    path = tmp_path / "run"
+    prepare(path)
+    with pytest.raises(RunDirectoryError, match=message) as raised:
+        open_run(path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"format_version": 99}', "format version 99.*reads up to 1; upgrade flaxformer-mt"),
+        ('{"config": {}}', "has no format_version"),
+        ("[]", "has no format_version"),
+        ('{"format_version": 1, "config": {}}', r"not a run's record \(KeyError: 'starts'\)"),
+        ('{\n"format_version": 1,\n', r"config\.json:3: is not JSON"),
+        (b"\xff\xfe", "is not UTF-8"),
+    ],
+)
+def test_a_bad_record_says_what_is_wrong(tmp_path, content, message):
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "config.json").write_bytes(data)
+    with pytest.raises(RunDirectoryError, match=message):
+        open_run(tmp_path)
+
+
+def test_a_run_is_not_made_over_another(tmp_path):
+    run = create(tmp_path, CONFIG, [])
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        create(tmp_path, CONFIG, [])
+    run.checkpoints.mkdir()
+    run.config_file.unlink()
+    with pytest.raises(RunDirectoryError, match="checkpoints but no config.json"):
+        create(tmp_path, CONFIG, [])
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunDirectoryError, match="is a file; choose"):
+        create(tmp_path / "file", CONFIG, [])
+    with pytest.raises(RunDirectoryError, match="Not a directory"):
+        create(tmp_path / "file" / "run", CONFIG, [])
+
+
+AS_NOBODY = """
+import os, sys
+from flaxformer_mt.rundir import layout
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+for action in (lambda: layout.create(sys.argv[1], {}, []), lambda: layout.open_run(sys.argv[1])):
+    try:
+        action()
+    except layout.RunDirectoryError as error:
+        print(error)
+"""
+
+
+def test_directories_without_rights_are_named(tmp_path):
+    """In a process without root's rights, where the tests have them."""
+
+    def messages(path):
+        command = [sys.executable, "-W", "error", "-c", AS_NOBODY, str(path)]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    # Not below `tmp_path`, which no other user may enter.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        assert "is not writable; choose another directory" in messages(folder)
+        assert "Permission denied" in messages(Path(folder) / "run")
+        os.chmod(folder, 0o000)
+        made, opened = messages(Path(folder) / "run").splitlines()
+        assert made.endswith("cannot be made a run directory: Permission denied")
+        assert opened.endswith("cannot be read: Permission denied")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(
+        ["git", *identity, "-C", folder, *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_commit_is_that_of_the_packages_own_checkout(tmp_path):
+    package = tmp_path / "flaxformer_mt"
+    package.mkdir()
+    (package / "code.py").write_text("1")
+    assert versions.git_commit(package) is None
+    git(tmp_path, "init", "-q")
+    assert versions.git_commit(package) is None, "no commit yet"
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    assert versions.git_commit(package) == commit
+    (package / "code.py").write_text("2")
+    assert versions.git_commit(package) == f"{commit}-dirty"
+    # Installed into an environment that lies in somebody's checkout: that commit is not ours.
+    installed = tmp_path / "venv" / "site-packages" / "flaxformer_mt"
+    installed.mkdir(parents=True)
+    assert versions.git_commit(installed) is None
+
+
+def test_a_machine_without_git_is_fine(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    run = create(tmp_path / "run", CONFIG, [])
+    assert read_record(run).starts[0].git_commit is None
+
+
+def test_the_record_is_plain_json(tmp_path):
+    run = create(tmp_path, CONFIG, ["train"])
+    content = json.loads(run.config_file.read_text())
+    assert list(content) == ["format_version", "config", "starts"]
+
+
+def test_a_record_of_format_version_1_loads(tmp_path):
+    """Frozen: the bytes that version 1 wrote must load for ever."""
+    (tmp_path / "config.json").write_text(
+        '{"format_version": 1, "config": {"name": "old"}, "starts": [{"time": '
+        '"2026-11-21T10:00:00+00:00", "command_line": ["train"], "python": "3.11.9", "packages": '
+        '{"jax": "0.10.0"}, "git_commit": null}]}'
+    )
+    record = read_record(open_run(tmp_path))
+    assert record.config == {"name": "old"}
+    assert record.starts[0].packages == {"jax": "0.10.0"}

@@ -1,0 +1,89 @@
+"""A small corpus in files, and a run trained on it, for tests of whole commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.data.synthetic import pairs
+
+ROOT = Path(__file__).parent.parent.parent
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def command() -> Run:
+    """Runs `flaxformer-mt ARGUMENTS` as a user's shell would."""
+
+    def run(*arguments: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "flaxformer_mt.cli.main", *map(str, arguments)],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=500,
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """train.en, train.de and so on, drawn from the built-in grammar."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for split, size in (("train", 400), ("valid", 20), ("test", 20)):
+        src, tgt = zip(*pairs(split, size), strict=True)
+        (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in src))
+        (folder / f"{split}.de").write_text("".join(f"{line}\n" for line in tgt))
+    return folder
+
+
+def tiny(corpus: Path) -> list[str]:
+    """Arguments of the smallest sensible training on `corpus`."""
+    settings = {
+        "data.folder": corpus,
+        "data.train.mine.src": "train.en",
+        "data.train.mine.tgt": "train.de",
+        "data.valid.src": "valid.en",
+        "data.valid.tgt": "valid.de",
+        "data.test.held_out.src": "test.en",
+        "data.test.held_out.tgt": "test.de",
+        "data.vocabulary.size": 300,
+        "data.batch.tokens": 1024,
+        "data.batch.max_shapes": 2,
+        "data.filter.max_length": 64,
+        "model.max_length": 64,
+        "model.encoder_layers": 1,
+        "model.decoder_layers": 1,
+        "model.d_model": 32,
+        "model.d_ff": 32,
+        "model.num_heads": 2,
+        "model.d_k": 16,
+        "model.d_v": 16,
+        "training.steps": 20,
+        "training.log_every": 5,
+        "training.validate_every": 10,
+        "training.save_every": 5,
+        "training.keep_for_average": 3,
+        "decoding.max_extra_tokens": 10,
+    }
+    return ["--config", "files", *(f"--config.{key}={value}" for key, value in settings.items())]
+
+
+@pytest.fixture(scope="session")
+def trained(command: Run, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run directory."""
+    workdir = tmp_path_factory.mktemp("runs") / "run"
+    done = command("train", *tiny(corpus), "--workdir", workdir)
+    assert done.returncode == 0, done.stderr
+    assert "finished at step 20" in done.stderr
+    return workdir

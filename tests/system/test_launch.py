@@ -1,0 +1,243 @@
+"""`launch/local.sh`: what it makes, when it makes it again, and what it says when it cannot.
+
+A stand-in for Python records what is asked of it, so that no test installs anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+# `-c CODE` answers the script's questions; `-m venv DIR` makes an environment with itself and a
+# flaxformer-mt in it; `-m pip` and `-m pytest` are written down in calls.txt.
+STAND_IN = r"""#!/bin/bash
+here=$(dirname "$0")
+case "$1 $2" in
+  "-c import sys; sys.exit(sys.version_info < (3, 11))") exit "${OLD_PYTHON:-0}" ;;
+  "-c import ensurepip") exit 0 ;;
+  "--version ") echo "Python 3.11.0" ;;
+  "-m venv")
+    echo "venv" >>"$CALLS"
+    mkdir -p "$3/bin"
+    cp "$0" "$3/bin/python"
+    printf '#!/bin/bash\necho "args: $*"\ncat\n' >"$3/bin/flaxformer-mt"
+    chmod +x "$3/bin/flaxformer-mt"
+    ;;
+  "-m pip")
+    echo "pip ${*: -1}" >>"$CALLS"
+    echo "chatter on stdout"
+    [ -z "${PIP_HANGS:-}" ] || sleep 60
+    exit "${PIP_FAILS:-0}"
+    ;;
+  "-m pytest") echo "pytest ${*:3} in $PWD" >>"$CALLS" ;;
+  *) echo "unexpected: $*" >&2; exit 99 ;;
+esac
+"""
+
+
+class Checkout:
+    """A copy of what the script reads, and a PATH whose only Python is the stand-in."""
+
+    def __init__(self, folder: Path):
+        # A blank in the path: quoting is part of what is tested.
+        self.root = folder / "a checkout"
+        (self.root / "launch").mkdir(parents=True)
+        shutil.copy2(ROOT / "launch" / "local.sh", self.root / "launch")
+        for name in ("pyproject.toml", "constraints.txt"):
+            shutil.copy2(ROOT / name, self.root)
+        self.venv = self.root / ".venv"
+        self.installing = self.root / ".venv.installing"
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "python3.11").write_text(STAND_IN)
+        (self.bin / "python3.11").chmod(0o755)
+        # The tools the script may use, and no other Python of this machine.
+        for tool in "bash cat chmod cksum cp dirname ls mkdir rm sleep touch".split():
+            (self.bin / tool).symlink_to(shutil.which(tool) or pytest.skip(f"no {tool} here"))
+        self.calls = folder / "calls.txt"
+        self.calls.touch()
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        return {"PATH": str(self.bin), "CALLS": str(self.calls), **variables}
+
+    def run(self, *arguments: str, stdin: str = "", **variables: str):
+        """The finished process and the calls that it caused."""
+        self.calls.write_text("")
+        done = subprocess.run(
+            [self.root / "launch" / "local.sh", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=self.environment(**variables),
+            cwd=self.bin.parent,
+            timeout=30,
+        )
+        return done, self.calls.read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_first_call_installs_and_later_ones_do_not(checkout):
+    done, calls = checkout.run("train", "--workdir", "a b")
+    assert done.returncode == 0, done.stderr
+    assert calls == ["venv", f"pip {checkout.root}"]
+    assert done.stdout == "args: train --workdir a b\n"
+    assert not checkout.installing.exists()
+    done, calls = checkout.run("train")
+    assert (done.returncode, done.stderr, calls) == (0, "", [])
+
+
+def test_stdin_and_stdout_belong_to_the_command(checkout):
+    done, _ = checkout.run("translate", stdin="ein Satz\n\nnoch einer")
+    assert done.stdout == "args: translate\nein Satz\n\nnoch einer"
+    assert "chatter" in done.stderr
+
+
+def test_exit_status_is_the_commands(checkout):
+    checkout.run("x")
+    command = checkout.venv / "bin" / "flaxformer-mt"
+    command.write_text("#!/bin/bash\nexit 75\n")
+    done, _ = checkout.run("train")
+    assert done.returncode == 75
+
+
+def test_tests_add_the_development_tools_and_run_in_the_root(checkout):
+    checkout.run("x")
+    done, calls = checkout.run("test", "-k", "a or b")
+    assert done.returncode == 0, done.stderr
+    assert calls == [
+        f"pip {checkout.root}[dev]",
+        f"pytest -n 2 --dist loadfile -k a or b in {checkout.root}",
+    ]
+    # Whoever has the tools keeps them: a plain command after the tests installs nothing.
+    assert checkout.run("x")[1] == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_changed_requirements_are_installed_with_all_extras(checkout, name):
+    checkout.run("test")
+    with (checkout.root / name).open("a") as file:
+        file.write("# changed\n")
+    assert checkout.run("x")[1] == [f"pip {checkout.root}[dev]"]
+    assert checkout.run("test")[1][0].startswith("pytest")
+
+
+def test_accelerator_extras_are_installed_once(checkout):
+    done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpu,export")
+    assert calls == ["venv", f"pip {checkout.root}[tpu,export]"], done.stderr
+    assert checkout.run("x", FLAXFORMER_EXTRAS="tpu")[1] == []
+
+
+def test_unknown_extra_is_refused(checkout):
+    done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
+    assert done.returncode == 1 and calls == []
+    assert "'tpus' is none of tpu, cuda, export, serve, dev" in done.stderr
+
+
+def test_environment_can_be_elsewhere(checkout, tmp_path):
+    done, _ = checkout.run("x", FLAXFORMER_VENV=str(tmp_path / "new" / "env"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "new" / "env" / "bin" / "python").exists()
+    assert not checkout.venv.exists()
+
+
+def test_without_a_recent_python_nothing_is_made(checkout):
+    done, calls = checkout.run("x", OLD_PYTHON="1")
+    assert done.returncode == 1 and calls == []
+    assert "found no Python 3.11 or newer" in done.stderr
+    assert not checkout.venv.exists() and not checkout.installing.exists()
+
+
+def test_failed_installation_is_reported_and_tried_again(checkout):
+    done, _ = checkout.run("x", PIP_FAILS="1")
+    assert done.returncode == 1 and done.stdout == ""
+    assert "the installation failed" in done.stderr
+    done, calls = checkout.run("x")
+    assert done.returncode == 0 and calls == [f"pip {checkout.root}"]
+
+
+def interrupt_installation(checkout: Checkout) -> None:
+    process = subprocess.Popen(
+        [checkout.root / "launch" / "local.sh", "x"],
+        env=checkout.environment(PIP_HANGS="1"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 20
+    while "pip" not in checkout.calls.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, 9)
+    process.wait()
+
+
+def test_interrupted_installation_is_made_anew(checkout):
+    checkout.calls.write_text("")
+    interrupt_installation(checkout)
+    leftover = checkout.venv / "half-installed"
+    leftover.touch()
+    done, calls = checkout.run("x")
+    assert "interrupted: making the environment anew" in done.stderr
+    assert done.returncode == 0 and calls == ["venv", f"pip {checkout.root}"]
+    assert not leftover.exists() and not checkout.installing.exists()
+
+
+def test_an_environment_of_the_users_is_never_removed(checkout, tmp_path):
+    mine = tmp_path / "mine"
+    (mine / "bin").mkdir(parents=True)
+    shutil.copy2(checkout.bin / "python3.11", mine / "bin" / "python")
+    (mine / "bin" / "flaxformer-mt").write_text("#!/bin/bash\n")
+    (mine / "bin" / "flaxformer-mt").chmod(0o755)
+    Path(f"{mine}.installing").write_text("999999999\n")  # an interrupted installation
+    done, calls = checkout.run("x", FLAXFORMER_VENV=str(mine))
+    assert done.returncode == 0, done.stderr
+    assert calls == [f"pip {checkout.root}"]
+
+    other = tmp_path / "documents"
+    other.mkdir()
+    (other / "thesis.tex").touch()
+    done, calls = checkout.run("x", FLAXFORMER_VENV=str(other))
+    assert done.returncode == 1 and calls == []
+    assert "neither empty nor a Python environment" in done.stderr
+    assert (other / "thesis.tex").exists()
+
+
+def test_second_call_waits_for_the_first(checkout):
+    checkout.run("x")
+    before = checkout.venv.stat().st_ino
+    with subprocess.Popen(["sleep", "60"]) as installer:
+        checkout.installing.write_text(f"{installer.pid}\n")
+        waiting = subprocess.Popen(
+            [checkout.root / "launch" / "local.sh", "x"],
+            env=checkout.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert waiting.stderr is not None
+        assert f"process {installer.pid} is installing" in waiting.stderr.readline()
+        checkout.installing.unlink()
+        stdout, _ = waiting.communicate(timeout=20)
+        installer.kill()
+    assert stdout == "args: x\n"
+    assert checkout.venv.stat().st_ino == before
+
+
+def test_help_needs_no_environment(checkout):
+    for arguments, status in ((["--help"], 0), ([], 2)):
+        done, calls = checkout.run(*arguments)
+        assert done.returncode == status and calls == []
+        assert "FLAXFORMER_VENV" in done.stdout + done.stderr
+    assert not checkout.venv.exists()

@@ -1,0 +1,270 @@
+"""What the project promises about itself: floors, pins, tracked files, commands in the README."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import flaxformer_mt
+from flaxformer_mt.cli.arguments import take_overrides
+from flaxformer_mt.cli.main import COMMANDS
+from flaxformer_mt.config import load_config
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "flaxformer_mt"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def project_files() -> list[Path]:
+    """Tracked files and new ones that git does not ignore; an unpacked archive has no git."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout: which files belong to the project is not known")
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""  # a binary file
+
+
+# --- the code ---------------------------------------------------------------------------------
+
+
+def test_rooms_keep_to_their_floors(tmp_path):
+    command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "--cache-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", ["flaxformer_mt", "flaxformer_mt.config", "flaxformer_mt.data"])
+def test_light_modules_load_without_jax(module):
+    names = "jax', 'flax', 'optax', 'tensorflow_datasets"
+    command = f"import sys, {module}; print([m for m in ('{names}') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_file_of_the_package_is_longer_than_400_lines():
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert lengths
+    too_long = {name: length for name, length in lengths.items() if length > 400}
+    assert not too_long, f"look for the second concern in: {too_long}"
+
+
+def imported_packages(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def test_every_import_of_the_package_is_a_declared_dependency():
+    """What merely comes along with another library may be gone with its next version."""
+    declared = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
+    providers = importlib.metadata.packages_distributions()
+    undeclared = {}
+    for path in PACKAGE.rglob("*.py"):
+        for package in imported_packages(path):
+            if package in sys.stdlib_module_names or package == "flaxformer_mt":
+                continue
+            distributions = {canonicalize_name(name) for name in providers.get(package, ())}
+            if not distributions & declared:
+                undeclared[package] = str(path.relative_to(ROOT))
+    assert not undeclared, f"imported, not among pyproject.toml's dependencies: {undeclared}"
+
+
+# --- versions and pins ------------------------------------------------------------------------
+
+
+def test_version_is_the_newest_in_the_changelog():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)
+    assert versions[0] == flaxformer_mt.__version__
+    assert sorted(versions, key=Version, reverse=True) == versions
+    assert len(set(versions)) == len(versions)
+
+
+def pins_for(python: str) -> dict[str, str]:
+    """Package to version, as pip on Linux with this Python reads constraints.txt."""
+    environment = {
+        **default_environment(),
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+    }
+    pins = {}
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        requirement = Requirement(line)
+        if requirement.marker and not requirement.marker.evaluate(environment):
+            continue
+        (specifier,) = requirement.specifier
+        name = canonicalize_name(requirement.name)
+        assert specifier.operator == "==", line
+        assert name not in pins, f"two pins of {name} for Python {python}"
+        pins[name] = specifier.version
+    return pins
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_constraints_pin_every_dependency_within_its_bounds(python):
+    pins = pins_for(python)
+    groups = PROJECT["optional-dependencies"].values()
+    for text in [*PROJECT["dependencies"], *(text for group in groups for text in group)]:
+        requirement = Requirement(text)
+        pin = pins.get(canonicalize_name(requirement.name))
+        assert pin is not None, f"{requirement.name} is not pinned: renew constraints.txt"
+        assert requirement.specifier.contains(pin), f"{text}, but the pin is {pin}"
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12"])
+def test_nothing_brings_tensorflow(python):
+    # The datasets library and its metadata carry the name and do without the framework.
+    harmless = {"tensorflow-datasets", "tensorflow-metadata"}
+    found = {name for name in pins_for(python) if name.startswith(("tensorflow", "tf-", "keras"))}
+    assert found <= harmless
+
+
+def test_every_dependency_has_a_lower_bound():
+    groups = PROJECT["optional-dependencies"].values()
+    for text in [*PROJECT["dependencies"], *(text for group in groups for text in group)]:
+        operators = {specifier.operator for specifier in Requirement(text).specifier}
+        assert ">=" in operators, text
+
+
+# --- what is in the repository ----------------------------------------------------------------
+
+# Written so that this file does not contain what it looks for.
+FORBIDDEN = {
+    "a registry's host": r"pypi\.(?:org|python)|python" + r"hosted\.|npm" + r"js\.(?:org|com)",
+    "an index address": r"--(?:extra-)?index" + r"-url[ =]\S|--find" + r"-links[ =]\S",
+    "a path of one machine": r"(?<![\w.~}/])/(?:home|root|work|mnt|Users)/[\w.]",
+}
+
+
+def test_tracked_files_name_no_registry_and_no_machine():
+    found = [
+        f"{path.relative_to(ROOT)}: {what}: {match[0]}"
+        for path in project_files()
+        for what, pattern in FORBIDDEN.items()
+        if (match := re.search(pattern, text_of(path)))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_tracked_file_is_large():
+    large = [
+        f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes"
+        for path in project_files()
+        if path.stat().st_size > 2**20
+    ]
+    assert not large, f"data, models and caches do not belong into the repository: {large}"
+
+
+@pytest.mark.parametrize("name", ["launch/local.sh", ".ci/run"])
+def test_scripts_are_executable_and_parse(name):
+    assert os.access(ROOT / name, os.X_OK)
+    subprocess.run(["bash", "-n", str(ROOT / name)], check=True)
+
+
+def test_licence_is_the_one_declared():
+    licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Apache License" in licence and "END OF TERMS AND CONDITIONS" in licence
+
+
+# --- the README -------------------------------------------------------------------------------
+
+
+def bash_commands(markdown: str) -> list[str]:
+    """The commands in ```bash blocks, continued lines joined, comments and redirections dropped."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", markdown, re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def documented_commands() -> list[str]:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [command for page in pages for command in bash_commands(text_of(page))]
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    (command,) = [c for c in bash_commands(README) if c.startswith("launch/local.sh test")]
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert f"check {command}" in lines
+
+
+def test_readme_shows_its_two_commands_first():
+    assert bash_commands(README)[:2] == ["launch/local.sh quickstart", "launch/local.sh test"]
+
+
+@pytest.mark.parametrize("command", documented_commands())
+def test_documented_commands_exist(command, capsys):
+    """Command, options, config and overrides of each are accepted; the work itself is not done."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="<>|;&")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words.pop(0)
+    assert words.pop(0) in ("launch/local.sh", "flaxformer-mt"), command
+    name, *arguments = words[: next((i for i, w in enumerate(words) if w in "<>|;&"), len(words))]
+    if name in ("test", "--help"):
+        return
+    assert name in COMMANDS, command
+
+    rest, overrides = take_overrides(arguments)
+    if "--config" in rest:
+        load_config(rest[rest.index("--config") + 1], overrides)
+    module = importlib.import_module(f"flaxformer_mt.cli.{name}")
+    with pytest.raises(SystemExit) as stop:
+        module.main(["--help"], name, COMMANDS[name])
+    assert stop.value.code == 0
+    explained = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
+    options = {word.partition("=")[0] for word in rest if word.startswith("--")}
+    assert options <= explained, command
+
+
+def test_links_to_files_lead_somewhere():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    broken = []
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#\s]+)", text_of(page)):
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert not broken
