@@ -10,4 +10,5 @@ from flaxformer_mt.parallel.placement import (
     batch_sharding as batch_sharding,
     place_batch as place_batch,
     shardings_of as shardings_of,
+    without_names as without_names,
 )

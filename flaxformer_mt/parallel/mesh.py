@@ -47,8 +47,9 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
     if math.prod(sizes) != len(devices):
         asked = " x ".join(f"{name} {size}" for name, size in zip(AXES, sizes, strict=True))
         raise MeshError(
-            f"'mesh': {asked} does not make {len(devices)} device(s); set one of mesh.data, mesh.fsdp, "
-            "mesh.tensor to -1, or all three so that their product is the number of devices"
+            f"'mesh': {asked} does not make {len(devices)} device(s); set one of mesh.data, "
+            "mesh.fsdp, mesh.tensor to -1, or all three so that their product is the number of "
+            "devices"
         )
     # Auto axes: linen's sharding constraints are hints to the partitioner, not assertions.
     grid = np.asarray(devices).reshape(sizes)

@@ -1,0 +1,64 @@
+"""The best continuations of a beam: an exact top-k that reads the logits once."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+CHUNK = 128  # types a chunk: one vector register row of a TPU
+
+
+def top_candidates(
+    logits: Float[Array, "rows beams vocab"],
+    log_probs: Float[Array, "rows beams"],
+    allowed: Bool[Array, "rows vocab"],
+    *,
+    count: int,
+) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"], Int[Array, "rows count"]]:
+    """The `count` likeliest one-token continuations of each row's hypotheses, best first.
+
+    Returns their log-probabilities, the beams that they continue and their tokens. A token that is
+    not allowed is never chosen; the softmax is over the whole vocabulary all the same, so a
+    candidate's value is the model's log-probability. Equal values go to the lower beam, then to
+    the lower token. Where fewer than `count` exist, the rest have log-probability -inf.
+
+    The k best values lie in the k chunks with the highest maxima, so only maxima are compared over
+    the whole vocabulary: `lax.top_k` over beams * vocab values took longer than the model's step.
+    """
+    rows, beams, vocab = logits.shape
+    log_norm = jax.nn.logsumexp(logits, axis=-1)
+
+    maxima = _chunk_maxima(jnp.where(allowed[:, None, :], logits, -jnp.inf))
+    chunks = maxima.shape[-1]
+    best = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
+    kept = min(count, beams * chunks)
+    chosen = jax.lax.top_k(best.reshape(rows, beams * chunks), kept)[1]
+    chosen = jnp.sort(chosen, axis=-1)  # ascending: ties below go by beam, then by token
+
+    beam, chunk = chosen // chunks, chosen % chunks
+    token = chunk[:, :, None] * CHUNK + jnp.arange(CHUNK)[None, None, :]
+    row = jnp.arange(rows)[:, None, None]
+    exists = token < vocab
+    token = jnp.minimum(token, vocab - 1)
+    picked = jnp.where(exists & allowed[row, token], logits[row, beam[:, :, None], token], -jnp.inf)
+    picked = picked - jnp.take_along_axis(log_norm, beam, axis=1)[:, :, None]
+    picked = jnp.take_along_axis(log_probs, beam, axis=1)[:, :, None] + picked
+
+    values, flat = jax.lax.top_k(picked.reshape(rows, kept * CHUNK), count)
+    beam = jnp.take_along_axis(beam, flat // CHUNK, axis=1)
+    return values, beam, jnp.take_along_axis(token.reshape(rows, -1), flat, axis=1)
+
+
+def _chunk_maxima(
+    values: Float[Array, "rows beams vocab"],
+) -> Float[Array, "rows beams chunks"]:
+    """The highest value of each chunk; the last one may be short."""
+    rows, beams, vocab = values.shape
+    whole = vocab - vocab % CHUNK
+    maxima = values[:, :, :whole].reshape(rows, beams, whole // CHUNK, CHUNK).max(axis=-1)
+    if whole == vocab:
+        return maxima
+    # Padding the last chunk instead would copy the whole array.
+    rest = values[:, :, whole:].max(axis=-1, keepdims=True)
+    return jnp.concatenate([maxima, rest], axis=-1)

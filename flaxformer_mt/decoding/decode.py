@@ -1,0 +1,217 @@
+"""Token ids to token ids in batches of few shapes: what translation and validation share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding.search import Hypotheses, beam_search
+from flaxformer_mt.model import Transformer
+
+SHORTEST = 16  # source positions of the smallest batch shape
+
+
+class DecodingError(ValueError):
+    """A sentence that the model cannot take, or a model whose outputs are not numbers."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """One output of the search: its tokens without the end mark, and what the model makes of it."""
+
+    tokens: tuple[int, ...]
+    log_prob: float  # natural logarithm, the end mark's included
+    score: float  # log_prob / length penalty
+    at_limit: bool  # as long as an output may be: it may have ended for that reason
+
+
+def translate_ids(
+    params: Mapping[str, Any],
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    config: DecodingConfig,
+) -> list[list[int]]:
+    """The best output of each source (pieces + EOS), in order, without its end mark.
+
+    Compiled programs are kept between calls, for any parameters of the same model.
+    Raises DecodingError.
+    """
+    decoded = decode_ids(params, model, sources, config)
+    return [list(hypotheses[0].tokens) for hypotheses in decoded]
+
+
+def decode_ids(
+    params: Mapping[str, Any],
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    config: DecodingConfig,
+    *,
+    n_best: int = 1,
+    suppress: tuple[int, ...] = (UNK,),
+) -> list[list[Decoded]]:
+    """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
+
+    `params` is the tree under "params". An output has at most the source's length plus
+    `max_extra_tokens` tokens, and at most `model.max_length`, both with the end mark. The unknown
+    token is not generated unless `suppress` leaves it out: no text corresponds to it.
+
+    Raises DecodingError for a source without tokens or longer than `model.max_length`, and where
+    scores are not numbers.
+    """
+    longest = model.config.max_length
+    for number, source in enumerate(sources):
+        if not 1 <= len(source) <= longest:
+            raise DecodingError(
+                f"source {number} has {len(source)} tokens; the model takes 1 to {longest} "
+                "(model.max_length), the end mark included"
+            )
+    decoded: list[list[Decoded]] = [[] for _ in sources]
+    lengths = [len(source) for source in sources]
+    for batch in plan_batches(lengths, config, longest):
+        src = np.full((batch.rows, batch.src_length), PAD, np.int32)
+        src_lengths = np.zeros(batch.rows, np.int32)
+        for row, number in enumerate(batch.sources):
+            src[row, : lengths[number]] = sources[number]
+            src_lengths[row] = lengths[number]
+        hypotheses = _search(
+            params,
+            src,
+            src_lengths,
+            np.float32(config.length_penalty),
+            np.int32(config.max_extra_tokens),
+            model=model,
+            beam_size=config.beam_size,
+            n_best=n_best,
+            max_length=min(batch.src_length + config.max_extra_tokens, longest),
+            suppress=suppress,
+        )
+        hypotheses = jax.tree.map(np.asarray, hypotheses)
+        for row, number in enumerate(batch.sources):
+            limit = min(lengths[number] + config.max_extra_tokens, longest)
+            decoded[number] = _decoded(hypotheses, row, limit)
+    return decoded
+
+
+def compilations() -> int:
+    """Batch shapes and settings compiled so far in this process."""
+    return int(_search._cache_size())  # type: ignore[attr-defined]
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingBatch:
+    """Which sources share a batch, and its shape; rows beyond them are padding."""
+
+    sources: tuple[int, ...]
+    rows: int
+    src_length: int
+
+
+def plan_batches(
+    lengths: Sequence[int], config: DecodingConfig, max_length: int
+) -> Iterator[DecodingBatch]:
+    """Batches over sources of these lengths, the longest first, in few shapes.
+
+    A shape's length is a power of two (or `max_length`) and its rows are the power of two that
+    fills `batch_tokens` = rows * beams * length: one shape a length, and for the last batch one of
+    fewer rows. A batch may exceed the budget only with a single row.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    done = 0
+    while done < len(order):
+        needed = max(lengths[order[done]], SHORTEST)
+        src_length = min(_power_of_two_at_least(needed), max(max_length, needed))
+        rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
+        rows = 1 << (rows.bit_length() - 1)
+        sources = tuple(order[done : done + rows])
+        yield DecodingBatch(sources, min(rows, _power_of_two_at_least(len(sources))), src_length)
+        done += len(sources)
+
+
+def _power_of_two_at_least(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+@functools.partial(
+    jax.jit, static_argnames=("model", "beam_size", "n_best", "max_length", "suppress")
+)
+def _search(
+    params: Mapping[str, Any],
+    src: Int[Array, "rows src_length"],
+    src_lengths: Int[Array, " rows"],
+    alpha: Float[Array, ""],
+    max_extra_tokens: Int[Array, ""],
+    *,
+    model: Transformer,
+    beam_size: int,
+    n_best: int,
+    max_length: int,
+    suppress: tuple[int, ...],
+) -> Hypotheses:
+    variables = {"params": params}
+    positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
+    segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
+    encoded = model.apply(
+        variables,
+        src,
+        src_segment_ids=segment_ids,
+        src_positions=positions * segment_ids,
+        deterministic=True,
+        method=Transformer.encode,
+    )
+    cache: Any = model.apply(
+        variables,
+        encoded,
+        segment_ids,
+        beams=beam_size,
+        length=max_length,
+        method=Transformer.start_cache,
+    )
+
+    def step(tokens: Array, index: Array, cache: Any) -> Any:
+        return model.apply(variables, tokens, index, cache, method=Transformer.decode_step)
+
+    return beam_search(
+        step,
+        cache,
+        source_lengths=src_lengths,
+        beam_size=beam_size,
+        alpha=alpha,
+        max_extra_tokens=max_extra_tokens,
+        max_length=max_length,
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+        n_best=n_best,
+        suppress=suppress,
+    )
+
+
+def _decoded(hypotheses: Hypotheses, row: int, limit: int) -> list[Decoded]:
+    found = []
+    for slot, score in enumerate(hypotheses.scores[row].tolist()):
+        length = int(hypotheses.lengths[row, slot])
+        if np.isneginf(score) and slot > 0:
+            break
+        if not np.isfinite(score):
+            raise DecodingError(
+                "the model's scores are not numbers: its parameters are damaged or its training "
+                "diverged; use another checkpoint"
+            )
+        found.append(
+            Decoded(
+                tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
+                log_prob=float(hypotheses.log_probs[row, slot]),
+                score=score,
+                at_limit=length == limit,
+            )
+        )
+    return found

@@ -1,0 +1,214 @@
+"""From text to text with a run directory's model."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from flaxformer_mt.config import DecodingConfig, freeze
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies
+from flaxformer_mt.decoding.decode import Decoded, DecodingError, decode_ids
+from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.split import Piece, split_to_fit
+from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.rundir.checkpoints import load_params
+from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.selection import select_step
+from flaxformer_mt.rundir.weights import default_weights
+
+Which = Literal["auto", "best", "latest", "average"] | int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """One translation of a line: text without line breaks, target tokens without end marks."""
+
+    text: str
+    tokens: tuple[int, ...]
+    log_prob: float  # natural logarithm
+    score: float  # log_prob / length penalty
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation:
+    """The translations of one line, best first; there is always one."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    split: bool = False  # the line was too long for the model: translated in pieces and rejoined
+    at_limit: bool = False  # the best one (or a piece of it) is as long as an output may be
+
+    @property
+    def text(self) -> str:
+        return self.hypotheses[0].text
+
+    @property
+    def score(self) -> float:
+        return self.hypotheses[0].score
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.hypotheses[0].tokens
+
+
+EMPTY = Translation(hypotheses=(Hypothesis(text="", tokens=(), log_prob=0.0, score=0.0),))
+
+
+class Translator:
+    """A model with its vocabularies and decoding settings: raw text in, raw text out."""
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        model: Transformer,
+        vocabularies: Vocabularies,
+        config: DecodingConfig,
+        *,
+        name: str = "",
+    ) -> None:
+        """`params` is the tree under "params"; `name` says which weights these are.
+
+        Raises DecodingError if the vocabularies are not of the model's sizes.
+        """
+        types = softmax_table(params, model.config).shape[0]
+        if types != vocabularies.tgt.size or types != model.tgt_vocab_size:
+            raise DecodingError(
+                f"the parameters are of a model with {types} target types, the target vocabulary "
+                f"has {vocabularies.tgt.size}: they do not belong together"
+            )
+        self.params, self.model, self.vocabularies = params, model, vocabularies
+        self.config, self.name = config, name
+
+    @classmethod
+    def load(cls, run_dir: str | os.PathLike[str], *, which: Which = "auto") -> Translator:
+        """The model of a run directory, with the decoding settings recorded there.
+
+        `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto",
+        the first of average, best and latest that exists.
+
+        Raises RunDirectoryError, CheckpointError, VocabularyError and ConfigError, each naming the
+        file and what to do.
+        """
+        run = open_run(run_dir)
+        config = freeze(read_record(run).config, str(run.config_file))
+        vocabularies = Vocabularies.load(run.vocabulary)
+        chosen = default_weights(run) if which == "auto" else which
+        name = str(chosen)
+        if chosen != "average":
+            step = select_step(run.checkpoints, chosen)
+            name = f"step {step}" if chosen == step else f"{chosen}, step {step}"
+            chosen = step
+        params = load_params(run, chosen)
+        model = Transformer(config.model, vocabularies.src.size, vocabularies.tgt.size)
+        return cls(params, model, vocabularies, config.decoding, name=name)
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+    ) -> list[Translation]:
+        """Each line's translation, in order. A blank line's is empty, with score 0.
+
+        Settings left out are the run's. In float32 a line's translation does not depend on the
+        other lines. A line longer than `model.max_length` tokens is cut at sentence ends (else
+        between clauses, words, characters), translated in pieces, rejoined and marked `split`; the
+        n-th hypothesis then joins each piece's n-th.
+
+        Raises DecodingError, and ValueError for an `n_best` above the beam size.
+        """
+        config = self._settings(beam_size, length_penalty)
+        if not 1 <= n_best <= config.beam_size:
+            raise ValueError(
+                f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
+            )
+        pieces: list[list[Piece]] = []
+        sources: list[list[int]] = []
+        for line, tokens in zip(lines, self._encode(lines), strict=True):
+            if len(tokens) + 1 <= self.model.config.max_length:
+                pieces.append([Piece(line, "")] if tokens else [])
+                sources.extend([[*tokens, EOS]] if tokens else [])
+            else:
+                pieces.append(split_to_fit(line, self._fits))
+                encoded = self._encode([piece.text for piece in pieces[-1]])
+                sources.extend([*tokens, EOS] for tokens in encoded)
+        decoded = iter(decode_ids(self.params, self.model, sources, config, n_best=n_best))
+        return [
+            self._join(parts, list(itertools.islice(decoded, len(parts))), config)
+            for parts in pieces
+        ]
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        *,
+        window: int = 4096,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+    ) -> Iterator[Translation]:
+        """As `translate`, for any number of lines: reads and keeps at most `window` at a time."""
+        if window < 1:
+            raise ValueError(f"window = {window} must be at least 1")
+        remaining = iter(lines)
+        while block := list(itertools.islice(remaining, window)):
+            yield from self.translate(
+                block, beam_size=beam_size, length_penalty=length_penalty, n_best=n_best
+            )
+
+    def _settings(self, beam_size: int | None, length_penalty: float | None) -> DecodingConfig:
+        config = self.config
+        if beam_size is not None:
+            if beam_size < 1:
+                raise ValueError(f"beam_size = {beam_size} must be at least 1")
+            config = dataclasses.replace(config, beam_size=beam_size)
+        if length_penalty is not None:
+            config = dataclasses.replace(config, length_penalty=length_penalty)
+        return config
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        try:
+            return self.vocabularies.src.encode(texts)
+        except TypeError:
+            for text in texts:
+                if any("\ud800" <= character <= "\udfff" for character in text):
+                    raise DecodingError(
+                        f"{text!a} is not Unicode text: it holds half a surrogate pair, as comes "
+                        "of reading bytes that are not UTF-8"
+                    ) from None
+            raise
+
+    def _fits(self, text: str) -> bool:
+        return len(self._encode([text])[0]) + 1 <= self.model.config.max_length
+
+    def _join(
+        self, pieces: Sequence[Piece], decoded: Sequence[Sequence[Decoded]], config: DecodingConfig
+    ) -> Translation:
+        if not pieces:
+            return EMPTY
+        hypotheses = []
+        for parts in zip(*decoded, strict=False):  # the piece with the fewest ends the list
+            texts = self.vocabularies.tgt.decode([part.tokens for part in parts])
+            glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
+            length = sum(len(part.tokens) + 1 for part in parts)
+            log_prob = sum(part.log_prob for part in parts)
+            hypotheses.append(
+                Hypothesis(
+                    # Byte pieces can spell a line break, which would shift every line after it.
+                    text="".join(glued).replace("\r", " ").replace("\n", " "),
+                    tokens=tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
+                    log_prob=log_prob,
+                    score=parts[0].score
+                    if len(parts) == 1
+                    else log_prob / length_penalty(length, config.length_penalty),
+                )
+            )
+        return Translation(
+            hypotheses=tuple(hypotheses),
+            split=len(pieces) > 1,
+            at_limit=any(part[0].at_limit for part in decoded),
+        )

@@ -1,0 +1,104 @@
+"""A translator's scores on a test set, kept in the run directory with the hypotheses."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from flaxformer_mt.decoding.translator import Translation, Translator
+from flaxformer_mt.evaluation.bleu import Scores, ScoringError, corpus_scores
+from flaxformer_mt.rundir.atomic import write_json
+from flaxformer_mt.rundir.errors import RunDirectoryError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What `evaluate` found and where it wrote it."""
+
+    name: str
+    scores: Scores
+    translations: tuple[Translation, ...]
+    seconds: float  # of translating
+    hypotheses_file: Path
+    scores_file: Path
+
+    @property
+    def split_lines(self) -> tuple[int, ...]:
+        """Lines, counted from 1, that were too long for the model and translated in pieces."""
+        return tuple(n for n, item in enumerate(self.translations, 1) if item.split)
+
+
+def evaluate(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    name: str,
+    directory: Path,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    tokenized: bool = False,
+    lowercase: bool = False,
+) -> Evaluation:
+    """Translates `sources`, scores against `references`, writes NAME.hyp.txt and NAME.json.
+
+    Both files appear in `directory` whole, the scores last, in place of those of before. The JSON
+    holds the scores with their signatures, the weights and the search settings.
+
+    Raises ScoringError (also for a name that is no file name), DecodingError, and RunDirectoryError
+    where the files cannot be written.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
+    if len(sources) != len(references):
+        raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")
+    start = time.perf_counter()
+    translations = tuple(
+        translator.translate_lines(sources, beam_size=beam_size, length_penalty=length_penalty)
+    )
+    seconds = time.perf_counter() - start
+    hypotheses = [translation.text for translation in translations]
+    scores = corpus_scores(hypotheses, references, tokenized=tokenized, lowercase=lowercase)
+
+    evaluation = Evaluation(
+        name=name,
+        scores=scores,
+        translations=translations,
+        seconds=seconds,
+        hypotheses_file=directory / f"{name}.hyp.txt",
+        scores_file=directory / f"{name}.json",
+    )
+    _write_lines(evaluation.hypotheses_file, hypotheses)
+    config = translator.config
+    content = {
+        "name": name,
+        "weights": translator.name,
+        "beam_size": config.beam_size if beam_size is None else beam_size,
+        "length_penalty": config.length_penalty if length_penalty is None else length_penalty,
+        "max_extra_tokens": config.max_extra_tokens,
+        "dtype": translator.model.config.dtype,
+        "seconds": seconds,
+        "split_lines": list(evaluation.split_lines),
+        "lines_at_limit": [n for n, item in enumerate(translations, 1) if item.at_limit],
+        **scores.to_json(),
+    }
+    write_json(evaluation.scores_file, content)
+    return evaluation
+
+
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
+    """The whole file or the one of before."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes("".join(f"{line}\n" for line in lines).encode())
+        os.replace(aside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise RunDirectoryError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,99 @@
+"""Decoding as one would write it first: plain loops over Python lists, in float64."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+class Automaton:
+    """Next-token logits that depend on the whole prefix, by a rolling hash of it."""
+
+    def __init__(self, rng: np.random.Generator, *, rows: int, vocab: int, spread: float) -> None:
+        self.states = 499
+        self.table = (spread * rng.normal(size=(rows, self.states, vocab))).astype(np.float32)
+
+    def log_probs(self, row: int, prefix: tuple[int, ...]) -> np.ndarray:
+        state = 0
+        for token in (BOS, *prefix):
+            state = (state * 31 + token + 1) % self.states
+        logits = self.table[row, state].astype(np.float64)
+        return logits - np.logaddexp.reduce(logits)
+
+
+class Found(NamedTuple):
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+
+
+def penalty(length: int, alpha: float) -> float:
+    return ((5 + length) / 6) ** alpha
+
+
+def generated(vocab: int, suppress: tuple[int, ...]) -> list[int]:
+    return [token for token in range(vocab) if token not in (PAD, BOS, EOS, *suppress)]
+
+
+def exhaustive(
+    automaton: Automaton, row: int, *, limit: int, alpha: float, suppress: tuple[int, ...] = ()
+) -> list[Found]:
+    """Every output of at most `limit` tokens, the end mark included, best first."""
+    types = generated(automaton.table.shape[-1], suppress)
+    found = []
+    for length in range(limit):
+        for body in itertools.product(types, repeat=length):
+            tokens = (*body, EOS)
+            log_prob = sum(
+                automaton.log_probs(row, tokens[:i])[token] for i, token in enumerate(tokens)
+            )
+            found.append(Found(tokens, log_prob, log_prob / penalty(len(tokens), alpha)))
+    return sorted(found, key=lambda item: -item.score)
+
+
+def greedy(automaton: Automaton, row: int, *, limit: int) -> tuple[int, ...]:
+    """The likeliest next token until the end mark, which is forced at the limit."""
+    types = [EOS, *generated(automaton.table.shape[-1], ())]
+    tokens: tuple[int, ...] = ()
+    while len(tokens) < limit - 1:
+        log_probs = automaton.log_probs(row, tokens)
+        tokens = (*tokens, max(types, key=lambda token: log_probs[token]))
+        if tokens[-1] == EOS:
+            return tokens
+    return (*tokens, EOS)
+
+
+def beam_search(
+    automaton: Automaton,
+    row: int,
+    *,
+    limit: int,
+    beam: int,
+    alpha: float,
+    n_best: int,
+    suppress: tuple[int, ...] = (),
+) -> list[Found]:
+    """Beam search that never stops before the limit; ties go to the older, then the lower."""
+    types = generated(automaton.table.shape[-1], suppress)
+    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    finished: list[Found] = []
+    for length in range(1, limit + 1):
+        candidates = []
+        for order, (log_prob, prefix) in enumerate(live):
+            log_probs = automaton.log_probs(row, prefix)
+            for token in sorted([EOS] if length == limit else [EOS, *types]):
+                candidates.append((log_prob + log_probs[token], order, token, (*prefix, token)))
+        candidates.sort(key=lambda item: (-item[0], item[1], item[2]))
+        candidates = candidates[: 1 if beam == 1 else 2 * beam]
+        finished += [
+            Found(tokens, log_prob, log_prob / penalty(length, alpha))
+            for log_prob, _, token, tokens in candidates
+            if token == EOS
+        ]
+        live = [(item[0], item[3]) for item in candidates if item[2] != EOS][:beam]
+    finished.sort(key=lambda item: -item.score)
+    return finished[:n_best]

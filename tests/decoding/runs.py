@@ -1,0 +1,88 @@
+"""A run directory with a tiny untrained model, made in the time that its vocabulary takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from flaxformer_mt.config import ExperimentConfig, default_config, freeze, to_dict
+from flaxformer_mt.data import vocabulary
+from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.retention import KeepPolicy
+
+MAX_LENGTH = 32
+PAIRS = [
+    ("the small cat sees a big dog .", "die kleine katze sieht einen großen hund ."),
+    ("a dog runs home , and the cat sleeps .", "ein hund rennt heim , und die katze schläft ."),
+    ("who sees the old house ?", "wer sieht das alte haus ?"),
+    ("they do not sleep !", "sie schlafen nicht !"),
+]
+
+
+def config() -> ExperimentConfig:
+    tree = default_config()
+    tree.model.encoder_layers = tree.model.decoder_layers = 1
+    tree.model.d_model = tree.model.d_ff = 16
+    tree.model.num_heads = 2
+    tree.model.d_k = tree.model.d_v = 8
+    tree.model.max_length = tree.data.filter.max_length = MAX_LENGTH
+    tree.data.vocabulary.size = 60
+    tree.decoding.max_extra_tokens = 4
+    tree.decoding.batch_tokens = 1024
+    return freeze(tree, "tests")
+
+
+def parameters(model: Transformer, seed: int) -> Any:
+    ids = jnp.zeros((1, 2), jnp.int32)
+    init = jax.jit(
+        lambda key: model.init(
+            key,
+            ids,
+            ids,
+            src_segment_ids=ids,
+            tgt_segment_ids=ids,
+            src_positions=ids,
+            tgt_positions=ids,
+            deterministic=True,
+        )
+    )
+    return nn.unbox(init(jax.random.key(seed)))["params"]
+
+
+def make_run(path: Path, bleu_by_step: dict[int, float | None]) -> RunDirectory:
+    """A run with a checkpoint a step, each of other random parameters; None: not validated."""
+    settings = config()
+    run = layout.create(path, to_dict(settings), ["test"])
+    vocabularies = vocabulary.train_pair(PAIRS * 5, settings.data.vocabulary)
+    vocabularies.save(run.vocabulary)
+    add_checkpoints(run, vocabularies, settings, bleu_by_step)
+    return run
+
+
+def add_checkpoints(
+    run: RunDirectory,
+    vocabularies: Vocabularies,
+    settings: ExperimentConfig,
+    bleu_by_step: dict[int, float | None],
+) -> None:
+    model = Transformer(settings.model, vocabularies.src.size, vocabularies.tgt.size)
+    with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
+        for step, bleu in bleu_by_step.items():
+            checkpoints.save(
+                Snapshot(
+                    step=step,
+                    params=parameters(model, step),
+                    opt_state={"count": jnp.int32(step)},
+                    position={"epoch": 0, "index": step},
+                    clock=1.0,
+                    metrics={} if bleu is None else {"bleu": bleu},
+                )
+            )

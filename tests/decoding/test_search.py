@@ -1,0 +1,247 @@
+"""Beam search against exhaustive search and against a plain loop with the same rules."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.decoding.search import Hypotheses, beam_search
+from tests.decoding import reference
+from tests.decoding.reference import BOS, EOS, PAD, Automaton, Found
+
+
+@functools.partial(jax.jit, static_argnames=("beam", "length", "n_best", "suppress"))
+def search_table(table, source_lengths, extra, alpha, *, beam, length, n_best=1, suppress=()):
+    rows, states, _ = table.shape
+
+    def step(tokens, index, cache):
+        # Two leaves that must follow their hypotheses, one that has no beam axis.
+        state = (cache["self"]["state"] * 31 + tokens + 1) % states
+        seen = cache["self"]["seen"].at[:, :, index].set(tokens)
+        logits = cache["table"][jnp.arange(rows)[:, None], state]
+        return logits, {"self": {"state": state, "seen": seen}, "table": cache["table"]}
+
+    cache = {
+        "self": {
+            "state": jnp.zeros((rows, beam), jnp.int32),
+            "seen": jnp.zeros((rows, beam, length), jnp.int32),
+        },
+        "table": table,
+    }
+    return beam_search(
+        step,
+        cache,
+        source_lengths=source_lengths,
+        beam_size=beam,
+        alpha=alpha,
+        max_extra_tokens=extra,
+        max_length=length,
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+        n_best=n_best,
+        suppress=suppress,
+    )
+
+
+def search(automaton: Automaton, limits: list[int], *, alpha: float, **static) -> Hypotheses:
+    """One row a limit; source lengths are the limits less one."""
+    lengths = np.asarray(limits, np.int32) - 1
+    # A source length of 0 would mean padding.
+    result = search_table(automaton.table, lengths + 1, np.int32(0), np.float32(alpha), **static)
+    return jax.tree.map(np.asarray, result)
+
+
+def found(hypotheses: Hypotheses, row: int) -> list[Found]:
+    items = []
+    for slot, length in enumerate(hypotheses.lengths[row]):
+        tokens = hypotheses.tokens[row, slot]
+        assert (tokens[length:] == PAD).all()
+        if length == 0:
+            assert hypotheses.scores[row, slot] == hypotheses.log_probs[row, slot] == -np.inf
+            continue
+        items.append(
+            Found(
+                tuple(tokens[:length].tolist()),
+                hypotheses.log_probs[row, slot],
+                hypotheses.scores[row, slot],
+            )
+        )
+    return items
+
+
+def assert_same(actual: list[Found], expected: list[Found]) -> None:
+    assert [item.tokens for item in actual] == [item.tokens for item in expected]
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_allclose((a.log_prob, a.score), (e.log_prob, e.score), rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 1.0, 2.0])
+def test_a_beam_that_holds_everything_finds_the_best(alpha):
+    # Two types besides the marks and outputs of at most 6 tokens: never more than 32 live.
+    limits = [1, 2, 3, 4, 5, 6]
+    for spread in (0.3, 3.0):
+        automaton = Automaton(np.random.default_rng(1), rows=6, vocab=5, spread=spread)
+        result = search(automaton, limits, alpha=alpha, beam=32, length=6, n_best=4)
+        for row, limit in enumerate(limits):
+            expected = reference.exhaustive(automaton, row, limit=limit, alpha=alpha)[:4]
+            assert_same(found(result, row), expected)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    beam_and_n=st.sampled_from([(1, 1), (2, 1), (2, 2), (3, 1), (5, 1), (5, 4)]),
+    alpha=st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]),
+    spread=st.sampled_from([0.2, 1.0, 4.0]),
+    limits=st.lists(st.integers(1, 9), min_size=4, max_size=4),
+)
+def test_equals_a_plain_loop_that_never_stops_early(seed, beam_and_n, alpha, spread, limits):
+    beam, n_best = beam_and_n
+    automaton = Automaton(np.random.default_rng(seed), rows=4, vocab=9, spread=spread)
+    result = search(
+        automaton, limits, alpha=alpha, beam=beam, length=9, n_best=n_best, suppress=(3,)
+    )
+    for row, limit in enumerate(limits):
+        expected = reference.beam_search(
+            automaton, row, limit=limit, beam=beam, alpha=alpha, n_best=n_best, suppress=(3,)
+        )
+        assert_same(found(result, row), expected)
+    assert result.steps <= max(limits)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_beam_of_one_is_greedy(alpha):
+    limits = [1, 2, 5, 9, 9, 9, 9, 9]
+    automaton = Automaton(np.random.default_rng(3), rows=8, vocab=9, spread=2.0)
+    result = search(automaton, limits, alpha=alpha, beam=1, length=9)
+    outputs = [reference.greedy(automaton, row, limit=limit) for row, limit in enumerate(limits)]
+    assert [found(result, row)[0].tokens for row in range(8)] == outputs
+    # No step is taken after the last row's end mark.
+    assert result.steps == max(len(tokens) for tokens in outputs)
+
+
+def chain(steps: list[dict[int, float]], vocab: int = 6) -> np.ndarray:
+    """A table of one row whose probabilities depend on the position alone; the last one repeats."""
+    automaton = Automaton(np.random.default_rng(0), rows=1, vocab=vocab, spread=0.0)
+    automaton.states = len(steps)
+    automaton.table = np.full((1, len(steps), vocab), -30.0, np.float32)
+    for position, probabilities in enumerate(steps):
+        for token, probability in probabilities.items():
+            automaton.table[0, position, token] = np.log(probability)
+    return automaton.table
+
+
+def search_chain(steps: list[dict[int, float]], *, alpha: float, beam: int, length: int):
+    table = chain(steps)
+
+    def step(tokens, index, cache):
+        logits = jnp.asarray(table)[0, jnp.minimum(index, len(steps) - 1)]
+        return jnp.broadcast_to(logits, (1, beam, table.shape[-1])), cache
+
+    return beam_search(
+        step,
+        {"self": {}},
+        source_lengths=jnp.array([length]),
+        beam_size=beam,
+        alpha=alpha,
+        max_extra_tokens=0,
+        max_length=length,
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+    )
+
+
+def test_stops_as_soon_as_nothing_live_can_win():
+    # After the first token the end mark is all but certain: what lives on has at most e^-7, and
+    # under the largest penalty, (45 / 6)^0.6 = 3.35, that is below the finished one's score.
+    result = search_chain([{4: 1.0}, {EOS: 0.999, 3: 0.001}], alpha=0.6, beam=2, length=40)
+    assert result.tokens[0, 0, :2].tolist() == [4, EOS]
+    assert result.steps == 2
+
+
+def test_does_not_stop_at_the_first_finished_hypothesis():
+    # Ending at once has log 0.5; the other branch is certain from there on, and at 10 tokens the
+    # same log-probability counts (15 / 6)^0.6 = 1.7 times less.
+    steps = [{EOS: 0.5, 4: 0.5}] + [{4: 1.0}] * 8 + [{EOS: 1.0}]
+    result = search_chain(steps, alpha=0.6, beam=2, length=40)
+    assert result.lengths[0, 0] == 10
+    assert result.steps == 10
+    np.testing.assert_allclose(result.scores[0, 0], np.log(0.5) / (15 / 6) ** 0.6, rtol=1e-5)
+    # Without a penalty to come, it does stop there.
+    assert search_chain(steps, alpha=0.0, beam=2, length=40).steps == 1
+
+
+def test_a_negative_penalty_favours_short_outputs_and_stops_as_late_as_it_must():
+    # One token more costs a factor of (7 / 6)^0.5 = 1.08: 0.8 * 1.08 < 1. The penalty at the
+    # limit, 1.53 times less, is no bound here.
+    steps = [{EOS: np.exp(-1.0), 4: np.exp(-0.8), 3: 1 - np.exp(-1.0) - np.exp(-0.8)}, {EOS: 1.0}]
+    result = search_chain(steps, alpha=-0.5, beam=2, length=9)
+    assert result.tokens[0, 0, :2].tolist() == [4, EOS]
+    assert result.steps == 2
+
+
+def test_padding_rows_have_no_hypothesis_and_cost_no_step():
+    automaton = Automaton(np.random.default_rng(4), rows=3, vocab=9, spread=2.0)
+    alone = search(automaton, [3, 3, 3], alpha=0.6, beam=2, length=9)
+    padded = search(automaton, [3, 0, 3], alpha=0.6, beam=2, length=9)
+    assert found(padded, 1) == []
+    assert [found(padded, row) for row in (0, 2)] == [found(alone, row) for row in (0, 2)]
+    assert search(automaton, [0, 0, 0], alpha=0.6, beam=2, length=9).steps == 0
+
+
+def test_limits_follow_each_rows_source():
+    automaton = Automaton(np.random.default_rng(5), rows=4, vocab=9, spread=0.5)
+    automaton.table[:, :, EOS] -= 20  # nobody ends of their own accord
+    result = search_table(
+        automaton.table, np.array([1, 2, 4, 9]), np.int32(2), np.float32(0.6), beam=3, length=8
+    )
+    assert result.lengths[:, 0].tolist() == [3, 4, 6, 8]
+
+
+def test_never_generates_a_forbidden_token():
+    automaton = Automaton(np.random.default_rng(6), rows=4, vocab=9, spread=1.0)
+    automaton.table[:, :, [PAD, BOS, 3, 7]] += 50
+    result = search(automaton, [9] * 4, alpha=0.6, beam=4, length=9, n_best=4, suppress=(3, 7))
+    for row in range(4):
+        for item in found(result, row):
+            assert not {PAD, BOS, 3, 7} & set(item.tokens)
+            # The model's probabilities, not those of the allowed tokens among themselves.
+            assert item.log_prob < -40
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_ties_go_to_the_older_then_to_the_lower(alpha):
+    automaton = Automaton(np.random.default_rng(7), rows=2, vocab=9, spread=0.0)
+    result = search(automaton, [9, 4], alpha=alpha, beam=3, length=9, n_best=3)
+    for row, limit in enumerate((9, 4)):
+        expected = reference.beam_search(automaton, row, limit=limit, beam=3, alpha=alpha, n_best=3)
+        assert_same(found(result, row), expected)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"n_best": 3}, "n_best = 3 must lie between 1 and beam_size = 2"),
+        ({"max_length": 0}, "max_length = 0"),
+        ({"suppress": (EOS,)}, "the end mark 2"),
+    ],
+)
+def test_contradictory_sizes_are_errors(changes, message):
+    arguments = {"beam_size": 2, "max_length": 5, "alpha": 0.6, "max_extra_tokens": 1} | changes
+    with pytest.raises(ValueError, match=message):
+        beam_search(
+            lambda tokens, index, cache: (tokens, cache),
+            {"self": {}},
+            source_lengths=jnp.array([1]),
+            bos=BOS,
+            eos=EOS,
+            pad=PAD,
+            **arguments,
+        )

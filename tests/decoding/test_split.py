@@ -1,0 +1,67 @@
+"""Cutting long texts: everything fits, nothing is lost, cuts stand where they should."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.decoding.split import Piece, split_to_fit
+
+
+def within(characters: int):
+    return lambda text: len(text) <= characters
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.text(alphabet="ab .,;!?。，é\u0301\u2028—", max_size=200), st.integers(1, 40))
+def test_every_piece_fits_and_nothing_but_blanks_is_lost(text, limit):
+    pieces = split_to_fit(text, within(limit))
+    assert all(len(piece.text) <= limit for piece in pieces)
+    assert "".join("".join(p.text.split()) for p in pieces) == "".join(text.split())
+    assert pieces[-1].glue == ""
+
+
+def test_a_text_that_fits_stays_whole():
+    assert split_to_fit(" One. Two. ", within(10)) == [Piece("One. Two.", "")]
+
+
+@pytest.mark.parametrize(
+    "text, limit, expected",
+    [
+        # Sentence ends first, however near a blank is.
+        ("Is it? No, not at all. It is.", 24, ["Is it?| ", "No, not at all. It is.|"]),
+        ('He said "No." She left.', 15, ['He said "No."| ', "She left.|"]),
+        ("first part, second part", 14, ["first part,| ", "second part|"]),
+        ("one two three four", 10, ["one two| ", "three four|"]),
+        ("abcdefgh", 4, ["abcd|", "efgh|"]),
+        ("我喜欢猫。他喜欢狗。", 5, ["我喜欢猫。| ", "他喜欢狗。|"]),
+    ],
+)
+def test_cuts_at_the_best_place(text, limit, expected):
+    pieces = split_to_fit(text, within(limit))
+    assert [f"{piece.text}|{piece.glue}" for piece in pieces] == expected
+
+
+def test_an_accent_stays_with_its_letter():
+    pieces = split_to_fit("e\u0301" * 9, within(4))
+    assert not any(unicodedata.combining(piece.text[0]) for piece in pieces)
+
+
+def test_very_long_text_takes_few_questions():
+    asked = []
+
+    def fits(text: str) -> bool:
+        asked.append(len(text))
+        return len(text) <= 100
+
+    pieces = split_to_fit("word " * 20_000, fits)
+    assert all(len(piece.text) <= 100 for piece in pieces)
+    # Each level of halving looks at the text about once.
+    assert sum(asked) < 100_000 * 14
+
+
+def test_a_character_that_does_not_fit_is_an_error():
+    with pytest.raises(ValueError, match="'a' alone"):
+        split_to_fit("ab", lambda text: False)

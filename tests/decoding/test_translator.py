@@ -1,0 +1,199 @@
+"""Raw text in, raw text out: order, blank and overlong lines, odd characters, choice of weights."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.config import VocabularyConfig
+from flaxformer_mt.data import vocabulary
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies
+from flaxformer_mt.decoding import DecodingError, Translator, translate_ids, translator as module
+from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.split import split_to_fit
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
+from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run, parameters
+
+LINES = [source for source, _ in PAIRS]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("translator") / "run", {1: 10.0, 2: 30.0, 3: 20.0})
+
+
+@pytest.fixture(scope="module")
+def translator(run):
+    return Translator.load(run.path, which="best")
+
+
+def test_translates_what_the_search_finds(translator):
+    sources = [[*tokens, EOS] for tokens in translator.vocabularies.src.encode(LINES)]
+    expected = translate_ids(translator.params, translator.model, sources, translator.config)
+    translations = translator.translate(LINES)
+    assert [list(t.tokens) for t in translations] == expected
+    assert [t.text for t in translations] == translator.vocabularies.tgt.decode(expected)
+    for translation in translations:
+        best = translation.hypotheses[0]
+        penalty = length_penalty(len(best.tokens) + 1, translator.config.length_penalty)
+        assert translation.score == best.score == pytest.approx(best.log_prob / penalty)
+        assert len(translation.hypotheses) == 1 and not translation.split
+
+
+def test_order_is_kept_and_blank_lines_stay_blank(translator):
+    lines = [LINES[3], "", LINES[1], "   ", LINES[0], "\t", LINES[2], "\u2581", "\u3000"]
+    translations = translator.translate(lines)
+    alone = [translator.translate([line])[0] for line in lines]
+    assert [t.tokens for t in translations] == [t.tokens for t in alone]
+    for number in (1, 3, 7):
+        assert (translations[number].text, translations[number].score) == ("", 0.0)
+    assert translations[5].text == translations[8].text == ""
+    assert translator.translate([]) == []
+
+
+def test_odd_characters_are_translated_line_by_line(translator):
+    lines = [
+        "a\u0085b",
+        "a\u2028dog",
+        "🙂🙂",
+        "עברית",
+        "e\u0301 ﬁ ½",
+        "\u200b",
+        "\ufeffcat",
+        "a\tb",
+    ]
+    translations = translator.translate(lines)
+    assert len(translations) == len(lines)
+    assert all("\n" not in t.text and "\r" not in t.text for t in translations)
+    with pytest.raises(DecodingError, match=r"'\\udcff dog' is not Unicode text"):
+        translator.translate(["a cat", "\udcff dog"])
+
+
+def test_a_line_break_spelt_in_bytes_does_not_break_the_line(translator, monkeypatch):
+    config = VocabularyConfig(size=320, byte_fallback=True)
+    pair = vocabulary.train_pair(PAIRS * 5, config)
+    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
+    spelling = Translator(parameters(model, 0), model, pair, translator.config)
+    pieces = pair.tgt.pieces()
+    tokens = tuple(pieces.index(piece) for piece in ("<0x41>", "<0x0A>", "<0x0D>", "<0x42>"))
+    monkeypatch.setattr(
+        module,
+        "decode_ids",
+        lambda params, model, sources, config, n_best: [
+            [module.Decoded(tokens=tokens, log_prob=-1.0, score=-1.0, at_limit=False)]
+            for _ in sources
+        ],
+    )
+    assert spelling.translate(["a dog"])[0].text == "A  B"
+
+
+def test_a_long_line_is_translated_in_pieces(translator):
+    long = " ".join(LINES)
+    encode = translator.vocabularies.src.encode
+    assert len(encode([long])[0]) > MAX_LENGTH
+    pieces = split_to_fit(long, lambda text: len(encode([text])[0]) < MAX_LENGTH)
+    assert [piece.glue for piece in pieces] == [" "] * (len(pieces) - 1) + [""]
+    whole, *parts = translator.translate([long, *(piece.text for piece in pieces)], n_best=2)
+    assert whole.split and not any(part.split for part in parts)
+    assert whole.text == " ".join(part.text for part in parts)
+    assert whole.tokens == tuple(token for part in parts for token in part.tokens)
+    best = whole.hypotheses[0]
+    assert best.log_prob == pytest.approx(sum(part.hypotheses[0].log_prob for part in parts))
+    length = sum(len(part.tokens) + 1 for part in parts)
+    assert best.score == pytest.approx(best.log_prob / length_penalty(length, 0.6))
+    assert whole.hypotheses[1].text == " ".join(part.hypotheses[1].text for part in parts)
+
+
+def test_the_longest_line_that_fits_is_not_split(translator):
+    line = "cat " * 5
+    while len(translator.vocabularies.src.encode([line + "a "])[0]) + 1 <= MAX_LENGTH:
+        line += "a "
+    assert len(translator.vocabularies.src.encode([line])[0]) + 1 == MAX_LENGTH
+    fits, long = translator.translate([line, line + "a "])
+    assert (fits.split, long.split) == (False, True)
+    # One unbroken word is cut as well.
+    assert translator.translate(["cat" * 100])[0].split
+
+
+def test_settings_of_a_call(translator):
+    greedy = translator.translate(LINES, beam_size=1)
+    config = dataclasses.replace(translator.config, beam_size=1)
+    sources = [[*tokens, EOS] for tokens in translator.vocabularies.src.encode(LINES)]
+    expected = translate_ids(translator.params, translator.model, sources, config)
+    assert [list(t.tokens) for t in greedy] == expected
+    unpenalised = translator.translate(LINES, length_penalty=0.0)
+    assert all(t.score == t.hypotheses[0].log_prob for t in unpenalised)
+    for translation in translator.translate(LINES, n_best=3):
+        scores = [hypothesis.score for hypothesis in translation.hypotheses]
+        assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+        assert len({hypothesis.tokens for hypothesis in translation.hypotheses}) == 3
+    with pytest.raises(ValueError, match="n_best = 5 must lie between 1 and beam size 4"):
+        translator.translate(LINES, n_best=5)
+    with pytest.raises(ValueError, match="beam_size = 0"):
+        translator.translate(LINES, beam_size=0)
+
+
+def test_streaming_reads_no_further_than_its_window(translator):
+    lines = [*LINES, "", *LINES, LINES[0]]
+    taken = []
+
+    def endless():
+        for line in lines:
+            taken.append(line)
+            yield line
+        pytest.fail("read on although no line was asked for")
+
+    stream = translator.translate_lines(endless(), window=3, beam_size=1)
+    assert taken == []
+    first = [next(stream) for _ in range(4)]
+    assert len(taken) == 6
+    whole = translator.translate(lines, beam_size=1)
+    assert [t.tokens for t in first] == [t.tokens for t in whole[:4]]
+    everything = list(translator.translate_lines(iter(lines), window=3, beam_size=1))
+    assert [t.text for t in everything] == [t.text for t in whole]
+    with pytest.raises(ValueError, match="window = 0"):
+        next(translator.translate_lines(lines, window=0))
+
+
+def test_which_weights(run, tmp_path):
+    def same(translator: Translator, seed: int) -> bool:
+        expected = parameters(translator.model, seed)
+        equal = jax.tree.map(np.array_equal, translator.params, expected)
+        return all(jax.tree.leaves(equal))
+
+    for which, step, name in (
+        ("auto", 2, "best, step 2"),
+        ("best", 2, "best, step 2"),
+        ("latest", 3, "latest, step 3"),
+        (1, 1, "step 1"),
+    ):
+        loaded = Translator.load(run.path, which=which)
+        assert same(loaded, step) and loaded.name == name
+    with pytest.raises(CheckpointError, match="no checkpoint 7"):
+        Translator.load(run.path, which=7)
+    with pytest.raises(CheckpointError, match="no averaged parameters"):
+        Translator.load(run.path, which="average")
+
+    other = make_run(tmp_path / "run", {1: None, 2: None})
+    assert Translator.load(other.path).name == "latest, step 2"
+    write_average(other, *average_checkpoints(other, 2))
+    averaged = Translator.load(other.path)
+    assert averaged.name == "average" and not same(averaged, 2)
+
+
+def test_parameters_and_vocabulary_must_belong_together(translator):
+    small = vocabulary.train(["a b c"] * 3, VocabularyConfig(size=8))
+    with pytest.raises(DecodingError, match="60 target types, the target vocabulary has 8"):
+        Translator(
+            translator.params, translator.model, Vocabularies(small, small), translator.config
+        )
+
+
+def test_what_is_no_run_directory(tmp_path):
+    with pytest.raises(RunDirectoryError, match="config.json is missing"):
+        Translator.load(tmp_path)

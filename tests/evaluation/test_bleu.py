@@ -1,0 +1,100 @@
+"""Scores against sacreBLEU called directly and against values worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+import sacrebleu
+
+from flaxformer_mt.evaluation import ScoringError, corpus_scores
+
+HYPOTHESES = ["The cat sat on the mat.", "Ein Hund läuft, sagt er!", "", "It costs 3.50 (net)."]
+REFERENCES = ["The cat sat on a mat.", "Ein Hund rennt, sagt sie!", "Nothing.", "It costs 3.50."]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_equals_sacrebleu(lowercase):
+    scores = corpus_scores(HYPOTHESES, REFERENCES, lowercase=lowercase)
+    bleu = sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=lowercase)
+    assert scores.bleu == bleu.score
+    assert scores.precisions == tuple(bleu.precisions)
+    assert scores.brevity_penalty == bleu.bp
+    assert scores.length_ratio == pytest.approx(bleu.ratio)
+    if not lowercase:
+        assert scores.chrf == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    name = "sacrebleu_13a_lc" if lowercase else "sacrebleu_13a"
+    assert set(scores.metrics) == set(scores.signatures) == {name, "chrf"}
+    case = "case:lc" if lowercase else "case:mixed"
+    assert case in scores.signatures[name] and "tok:13a" in scores.signatures[name]
+    assert f"version:{sacrebleu.__version__}" in scores.signatures[name]
+    assert case in scores.signatures["chrf"] and "nc:6" in scores.signatures["chrf"]
+
+
+def test_tokenised_text_is_scored_as_it_stands():
+    hypotheses = ["a man , in a hat .", "it 's a don't-know"]
+    references = ["a man , with a hat .", "it is a don't-know"]
+    scores = corpus_scores(hypotheses, references, tokenized=True)
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="none", force=True)
+    assert scores.bleu == bleu.score
+    assert scores.bleu_name == "bleu_tokenized_lc"
+    assert "tok:none" in scores.signatures["bleu_tokenized_lc"]
+    assert scores.reference_tokens == 11
+    cased = corpus_scores(hypotheses, ["A man .", "It"], tokenized=True)
+    assert cased.bleu_name == "bleu_tokenized"
+
+
+def test_a_value_worked_out_by_hand():
+    # 4 of 5 words, 2 of 4 pairs, 1 of 3 triples, 0 of 2 quadruples (smoothed: half of one a
+    # quadruple), and 5 words where the reference has 6.
+    scores = corpus_scores(["a b c x d"], ["a b c y d e"], tokenized=True)
+    assert scores.precisions == pytest.approx((80, 50, 100 / 3, 25))
+    expected = math.exp(1 - 6 / 5) * (0.8 * 0.5 * (1 / 3) * 0.25) ** 0.25 * 100
+    assert scores.bleu == pytest.approx(expected)
+    assert scores.brevity_penalty == pytest.approx(math.exp(-0.2))
+    assert scores.length_ratio == pytest.approx(5 / 6)
+
+
+def test_identity_is_100():
+    scores = corpus_scores(REFERENCES, REFERENCES)
+    assert scores.bleu == pytest.approx(100)
+    assert scores.chrf == pytest.approx(100)
+    assert scores.notes == ()
+
+
+def test_tokenised_output_scored_as_raw_text_is_noted_and_nothing_is_logged():
+    program = """
+import json, sys
+from flaxformer_mt.evaluation.bleu import corpus_scores
+lines = ["a man in a hat ."] * 150
+scores = corpus_scores(lines, lines)
+print(json.dumps([scores.notes, corpus_scores(lines, lines, tokenized=True).notes]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    raw, tokenized = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert "150 hypotheses end in a separate period" in raw[0]
+    assert tokenized == []
+
+
+def test_reports_for_people_and_for_programs():
+    scores = corpus_scores(HYPOTHESES, REFERENCES)
+    document = json.loads(json.dumps(scores.to_json()))
+    assert document["metrics"] == {"sacrebleu_13a": scores.bleu, "chrf": scores.chrf}
+    assert document["signatures"] == scores.signatures
+    assert document["sentences"] == 4
+    line = scores.one_line()
+    assert line.startswith(f"sacrebleu_13a {scores.bleu:.2f}  chrF {scores.chrf:.2f}")
+    assert "\n" not in line and scores.signatures["sacrebleu_13a"] in line
+
+
+def test_what_cannot_be_scored():
+    with pytest.raises(ScoringError, match="1 hypotheses for 2 references"):
+        corpus_scores(["a"], ["a", "b"])
+    with pytest.raises(ScoringError, match="no sentences"):
+        corpus_scores([], [])
