@@ -185,7 +185,7 @@ class TrainingConfig:
     validate_bleu: bool = setting(True, "decode the validation set at each validation", resume=True)
     validate_beam: int = setting(1, "beam size of that decoding: 1 is greedy", resume=True)
     best_metric: Literal["bleu", "loss"] = setting(
-        "bleu", "what `best` means for checkpoints and patience", resume=True
+        "bleu", "what `best` means for checkpoints and patience"
     )
     patience: int = setting(
         0, "stop after this many validations without a new best (0: off)", resume=True

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.initializers import glorot_flattened
+from flaxformer_mt.model.initializers import declare, glorot_flattened
 from flaxformer_mt.model.masks import mask_bias
 from flaxformer_mt.model.products import product
 
@@ -27,20 +26,14 @@ class MultiHeadAttention(nn.Module):
 
     def setup(self) -> None:
         config = self.config
-        wide = ("embed", "heads", "kv")
-        self.query = self._kernel("query", wide, (config.d_model, config.num_heads, config.d_k), 1)
-        self.key = self._kernel("key", wide, (config.d_model, config.num_heads, config.d_k), 1)
-        self.value = self._kernel("value", wide, (config.d_model, config.num_heads, config.d_v), 1)
-        self.out = self._kernel(
-            "out", ("heads", "kv", "embed"), (config.num_heads, config.d_v, config.d_model), 2
-        )
+        d_model, heads, d_k, d_v = config.d_model, config.num_heads, config.d_k, config.d_v
+        inward, axes = glorot_flattened(1), ("embed", "heads", "kv")
+        self.query = declare(self, "query", inward, axes, (d_model, heads, d_k))
+        self.key = declare(self, "key", inward, axes, (d_model, heads, d_k))
+        self.value = declare(self, "value", inward, axes, (d_model, heads, d_v))
+        outward, axes = glorot_flattened(2), ("heads", "kv", "embed")
+        self.out = declare(self, "out", outward, axes, (heads, d_v, d_model))
         self.dropout = Dropout(config.attention_dropout)
-
-    def _kernel(
-        self, name: str, axes: tuple[str, ...], shape: tuple[int, ...], inputs: int
-    ) -> Array:
-        init = nn.with_logical_partitioning(glorot_flattened(inputs), axes)
-        return self.param(name, init, shape, jnp.float32)
 
     def __call__(
         self,
@@ -74,8 +67,8 @@ class MultiHeadAttention(nn.Module):
         dtype = self.config.dtype
         queries = product("bld,dhk->blhk", x, self.query, dtype) * self.config.d_k**-0.5
         queries = nn.with_logical_constraint(queries, ("batch", "length", "heads", "kv"))
-        # Keys first: with the operands the other way round the gradient of the keys is a product that
-        # XLA's CPU backend lacks in bfloat16 ("Unsupported element type for DotThunk").
+        # Keys first: the other way round, the gradient of the keys is a product that XLA's CPU
+        # backend lacks in bfloat16 ("Unsupported element type for DotThunk").
         scores = product("blhk,bqhk->bhql", keys, queries, dtype)
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
         weights = self.dropout(weights, deterministic=deterministic)
@@ -86,14 +79,14 @@ class MultiHeadAttention(nn.Module):
     def attend_beams(
         self,
         x: Float[Array, "rows beams d_model"],
-        keys: Float[Array, "rows beams length heads d_k"],
-        values: Float[Array, "rows beams length heads d_v"],
+        keys: Float[Array, "rows beams heads length d_k"],
+        values: Float[Array, "rows beams heads length d_v"],
         mask: Bool[Array, " length"],
     ) -> Float[Array, "rows beams d_model"]:
         """Self-attention of each beam's newest token over that beam's own cache."""
         dtype = self.config.dtype
         queries = product("brd,dhk->brhk", x, self.query, dtype) * self.config.d_k**-0.5
-        scores = product("brhk,brlhk->brhl", queries, keys, dtype)
+        scores = product("brhk,brhlk->brhl", queries, keys, dtype)
         weights = jax.nn.softmax(scores + mask_bias(mask)[None, None, None], axis=-1)
-        heads = product("brhl,brlhv->brhv", weights, values, dtype)
+        heads = product("brhl,brhlv->brhv", weights, values, dtype)
         return product("brhv,hvd->brd", heads, self.out, dtype)

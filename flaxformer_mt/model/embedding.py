@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.initializers import embedding_normal
+from flaxformer_mt.model.initializers import declare, embedding_normal
 
 # Which table stands for which use, by `config.tie`.
 SOURCE_TABLE = {"all": "shared", "target": "source", "none": "source"}
@@ -73,10 +73,10 @@ class Embedding(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def _table(self, name: str, first_axis: str | None, size: int) -> Array:
-        init = nn.with_logical_partitioning(
-            embedding_normal(self.config.d_model), (first_axis, "embed")
+        d_model = self.config.d_model
+        return declare(
+            self, name, embedding_normal(d_model), (first_axis, "embed"), (size, d_model)
         )
-        return self.param(name, init, (size, self.config.d_model), jnp.float32)
 
     def source(
         self,

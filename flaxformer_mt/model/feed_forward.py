@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.initializers import glorot_flattened
+from flaxformer_mt.model.initializers import declare, glorot_flattened
 from flaxformer_mt.model.products import product
 
 
@@ -24,21 +23,12 @@ class FeedForward(nn.Module):
     ) -> Float[Array, "rows length d_model"]:
         d_model, d_ff, dtype = self.config.d_model, self.config.d_ff, self.config.dtype
         kernel, bias = glorot_flattened(1), nn.initializers.zeros
-        w_in = self._param("w_in", kernel, ("embed", "mlp"), (d_model, d_ff))
-        b_in = self._param("b_in", bias, ("mlp",), (d_ff,))
-        w_out = self._param("w_out", kernel, ("mlp", "embed"), (d_ff, d_model))
-        b_out = self._param("b_out", bias, ("embed",), (d_model,))
+        w_in = declare(self, "w_in", kernel, ("embed", "mlp"), (d_model, d_ff))
+        b_in = declare(self, "b_in", bias, ("mlp",), (d_ff,))
+        w_out = declare(self, "w_out", kernel, ("mlp", "embed"), (d_ff, d_model))
+        b_out = declare(self, "b_out", bias, ("embed",), (d_model,))
 
         hidden = jax.nn.relu(product("bld,df->blf", x, w_in, dtype) + b_in[None, None])
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "mlp"))
         hidden = Dropout(self.config.ffn_dropout)(hidden, deterministic=deterministic)
         return product("blf,fd->bld", hidden, w_out, dtype) + b_out[None, None]
-
-    def _param(
-        self,
-        name: str,
-        init: nn.initializers.Initializer,
-        axes: tuple[str, ...],
-        shape: tuple[int, ...],
-    ) -> Array:
-        return self.param(name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)

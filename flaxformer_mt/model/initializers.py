@@ -1,15 +1,28 @@
-"""Initial values: Glorot uniform for kernels, N(0, 1/d_model) for embeddings."""
+"""Declaring parameters, and their initial values: Glorot uniform, N(0, 1/d_model)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Any, cast
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-Initializer = Callable[..., Array]
+Initializer = nn.initializers.Initializer
+
+
+def declare(
+    module: nn.Module,
+    name: str,
+    init: Initializer,
+    axes: tuple[str | None, ...],
+    shape: tuple[int, ...],
+) -> Array:
+    """A float32 parameter of `module` whose axes carry logical names for the mesh."""
+    boxed = nn.with_logical_partitioning(init, axes)
+    return cast(Array, module.param(name, boxed, shape, jnp.float32))
 
 
 def glorot_flattened(input_axes: int) -> Initializer:
@@ -19,7 +32,7 @@ def glorot_flattened(input_axes: int) -> Initializer:
     attention projections. On the axes as they are, the fans of a three-axis kernel come out wrong.
     """
 
-    def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
+    def init(key: Array, shape: Any, dtype: Any = jnp.float32, out_sharding: Any = None) -> Array:
         fan_in, fan_out = math.prod(shape[:input_axes]), math.prod(shape[input_axes:])
         bound = math.sqrt(6 / (fan_in + fan_out))
         return jax.random.uniform(key, shape, dtype, -bound, bound)

@@ -117,8 +117,8 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Float[Array, "rows beams d_model"], KeysValues]:
         """The layer at position `index` of every beam; returns `past` with that position added.
 
-        `past` has leaves [rows, beams, length, heads, d]; `source` has [rows, src_length, heads, d]:
-        beams are queries of the same row there, so nothing is copied for them.
+        `past` has leaves [rows, beams, heads, length, d], `source` [rows, src_length, heads, d]: a
+        row's beams are queries over the same keys there, so nothing is copied for them.
         """
         around = self.self_attention_residual
         inner = around.enter(x)
@@ -127,7 +127,7 @@ class DecoderLayer(nn.Module):
             "key": _write(past["key"], keys, index),
             "value": _write(past["value"], values, index),
         }
-        visible = jnp.arange(past["key"].shape[2]) <= index
+        visible = jnp.arange(past["key"].shape[3]) <= index
         inner = self.self_attention.attend_beams(inner, past["key"], past["value"], visible)
         x = around.leave(x, inner, deterministic=True)
 
@@ -160,9 +160,9 @@ class DecoderLayer(nn.Module):
 
 
 def _write(
-    past: Float[Array, "rows beams length heads d"],
+    past: Float[Array, "rows beams heads length d"],
     new: Float[Array, "rows beams heads d"],
     index: Int[Array, ""],
-) -> Float[Array, "rows beams length heads d"]:
-    new = new[:, :, None].astype(past.dtype)
-    return jax.lax.dynamic_update_slice_in_dim(past, new, index, axis=2)
+) -> Float[Array, "rows beams heads length d"]:
+    new = new[:, :, :, None].astype(past.dtype)
+    return jax.lax.dynamic_update_slice_in_dim(past, new, index, axis=3)

@@ -1,4 +1,4 @@
-"""The parameter tree: initial values, counts by formula and by counting, scanned and unrolled forms."""
+"""The parameter tree: its draw, its counts by formula and by counting, its scanned form."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def stack_layers(params: Params) -> dict[str, Any]:
     stacked = dict(params)
     for stack in STACKS:
         rest = dict(params[stack])
-        layers = []
+        layers: list[Params] = []
         while layer_name(len(layers)) in rest:
             layers.append(rest.pop(layer_name(len(layers))))
         if not layers:

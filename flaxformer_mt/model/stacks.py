@@ -12,8 +12,6 @@ from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, KeysValues
 from flaxformer_mt.model.norm import LayerNorm
 
-Layers = nn.Module | Sequence[nn.Module]
-
 
 class Encoder(nn.Module):
     config: ModelConfig
@@ -89,7 +87,7 @@ class Decoder(nn.Module):
 
     def _single_layers(self) -> dict[str, DecoderLayer]:
         """The layers one by one, in either form: a step of decoding is small, and is unrolled."""
-        if not self.config.scan_layers:
+        if not isinstance(self.layers, nn.Module):
             return {layer_name(i): layer for i, layer in enumerate(self.layers)}
         stacked = self.layers.variables["params"]
         return {
@@ -106,7 +104,7 @@ def layer_name(index: int) -> str:
 
 
 def _run(
-    layers: Layers,
+    layers: nn.Module | Sequence[nn.Module],
     x: Float[Array, "rows length d_model"],
     context: tuple[Array, ...],
     config: ModelConfig,
@@ -122,7 +120,7 @@ def _run(
     if config.remat:
         # A scan's loop keeps the recomputation apart by itself; elsewhere XLA would merge it away.
         apply_layer = nn.remat(apply_layer, prevent_cse=not config.scan_layers)
-    if not config.scan_layers:
+    if not isinstance(layers, nn.Module):
         for layer in layers:
             x, _ = apply_layer(layer, x, *context)
         return x

@@ -94,14 +94,16 @@ class Transformer(nn.Module):
         A plain dict, one sentence a row (every token with a segment id other than 0 is the
         source), in `config.dtype` but for the mask:
 
-            "self"      {layer: {"key", "value"}}   [rows, beams, length, heads, d_k or d_v], zeros
+            "self"      {layer: {"key", "value"}}   [rows, beams, heads, length, d_k or d_v], zeros
             "cross"     {layer: {"key", "value"}}   [rows, src_length, heads, d_k or d_v]
             "src_mask"                              [rows, src_length] bool
 
         Beam search reorders the leaves of "self" along axis 1 and touches nothing else.
         """
         config, rows = self.config, encoded.shape[0]
-        shape = (rows, beams, length, config.num_heads)
+        # Heads before length: what a step multiplies then lies in one piece. The other way round
+        # XLA transposes the whole cache at every step.
+        shape = (rows, beams, config.num_heads, length)
         cross = jax.tree.map(
             lambda leaf: leaf.astype(config.dtype), self.decoder.cross_keys_values(encoded)
         )
@@ -122,7 +124,7 @@ class Transformer(nn.Module):
 
         Positions below `index` are read from the cache as earlier steps left them.
         """
-        length = jax.tree.leaves(cache["self"])[0].shape[2]
+        length = jax.tree.leaves(cache["self"])[0].shape[3]
         x = self.embedding.target(
             tokens, jnp.full_like(tokens, index), length=length, deterministic=True
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -11,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.pipeline import Batches, Position, one_pass
+from flaxformer_mt.data.pipeline import Batches, one_pass
+from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.training.program import Program
@@ -56,13 +58,22 @@ def train(
       1. the next batch; the train step is dispatched; the metrics of the step before are fetched
          while it runs;
       2. every `log_every` steps a report;
-      3. every `validate_every` steps and after the last: validation, then a checkpoint with its scores;
-         every `save_every` steps, and when a stop is requested: a checkpoint alone. A checkpoint holds the
-         state after step n and the position of batch n + 1, so that a restart repeats nothing.
-    A run of `max_bad_updates` skipped updates restores the last checkpoint and leaves out the batches
-    that made them; after `max_rollbacks` of these DivergenceError is raised.
+      3. every `validate_every` steps and after the last: validation, then a checkpoint with its
+         scores; every `save_every` steps, and when a stop is requested: a checkpoint alone. A
+         checkpoint holds the state after step n and the position of batch n + 1, so that a restart
+         repeats nothing.
+    While updates are being skipped, what 3. says waits for one that is made: parameters from which
+    nothing but non-finite gradients come are nothing to go back to. `max_bad_updates` skipped in a
+    row restore the last checkpoint and leave out the batches that made them; after `max_rollbacks`
+    of these DivergenceError is raised.
     """
-    run = _Run(config, program, train_pairs, valid_pairs, checkpoints, telemetry, decode, initial_params)
+    if config.training.best_metric == "bleu" and decode is None:
+        raise ValueError(
+            "'training.best_metric' = 'bleu' needs a `decode` that scores translations"
+        )
+    run = _Run(
+        config, program, train_pairs, valid_pairs, checkpoints, telemetry, decode, initial_params
+    )
     try:
         return run.until_done(stop)
     finally:
@@ -74,7 +85,7 @@ class _Dispatched:
     """A step whose metrics are still on their way."""
 
     metrics: Mapping[str, jax.Array]
-    position: Position  # the one behind its batch, which names the batch
+    batch: Position
     positions: int  # source and target, padding included
 
 
@@ -95,10 +106,11 @@ class _Run:
         self.config, self.program, self.checkpoints = config, program, checkpoints
         self.train_pairs, self.valid_pairs = train_pairs, valid_pairs
         self.telemetry, self.decode, self.initial_params = telemetry, decode, initial_params
-        self.window = Window()
         self.pending: _Dispatched | None = None
         self.bad: list[Position] = []  # the batches of the present run of skipped updates
+        self.validation_due = self.save_due = False
         self.restore()
+        self.batches = self.open_batches()
         if self.step:
             telemetry.message(f"resuming after step {self.step:,}")
 
@@ -110,9 +122,6 @@ class _Run:
             if self.initial_params is not None:
                 self.state = with_params(self.state, self.initial_params)
             self.step, self.progress, self.saved = 0, Progress(), -1
-            if self.initial_params is not None:
-                # From here on the run stands on its own: a restart needs the other run no more.
-                self.save({})
         else:
             snapshot = self.checkpoints.restore(
                 abstract.params, _moments(abstract), abstract_ema=abstract.ema
@@ -120,8 +129,11 @@ class _Run:
             self.state = TrainState(params=snapshot.params, ema=snapshot.ema, **snapshot.opt_state)
             self.step, self.progress = snapshot.step, Progress.from_dict(snapshot.position)
             self.saved = self.step
-        self.batches = self.open_batches()
+        self.window = Window(self.progress.window)
         self.mark = time.perf_counter()
+        if self.step == 0 and self.initial_params is not None:
+            # From here on the run stands on its own: a restart needs the other run no more.
+            self.save({})
 
     def open_batches(self) -> Batches:
         return Batches(
@@ -134,35 +146,40 @@ class _Run:
 
     def until_done(self, stop: StopRequest) -> Outcome:
         settings = self.config.training
-        outcome: Outcome | None = None
+        outcome = self.patience_over()
         while outcome is None and self.step < settings.steps:
             self.one_step()
-            if len(self.bad) >= settings.max_bad_updates:
+            last, stopping = self.step == settings.steps, stop.received
+            report_due = last or self.step % settings.log_every == 0
+            self.validation_due |= last or _divides(settings.validate_every, self.step)
+            self.save_due |= self.step % settings.save_every == 0
+            needed = report_due or self.validation_due or self.save_due or stopping
+            if needed and not self.diverged():
+                self.settle()
+            if self.diverged():
                 self.roll_back()
                 continue
-            last = self.step == settings.steps
-            due = settings.validate_every and self.step % settings.validate_every == 0
-            if self.step % settings.log_every == 0 or last:
+            if report_due:
                 self.report()
-            if last or due:
+            if self.bad and not last:
+                continue
+            if self.validation_due:
                 outcome = self.validate()
-            elif self.step % settings.save_every == 0:
+            elif self.save_due or stopping:
                 self.save({})
-            if outcome is None and stop.received and not last:
-                self.settle()
-                self.save({})
-                outcome = Outcome("stopped", self.step, f"{stop.received} received")
+            if outcome is None and stopping and not last:
+                outcome = Outcome("stopped", self.step, f"{stopping} received")
         self.checkpoints.wait()
         return outcome or Outcome("finished", self.step, f"all {settings.steps:,} steps done")
 
     def one_step(self) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""
-        waited = self.batches.seconds_waited
+        waited, at = self.batches.seconds_waited, self.batches.position
         batch, position = next(self.batches)
         self.window.waited(self.batches.seconds_waited - waited)
         self.state, metrics = self.program.train_step(self.state, batch)
         self.settle()
-        self.pending = _Dispatched(metrics, position, batch.src.size + batch.tgt_in.size)
+        self.pending = _Dispatched(metrics, at, batch.src.size + batch.tgt_in.size)
         self.step += 1
         self.progress = dataclasses.replace(
             self.progress, position=position, seconds=self.progress.seconds + self.lap()
@@ -181,13 +198,16 @@ class _Run:
         self.window.add(metrics, positions=self.pending.positions)
         self.telemetry.step(float(metrics["nll"]))
         if metrics["bad_run"]:
-            self.bad.append(self.pending.position)
+            self.bad.append(self.pending.batch)
         else:
             self.bad.clear()
         self.pending = None
 
+    def diverged(self) -> bool:
+        """Whether the last settled step made the run of skipped updates too long."""
+        return len(self.bad) >= self.config.training.max_bad_updates
+
     def report(self) -> None:
-        self.settle()
         at = self.progress.position
         self.telemetry.training(
             self.step,
@@ -199,7 +219,6 @@ class _Run:
 
     def validate(self) -> Outcome | None:
         """Scores, the choice of the best, the checkpoint; an Outcome where patience has ended."""
-        self.settle()
         start = time.perf_counter()
         settings = self.config.training
         params = self.state.params if self.state.ema is None else self.state.ema
@@ -209,36 +228,46 @@ class _Run:
         value = scores[settings.best_metric]
         sign = 1 if settings.best_metric == "bleu" else -1
         progress = self.progress
-        is_best = progress.best is None or sign * value > sign * progress.best
+        is_best = math.isfinite(value) and (
+            progress.best is None or sign * value > sign * progress.best
+        )
         self.progress = dataclasses.replace(
             progress,
             best=value if is_best else progress.best,
             best_step=self.step if is_best else progress.best_step,
             stale=0 if is_best else progress.stale + 1,
         )
-        self.telemetry.validation(self.step, scores, best=is_best)
-        self.save(scores)
+        shown = {**scores, "training_seconds": self.progress.seconds}
+        self.telemetry.validation(self.step, shown, best=is_best)
         self.window.pause(time.perf_counter() - start)
-        if settings.patience and self.progress.stale >= settings.patience:
-            return Outcome(
-                "finished",
-                self.step,
-                f"no better {settings.best_metric} in {self.progress.stale} validations; the best was "
-                f"{self.progress.best:.4g} at step {self.progress.best_step:,}",
-            )
-        return None
+        self.save(scores)
+        return self.patience_over()
+
+    def patience_over(self) -> Outcome | None:
+        """How training has ended if there were too many validations without a new best one."""
+        settings, progress = self.config.training, self.progress
+        if not settings.patience or progress.stale < settings.patience:
+            return None
+        best = "there was none at all"
+        if progress.best is not None:
+            best = f"the best was {progress.best:.4g} at step {progress.best_step:,}"
+        reason = f"no better {settings.best_metric} in {progress.stale} validations; {best}"
+        return Outcome("finished", self.step, reason)
 
     def save(self, metrics: Mapping[str, float]) -> None:
+        """A checkpoint of the settled state, unless the step has one."""
+        self.validation_due = self.save_due = False
         if self.saved == self.step:
             return
         start = time.perf_counter()
+        progress = dataclasses.replace(self.progress, window=self.window.sums)
         self.checkpoints.save(
             Snapshot(
                 step=self.step,
                 params=self.state.params,
                 opt_state=_moments(self.state),
                 ema=self.state.ema,
-                position=self.progress.to_dict(),
+                position=progress.to_dict(),
                 clock=self.progress.seconds,
                 metrics=dict(metrics),
             )
@@ -254,22 +283,22 @@ class _Run:
         if rollbacks > self.config.training.max_rollbacks:
             raise DivergenceError(
                 f"step {at:,}: loss or gradient was not finite in {count} consecutive updates, and "
-                f"{rollbacks - 1} restores of an earlier checkpoint did not help. The learning rate may be too "
-                "high (training.schedule), the warm-up too short, or gradients need clipping "
-                "(training.optimizer.clip_norm). The last good checkpoint is kept"
+                f"{rollbacks - 1} restores of an earlier checkpoint did not help. The learning "
+                "rate may be too high (training.schedule), the warm-up too short, or gradients "
+                "need clipping (training.optimizer.clip_norm). The last good checkpoint is kept"
             )
         self.pending = None
         self.bad.clear()
+        self.validation_due = self.save_due = False
         self.batches.close()
         self.restore()
         self.progress = dataclasses.replace(self.progress, left_out=left_out, rollbacks=rollbacks)
-        self.batches.close()
         self.batches = self.open_batches()
-        self.window = Window()
         self.telemetry.rewind(self.step)
         self.telemetry.message(
-            f"step {at:,}: {count} consecutive updates were not finite; restored step {self.step:,} and "
-            f"leave their batches out (restore {rollbacks} of {self.config.training.max_rollbacks})"
+            f"step {at:,}: {count} consecutive updates were not finite; restored step "
+            f"{self.step:,} and leave their batches out "
+            f"(restore {rollbacks} of {self.config.training.max_rollbacks})"
         )
 
 
@@ -299,3 +328,8 @@ def _moments(state: TrainState) -> dict[str, Any]:
         "bad_run": state.bad_run,
         "skipped": state.skipped,
     }
+
+
+def _divides(interval: int, step: int) -> bool:
+    """Whether something that happens every `interval` steps (0: never) happens after `step`."""
+    return interval > 0 and step % interval == 0

@@ -62,19 +62,35 @@ def smoothed_cross_entropy(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
 def _fused(
-    hidden: Array, table: Array, labels: Array, weights: Array, smoothing: float, chunk: int, dtype: str
+    hidden: Array,
+    table: Array,
+    labels: Array,
+    weights: Array,
+    smoothing: float,
+    chunk: int,
+    dtype: str,
 ) -> tuple[Scalar, Scalar]:
-    sums, _ = _by_chunks(hidden, table, labels, weights, smoothing, chunk, dtype, with_gradient=False)
+    sums, _ = _by_chunks(
+        hidden, table, labels, weights, smoothing, chunk, dtype, with_gradient=False
+    )
     return sums
 
 
 def _fused_forward(
-    hidden: Array, table: Array, labels: Array, weights: Array, smoothing: float, chunk: int, dtype: str
+    hidden: Array,
+    table: Array,
+    labels: Array,
+    weights: Array,
+    smoothing: float,
+    chunk: int,
+    dtype: str,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
     return _by_chunks(hidden, table, labels, weights, smoothing, chunk, dtype, with_gradient=True)
 
 
-def _fused_backward(smoothing: float, chunk: int, dtype: str, gradients: Any, cotangents: Any) -> Any:
+def _fused_backward(
+    smoothing: float, chunk: int, dtype: str, gradients: Any, cotangents: Any
+) -> Any:
     d_hidden, d_table = gradients
     scale, _ = cotangents
     return scale * d_hidden, scale * d_table, None, None
@@ -125,7 +141,13 @@ def _by_chunks(
 
 
 def _one_chunk(
-    table: Array, smoothing: float, dtype: str, with_gradient: bool, hidden: Array, labels: Array, weights: Array
+    table: Array,
+    smoothing: float,
+    dtype: str,
+    with_gradient: bool,
+    hidden: Array,
+    labels: Array,
+    weights: Array,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
     vocab = table.shape[0]
     other = smoothing / (vocab - 1)
@@ -138,7 +160,8 @@ def _one_chunk(
     exponent = jnp.exp(logits - top[..., None])
     total = exponent.sum(axis=-1)
     log_z = top + jnp.log(total)
-    # The label's logit and the sum over all types are products with d_model terms, not passes over vocab.
+    # The label's logit and the sum over all types are products with d_model terms, not passes over
+    # vocab.
     label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
     logit_sum = product("rld,d->rl", h, t.astype(jnp.float32).sum(axis=0))
     cross_entropy = log_z - extra * label_logit - other * logit_sum
@@ -147,7 +170,7 @@ def _one_chunk(
     if not with_gradient:
         return (objective, nll), None
 
-    is_label = labels[..., None] == jnp.arange(vocab)
+    is_label = labels[..., None] == jnp.arange(vocab)[None, None]
     d_logits = exponent * (weights / total)[..., None] - jnp.where(
         is_label, (weights * (extra + other))[..., None], (weights * other)[..., None]
     )

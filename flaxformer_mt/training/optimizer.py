@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from typing import Any
 
+import flax.linen as nn
 import jax
 import optax
 
@@ -25,20 +26,22 @@ def path_name(path: tuple[Any, ...]) -> str:
 def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
     """A tree of `"train"` / `"frozen"` labels; patterns are globs over parameter paths.
 
+    Parameters may still be boxed with their logical axis names: a box is labelled as a whole.
     Raises FreezeError for a pattern without a match, and if nothing is left to train.
     """
-    names = [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    names = [path_name(path) for path, _ in jax.tree.leaves_with_path(params, _is_box)]
     for pattern in freeze:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             raise FreezeError(
-                f"'training.freeze': no parameter matches '{pattern}'; parameters: {', '.join(names)}"
+                f"'training.freeze': no parameter matches '{pattern}'; "
+                f"parameters: {', '.join(names)}"
             )
 
     def label(path: tuple[Any, ...], _: Any) -> str:
         frozen = any(fnmatch.fnmatchcase(path_name(path), pattern) for pattern in freeze)
         return "frozen" if frozen else "train"
 
-    labels = jax.tree_util.tree_map_with_path(label, params)
+    labels = jax.tree.map_with_path(label, params, is_leaf=_is_box)
     if "train" not in jax.tree.leaves(labels):
         raise FreezeError(f"'training.freeze' = {','.join(freeze)} leaves no parameter to train")
     return labels
@@ -64,3 +67,7 @@ def make_optimizer(
     return optax.partition(
         {"train": train, "frozen": optax.set_to_zero()}, lambda params: trainable(params, freeze)
     )
+
+
+def _is_box(node: Any) -> bool:
+    return isinstance(node, nn.meta.AxisMetadata)

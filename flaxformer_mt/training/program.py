@@ -1,4 +1,4 @@
-"""The compiled pieces of a training run: model, optimizer, mesh and the jitted functions over them."""
+"""The compiled pieces of a training run: model, optimizer, mesh, and the jitted functions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ import jax
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
-from flaxformer_mt.parallel import batch_sharding, make_mesh, on_mesh, place_batch, shardings_of
+from flaxformer_mt.parallel import (
+    MeshError,
+    batch_sharding,
+    make_mesh,
+    on_mesh,
+    place_batch,
+    shardings_of,
+    without_names,
+)
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.schedule import learning_rate
@@ -44,6 +52,12 @@ def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
     mesh = make_mesh(config.mesh)
+    rows = config.data.batch.multiple
+    if rows % (split := mesh.shape["data"] * mesh.shape["fsdp"]):
+        raise MeshError(
+            f"'data.batch.multiple' = {rows} must be divisible by mesh.data x mesh.fsdp = {split}, "
+            "the devices that split a batch's rows"
+        )
 
     def boxed_state() -> TrainState:
         """Parameters still carry their logical axis names here."""
@@ -64,7 +78,7 @@ def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int)
         eval_step = jax.jit(make_eval_step(model, config))
     abstract = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        nn.unbox(boxed),
+        without_names(boxed),
         shardings,
     )
 
@@ -87,6 +101,5 @@ def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int)
         init=run_init,
         train_step=run_train,
         eval_step=run_eval,
-        compilations=train_step._cache_size,
+        compilations=train_step._cache_size,  # type: ignore[attr-defined]
     )
-

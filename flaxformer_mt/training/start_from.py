@@ -23,5 +23,7 @@ def check_same_form(params: Any, abstract: Any, origin: str) -> None:
         if have.get(name) != want.get(name)
     ]
     if problems:
-        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if problems[5:] else "")
+        shown = "; ".join(problems[:5]) + (
+            f"; and {len(problems) - 5} more" if problems[5:] else ""
+        )
         raise StartError(f"{origin}: its weights do not fit this model: {shown}")

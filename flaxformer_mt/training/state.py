@@ -17,8 +17,8 @@ class TrainState:
     """The carried state of training; every leaf is an array.
 
     `step` counts batches seen and so drives the randomness; the optimizer's own count advances only
-    with applied updates. `bad_run` is the number of consecutive updates skipped for a non-finite loss or
-    gradient, `skipped` their total. `ema` is None unless a moving average is kept.
+    with applied updates. `bad_run` is the number of consecutive updates skipped for a non-finite
+    loss or gradient, `skipped` their total. `ema` is None unless a moving average is kept.
     """
 
     step: jax.Array
@@ -29,7 +29,9 @@ class TrainState:
     skipped: jax.Array
 
 
-def start_state(params: Params, optimizer: optax.GradientTransformation, *, keep_ema: bool) -> TrainState:
+def start_state(
+    params: Params, optimizer: optax.GradientTransformation, *, keep_ema: bool
+) -> TrainState:
     """The state before the first step."""
     zero = jnp.zeros((), jnp.int32)
     return TrainState(

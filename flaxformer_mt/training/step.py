@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model import Transformer, softmax_table
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
 from flaxformer_mt.training.schedule import learning_rate
@@ -22,10 +22,14 @@ TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def batch_loss(
-    model: Transformer, config: ExperimentConfig, params: Params, batch: Batch, dropout_key: jax.Array | None
+    model: Transformer,
+    config: ExperimentConfig,
+    params: Params,
+    batch: Batch,
+    dropout_key: jax.Array | None,
 ) -> LossSums:
     """Loss sums of one batch; with a key dropout is on, without one the model is deterministic."""
-    hidden = model.apply(
+    hidden: Any = model.apply(
         {"params": params},
         batch.src,
         batch.tgt_in,
@@ -39,8 +43,8 @@ def batch_loss(
     return smoothed_cross_entropy(
         hidden,
         softmax_table(params, config.model),
-        batch.tgt_out,
-        (batch.tgt_segment_ids > 0).astype(jnp.float32),
+        jnp.asarray(batch.tgt_out),
+        jnp.asarray(batch.tgt_segment_ids > 0, jnp.float32),
         smoothing=config.training.label_smoothing,
         chunk=config.training.loss_chunk,
         dtype=config.model.dtype,
@@ -48,7 +52,7 @@ def batch_loss(
 
 
 def step_key(seed: int, step: jax.Array) -> jax.Array:
-    """The dropout key of a step: a function of the two, so that step n is the same after any restart."""
+    """The dropout key of a step, of these two alone: step n is the same after any restart."""
     return jax.random.fold_in(jax.random.key(seed), step)
 
 
@@ -133,7 +137,9 @@ def _split_rows(x: jax.Array, parts: int) -> jax.Array:
     return jnp.moveaxis(x.reshape(x.shape[0] // parts, parts, *x.shape[1:]), 1, 0)
 
 
-def make_eval_step(model: Transformer, config: ExperimentConfig) -> Callable[[Params, Batch], LossSums]:
+def make_eval_step(
+    model: Transformer, config: ExperimentConfig
+) -> Callable[[Params, Batch], LossSums]:
     """`(params, batch) -> LossSums` without dropout, to be jitted."""
 
     def eval_step(params: Params, batch: Batch) -> LossSums:

@@ -17,7 +17,7 @@ from flaxformer_mt.rundir.metrics_log import MetricsLog
 
 def perplexity(nll: float) -> float:
     """exp(nll), infinite instead of an overflow when training has just begun or gone wrong."""
-    return math.exp(nll) if nll < 700 else math.inf
+    return math.inf if nll > 700 else math.exp(nll)
 
 
 def duration(seconds: float) -> str:
@@ -33,7 +33,13 @@ class Telemetry:
     """
 
     def __init__(
-        self, *, log: MetricsLog, tensorboard: Path, start: int, total: int, stream: TextIO = sys.stderr
+        self,
+        *,
+        log: MetricsLog,
+        tensorboard: Path,
+        start: int,
+        total: int,
+        stream: TextIO = sys.stderr,
     ) -> None:
         self._log = log
         self._stream = stream
@@ -64,24 +70,25 @@ class Telemetry:
         self._record("train", step, values)
         skipped = f" · skipped {values['skipped']:.0f}" if values["skipped"] else ""
         self.message(
-            f"step {step:,}/{self._total:,} · epoch {values['epoch']:.2f} · loss {values['loss']:.4f}"
-            f" · ppl {values['perplexity']:.2f} · lr {values['learning_rate']:.3g}"
-            f" · grad {values['gradient_norm']:.3f} · src {values['src_tokens_per_second']:,.0f} tok/s"
+            f"step {step:,}/{self._total:,} · epoch {values['epoch']:.2f}"
+            f" · loss {values['loss']:.4f} · ppl {values['perplexity']:.2f}"
+            f" · lr {values['learning_rate']:.3g} · grad {values['gradient_norm']:.3f}"
+            f" · src {values['src_tokens_per_second']:,.0f} tok/s"
             f" · tgt {values['tgt_tokens_per_second']:,.0f} tok/s"
-            f" · padding {100 * values['padding']:.1f}% · data wait {100 * values['data_wait']:.2f}%"
+            f" · padding {100 * values['padding']:.1f}%"
+            f" · data wait {100 * values['data_wait']:.2f}%"
             f"{skipped} · ETA {duration(values['eta_seconds'])}"
         )
 
     def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
         """One validation report."""
         self._record("valid", step, values)
-        shown = " · ".join(f"{name} {value:.2f}" for name, value in values.items())
+        scores = {name: value for name, value in values.items() if not name.endswith("_seconds")}
+        shown = " · ".join(f"{name} {value:.2f}" for name, value in scores.items())
         self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
 
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        # JSON has no infinity or NaN: such a value is recorded as its name.
-        clean = {k: v if math.isfinite(v) else str(v) for k, v in values.items()}
-        self._log.write(step, {"kind": kind, **clean})
+        self._log.write(step, {"kind": kind, **values})
         for name, value in values.items():
             self._board.add_scalar(f"{kind}/{name}", value, step)
         self._board.flush()

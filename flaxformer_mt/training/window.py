@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import time
 from collections.abc import Mapping
 
@@ -10,60 +12,84 @@ import numpy as np
 from flaxformer_mt.training.telemetry import perplexity
 
 
+@dataclasses.dataclass(kw_only=True)
+class Sums:
+    """What a window has taken in: plain numbers, kept in a checkpoint.
+
+    `scored` counts the target tokens behind `loss` and `nll`, those of skipped updates left out;
+    `seconds` is the time already spent when the window was last put down.
+    """
+
+    steps: int = 0
+    loss: float = 0.0
+    nll: float = 0.0
+    scored: float = 0.0
+    src_tokens: float = 0.0
+    tgt_tokens: float = 0.0
+    positions: float = 0.0
+    waited: float = 0.0
+    seconds: float = 0.0
+
+
 class Window:
-    """What a training report is made of. Time in which no step was under way is left out."""
+    """What a training report is made of. Time in which no step was under way is left out.
 
-    def __init__(self) -> None:
-        self._reset()
+    A window goes on from the `Sums` of a stopped run's, so that a report does not depend on where
+    the run was stopped.
+    """
 
-    def _reset(self) -> None:
-        self._start = time.perf_counter()
-        self._steps = 0
-        self._loss = self._nll = self._src = self._tgt = self._positions = 0.0
-        self._waited = 0.0
+    def __init__(self, sums: Sums | None = None) -> None:
+        self._sums = Sums() if sums is None else dataclasses.replace(sums)
+        self._start = time.perf_counter() - self._sums.seconds
         self._last: Mapping[str, np.ndarray] = {}
+
+    @property
+    def sums(self) -> Sums:
+        """A copy of the sums as they stand now."""
+        return dataclasses.replace(self._sums, seconds=time.perf_counter() - self._start)
 
     def add(self, metrics: Mapping[str, np.ndarray], *, positions: int) -> None:
         """One step's metrics, and the source and target positions of its batch."""
-        tokens = float(metrics["tgt_tokens"])
+        sums, tokens = self._sums, float(metrics["tgt_tokens"])
         if metrics["bad_run"] == 0:
-            self._loss += float(metrics["loss"]) * tokens
-            self._nll += float(metrics["nll"]) * tokens
-            self._tgt += tokens
-            self._src += float(metrics["src_tokens"])
-            self._positions += positions
-        self._steps += 1
+            sums.loss += float(metrics["loss"]) * tokens
+            sums.nll += float(metrics["nll"]) * tokens
+            sums.scored += tokens
+        sums.tgt_tokens += tokens
+        sums.src_tokens += float(metrics["src_tokens"])
+        sums.positions += positions
+        sums.steps += 1
         self._last = metrics
 
     def waited(self, seconds: float) -> None:
         """Time for which the next batch was not ready."""
-        self._waited += seconds
+        self._sums.waited += seconds
 
     def pause(self, seconds: float) -> None:
         """Leaves out time spent on validation or on a checkpoint."""
         self._start += seconds
 
-    @property
-    def steps(self) -> int:
-        return self._steps
-
     def report(self, *, epoch: float, steps_left: int) -> dict[str, float]:
-        """The window's report (loss per target token in nats, rates per second), and a new window."""
-        seconds = time.perf_counter() - self._start
-        tokens = max(self._tgt, 1.0)
+        """The report of one or more steps, and a new window.
+
+        Losses are nats a target token, NaN where every update was skipped; rates are per second,
+        shares lie in [0, 1].
+        """
+        sums = self.sums
+        scored = sums.scored or math.nan
         values = {
             "epoch": epoch,
-            "loss": self._loss / tokens,
-            "perplexity": perplexity(self._nll / tokens),
+            "loss": sums.loss / scored,
+            "perplexity": perplexity(sums.nll / scored),
             "learning_rate": float(self._last["learning_rate"]),
             "gradient_norm": float(self._last["gradient_norm"]),
-            "src_tokens_per_second": self._src / seconds,
-            "tgt_tokens_per_second": self._tgt / seconds,
-            "padding": 1 - (self._src + self._tgt) / max(self._positions, 1.0),
-            "data_wait": self._waited / seconds,
+            "src_tokens_per_second": sums.src_tokens / sums.seconds,
+            "tgt_tokens_per_second": sums.tgt_tokens / sums.seconds,
+            "padding": 1 - (sums.src_tokens + sums.tgt_tokens) / sums.positions,
+            "data_wait": sums.waited / sums.seconds,
             "skipped": float(self._last["skipped"]),
-            "seconds_per_step": seconds / self._steps,
-            "eta_seconds": steps_left * seconds / self._steps,
+            "seconds_per_step": sums.seconds / sums.steps,
+            "eta_seconds": steps_left * sums.seconds / sums.steps,
         }
-        self._reset()
+        self._sums, self._start = Sums(), time.perf_counter()
         return values

@@ -49,6 +49,7 @@ def build(config: ModelConfig, *, seed: int = 0) -> tuple[Transformer, dict]:
     return model, jax.tree_util.tree_map_with_path(draw, shapes)
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """A batch as the model takes it."""
@@ -98,40 +99,33 @@ def random_pair(rng: np.random.Generator, src: int, tgt: int) -> tuple[list[int]
 
 
 def packed_rows(seed: int = 0) -> Rows:
-    """Three rows: two pairs packed with padding behind, one pair with padding, one pair that fills."""
+    """Three rows: two pairs and padding, one pair and padding, one pair that fills its row."""
     rng = np.random.default_rng(seed)
     first, second = random_pair(rng, 3, 2), random_pair(rng, 2, 4)
     return pack([[first, second], [random_pair(rng, 4, 3)], [random_pair(rng, 7, 8)]], 7, 8)
 
 
-def hidden_of(
+def apply(
     model: Transformer, params: dict, rows: Rows, *, dropout_seed: int | None = None
 ) -> jax.Array:
-    """The model's output, compiled: deterministic, or in training mode with this seed."""
-    return _hidden(model, params, rows.src, rows.tgt_in, rows.keywords(), dropout_seed)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 5))
-def _hidden(
-    model: Transformer,
-    params: dict,
-    src: jax.Array,
-    tgt_in: jax.Array,
-    keywords: dict[str, jax.Array],
-    dropout_seed: int | None,
-) -> jax.Array:
+    """The model's output: deterministic, or in training mode with this seed."""
     return model.apply(
         {"params": params},
-        src,
-        tgt_in,
-        **keywords,
+        rows.src,
+        rows.tgt_in,
+        **rows.keywords(),
         deterministic=dropout_seed is None,
         rngs={} if dropout_seed is None else {"dropout": jax.random.key(dropout_seed)},
     )
 
 
+# These programs run once or twice: half the time of compiling them is optimisation.
+jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+hidden_of = jit(apply, static_argnums=0, static_argnames="dropout_seed")
+
+
 @functools.partial(
-    jax.jit, static_argnums=0, static_argnames=("method", "deterministic", "beams", "length")
+    jit, static_argnums=0, static_argnames=("method", "deterministic", "beams", "length")
 )
 def call(model: Transformer, params: dict, *args: Any, method: str, **keywords: Any) -> Any:
     """Another method of the model, compiled."""

@@ -47,9 +47,7 @@ def start(model, params, src):
 
 def whole_logits(model, params, src, tgt):
     """The logits of every beam from the full decoder, each beam a row with a copy of its source."""
-    pairs = [
-        [(src[row], tgt[row, beam].tolist())] for row in range(ROWS) for beam in range(BEAMS)
-    ]
+    pairs = [[(src[row], tgt[row, beam].tolist())] for row in range(ROWS) for beam in range(BEAMS)]
     hidden = hidden_of(model, params, pack(pairs, SRC_LENGTH, TGT_LENGTH))
     logits = call(model, params, hidden, method="logits")
     return np.asarray(logits).reshape(ROWS, BEAMS, TGT_LENGTH, -1)
@@ -107,8 +105,8 @@ def test_shapes_of_the_cache(dtype, scan_layers):
     assert set(cache["self"]) == set(cache["cross"]) == {"layers_0", "layers_1"}
     heads = config.num_heads
     for layer in cache["self"].values():
-        assert layer["key"].shape == (ROWS, BEAMS, TGT_LENGTH, heads, config.d_k)
-        assert layer["value"].shape == (ROWS, BEAMS, TGT_LENGTH, heads, config.d_v)
+        assert layer["key"].shape == (ROWS, BEAMS, heads, TGT_LENGTH, config.d_k)
+        assert layer["value"].shape == (ROWS, BEAMS, heads, TGT_LENGTH, config.d_v)
     for layer in cache["cross"].values():
         assert layer["key"].shape == (ROWS, SRC_LENGTH, heads, config.d_k)
         assert layer["value"].shape == (ROWS, SRC_LENGTH, heads, config.d_v)

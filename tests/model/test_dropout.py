@@ -61,7 +61,7 @@ def test_masks_of_different_keys_are_independent():
     base = np.asarray(keys(1)[0])
     near = [base ^ np.uint32(change) for change in ([1, 0], [0, 1], [1 << 31, 0], [0, 1 << 31])]
     masks = [
-        np.asarray(counter_bits(jnp.asarray(key), SHAPE) < 2**31)
+        np.asarray(counter_bits(jnp.asarray(key), SHAPE)) < 2**31
         for key in [base, *near, *np.asarray(keys(4))[1:]]
     ]
     for i, a in enumerate(masks):

@@ -13,8 +13,10 @@ from flaxformer_mt.model.embedding import Embedding
 from flaxformer_mt.model.masks import attention_mask, mask_bias
 from tests.model.examples import (
     VOCAB,
+    apply,
     build,
     hidden_of,
+    jit,
     pack,
     packed_rows,
     random_pair,
@@ -40,7 +42,7 @@ def test_a_position_has_no_gradient_from_later_inputs(norm, monkeypatch):
         )
         return hidden[0]
 
-    jacobian = jax.jit(jax.jacrev(output))(jnp.zeros((length, model.config.d_model)))
+    jacobian = jit(jax.jacrev(output))(jnp.zeros((length, model.config.d_model)))
     strength = np.abs(jacobian).max(axis=(1, 3))  # [output position, input position]
     assert (strength[np.triu_indices(length, 1)] == 0).all()
     assert (strength[np.tril_indices(length)] > 1e-4).all()
@@ -55,7 +57,7 @@ def test_padding_changes_nothing(positions):
     broad = hidden_of(model, params, wide)
     for row, (_, tgt) in enumerate(pairs):
         np.testing.assert_allclose(
-            narrow[row, : len(tgt)], broad[row, : len(tgt)], atol=1e-6, rtol=0
+            narrow[row, : len(tgt)], broad[row, : len(tgt)], atol=5e-6, rtol=0
         )
 
 
@@ -66,7 +68,9 @@ def test_tokens_under_padding_change_nothing():
     dirty = dataclasses.replace(
         rows,
         src=np.where(rows.src_segment_ids == 0, np.resize(noise, rows.src.shape), rows.src),
-        tgt_in=np.where(rows.tgt_segment_ids == 0, np.resize(noise, rows.tgt_in.shape), rows.tgt_in),
+        tgt_in=np.where(
+            rows.tgt_segment_ids == 0, np.resize(noise, rows.tgt_in.shape), rows.tgt_in
+        ),
     )
     assert (dirty.src != rows.src).any()
     real = rows.tgt_segment_ids != 0
@@ -85,7 +89,7 @@ def test_packed_sentences_are_what_they_are_alone(positions):
     start = 0
     for row, (_, tgt) in enumerate(pairs):
         np.testing.assert_allclose(
-            packed[start : start + len(tgt)], alone[row, : len(tgt)], atol=1e-6, rtol=0
+            packed[start : start + len(tgt)], alone[row, : len(tgt)], atol=5e-6, rtol=0
         )
         start += len(tgt)
 
@@ -124,13 +128,13 @@ def test_a_masked_score_has_weight_exactly_zero():
 
 
 def test_a_batch_of_padding_alone_is_finite_with_finite_gradients():
-    model, params = build(tiny_config())
+    model, params = build(tiny_config(decoder_layers=1))
     rows = pack([[], []], 3, 4)
 
     def loss(params):
-        return jnp.sum(hidden_of(model, params, rows) ** 3)
+        return jnp.sum(apply(model, params, rows) ** 3)
 
-    value, gradients = jax.jit(jax.value_and_grad(loss))(params)
+    value, gradients = jit(jax.value_and_grad(loss))(params)
     assert jnp.isfinite(value)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
 

@@ -54,9 +54,7 @@ def test_formula_equals_count(norm, positions, tie, scan_layers):
     assert counted == {part: number for part, number in formula.items() if number}
 
 
-@pytest.mark.parametrize(
-    ("changes", "millions"), [({}, 63.0), (BIG, 214.2)], ids=["base", "big"]
-)
+@pytest.mark.parametrize(("changes", "millions"), [({}, 63.0), (BIG, 214.2)], ids=["base", "big"])
 def test_the_papers_models(changes, millions):
     config = ModelConfig(**changes)
     formula = count_by_formula(config, 37_000, 37_000)

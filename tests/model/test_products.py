@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.model.products import product
+from tests.model.examples import jit
 
 SPECS = {
     "bld,dhk->blhk": ((2, 3, 8), (8, 2, 4)),
@@ -32,15 +33,15 @@ def rounded(x):
 @pytest.mark.parametrize("spec", SPECS)
 def test_bfloat16_rounds_operands_and_nothing_else(spec):
     a, b = operands(spec)
-    result, pull = jax.jit(
-        lambda a, b: jax.vjp(lambda a, b: product(spec, a, b, "bfloat16"), a, b)
-    )(a, b)
+    result, pull = jit(lambda a, b: jax.vjp(lambda a, b: product(spec, a, b, "bfloat16"), a, b))(
+        a, b
+    )
     assert result.dtype == jnp.float32
     np.testing.assert_allclose(
         result, np.einsum(spec, rounded(a), rounded(b)), atol=1e-5, rtol=1e-5
     )
     gradient = np.float32(np.random.default_rng(1).standard_normal(result.shape))
-    of_a, of_b = jax.jit(pull)(gradient)
+    of_a, of_b = jit(pull)(gradient)
     inputs, output = spec.split("->")
     first, second = inputs.split(",")
     for found, expected in [

@@ -11,7 +11,7 @@ import pytest
 
 from flaxformer_mt.model import softmax_table
 from tests.model import reference
-from tests.model.examples import VOCAB, build, hidden_of, packed_rows, tiny_config
+from tests.model.examples import VOCAB, apply, build, hidden_of, jit, packed_rows, tiny_config
 
 COMBINATIONS = [
     {"norm": norm, "positions": positions, "tie": tie}
@@ -69,12 +69,12 @@ def test_gradients_equal_finite_differences_of_the_reference(options):
     weights *= (rows.tgt_segment_ids != 0)[..., None]
 
     def loss(params):
-        return jnp.sum(hidden_of(model, params, rows) * weights)
+        return jnp.sum(apply(model, params, rows) * weights)
 
     def reference_loss(params):
         return np.sum(reference_hidden(params, config, rows) * weights)
 
-    gradients = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params))
+    gradients = jax.tree_util.tree_leaves_with_path(jit(jax.grad(loss))(params))
     exact = reference.to_float64(params)
     step = 1e-5
     for path, gradient in gradients:
@@ -117,10 +117,10 @@ def test_bfloat16_stays_near_float32_and_keeps_float32_results():
         model, _ = build(config)
 
         def loss(params):
-            hidden = hidden_of(model, params, rows)
+            hidden = apply(model, params, rows)
             return jnp.sum(jnp.where(real[..., None], hidden, 0.0) ** 3), hidden
 
-        return jax.jit(jax.grad(loss, has_aux=True))(params)
+        return jit(jax.grad(loss, has_aux=True))(params)
 
     exact, exact_hidden = run(exact_config)
     rough, rough_hidden = run(tiny_config(dtype="bfloat16"))

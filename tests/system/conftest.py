@@ -47,6 +47,29 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# The smallest sensible training; the same keys fit every config.
+SMALL = {
+    "data.vocabulary.size": 300,
+    "data.batch.tokens": 1024,
+    "data.batch.max_shapes": 2,
+    "data.filter.max_length": 64,
+    "model.max_length": 64,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "model.d_model": 32,
+    "model.d_ff": 32,
+    "model.num_heads": 2,
+    "model.d_k": 16,
+    "model.d_v": 16,
+    "training.steps": 20,
+    "training.log_every": 5,
+    "training.validate_every": 10,
+    "training.save_every": 5,
+    "training.keep_for_average": 3,
+    "decoding.max_extra_tokens": 10,
+}
+
+
 def tiny(corpus: Path) -> list[str]:
     """Arguments of the smallest sensible training on `corpus`."""
     settings = {
@@ -57,24 +80,7 @@ def tiny(corpus: Path) -> list[str]:
         "data.valid.tgt": "valid.de",
         "data.test.held_out.src": "test.en",
         "data.test.held_out.tgt": "test.de",
-        "data.vocabulary.size": 300,
-        "data.batch.tokens": 1024,
-        "data.batch.max_shapes": 2,
-        "data.filter.max_length": 64,
-        "model.max_length": 64,
-        "model.encoder_layers": 1,
-        "model.decoder_layers": 1,
-        "model.d_model": 32,
-        "model.d_ff": 32,
-        "model.num_heads": 2,
-        "model.d_k": 16,
-        "model.d_v": 16,
-        "training.steps": 20,
-        "training.log_every": 5,
-        "training.validate_every": 10,
-        "training.save_every": 5,
-        "training.keep_for_average": 3,
-        "decoding.max_extra_tokens": 10,
+        **SMALL,
     }
     return ["--config", "files", *(f"--config.{key}={value}" for key, value in settings.items())]
 

@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.data.corpus import CONTROL_CHARACTER, EMPTY_SIDE, INVALID_UTF8
+from flaxformer_mt.data.filters import TOO_LONG
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.rundir.status import read_status
 from tests.system.conftest import ROOT, Run, tiny
+
+DEFECTS = (EMPTY_SIDE, INVALID_UTF8, CONTROL_CHARACTER)
 
 
 def test_the_run_directory_holds_what_the_readme_says(trained: Path) -> None:
@@ -151,8 +155,12 @@ def test_prepare_counts_and_shows_what_it_drops(command: Run, corpus: Path, tmp_
     for line in (3, 5, 7):
         assert f"train.en:{line}:" in done.stdout
     manifest = json.loads((tmp_path / "run" / "data" / "manifest.json").read_text())
-    assert manifest["corpora"][0]["read"] == 400
-    assert manifest["corpora"][0]["kept"] == 397
+    account = manifest["corpora"][0]
+    assert account["read"] == 400
+    assert account["kept"] == 400 - sum(account["dropped"].values())
+    assert [account["dropped"].pop(reason) for reason in DEFECTS] == [1, 1, 1]
+    # With so small a vocabulary some sound pairs exceed the tiny model's length as well.
+    assert set(account["dropped"]) <= {TOO_LONG}
 
 
 def test_unequal_numbers_of_lines_are_an_error(command: Run, corpus: Path, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Loss, schedule, optimizer, state, step, loop, telemetry."""

@@ -1,0 +1,132 @@
+"""The defaults are the paper's base model and recipe (arXiv 1706.03762, sections 3 and 5)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from flaxformer_mt.config import (
+    ExperimentConfig,
+    default_config,
+    flatten,
+    freeze,
+    load_config,
+)
+from flaxformer_mt.config.schema import CorpusConfig
+
+# Table 3, row "base", and sections 5.1 to 5.4 and 6.1.
+PAPER_BASE = {
+    "model.encoder_layers": 6,
+    "model.decoder_layers": 6,
+    "model.d_model": 512,
+    "model.d_ff": 2048,
+    "model.num_heads": 8,
+    "model.d_k": 64,
+    "model.d_v": 64,
+    "model.dropout": 0.1,
+    "model.attention_dropout": 0.0,
+    "model.ffn_dropout": 0.0,
+    "model.norm": "post",
+    "model.positions": "sinusoidal",
+    "model.tie": "all",
+    "data.vocabulary.size": 37_000,
+    "data.vocabulary.shared": True,
+    "data.vocabulary.kind": "bpe",
+    "data.batch.tokens": 25_000,
+    "training.steps": 100_000,
+    "training.label_smoothing": 0.1,
+    "training.schedule.kind": "paper",
+    "training.schedule.factor": 1.0,
+    "training.schedule.warmup_steps": 4000,
+    "training.optimizer.beta1": 0.9,
+    "training.optimizer.beta2": 0.98,
+    "training.optimizer.epsilon": 1e-9,
+    "training.optimizer.weight_decay": 0.0,
+    "training.optimizer.clip_norm": 0.0,
+    "training.optimizer.accumulation": 1,
+    "training.optimizer.ema_decay": 0.0,
+    "training.keep_for_average": 5,
+    "decoding.beam_size": 4,
+    "decoding.length_penalty": 0.6,
+    "decoding.max_extra_tokens": 50,
+}
+
+# Table 3, row "big", where it differs from base.
+PAPER_BIG = {
+    "model.d_model": 1024,
+    "model.d_ff": 4096,
+    "model.num_heads": 16,
+    "model.d_k": 64,
+    "model.d_v": 64,
+    "training.steps": 300_000,
+    "training.keep_for_average": 20,
+}
+
+
+def test_defaults_are_the_papers_base_model():
+    defaults = flatten(ExperimentConfig())
+    assert {key: defaults[key] for key in PAPER_BASE} == PAPER_BASE
+
+
+def test_default_config_has_every_key_of_the_schema():
+    def keys(cls: object) -> set[str]:
+        """Of the frozen form; named corpora have none before there is one."""
+        found = set()
+        for field in dataclasses.fields(cls):
+            value = getattr(cls, field.name)
+            if dataclasses.is_dataclass(value):
+                found |= {f"{field.name}.{key}" for key in keys(value)}
+            elif not (isinstance(cls, CorpusConfig) and field.name == "name"):
+                found.add(field.name)
+        return found - {"data.train", "data.test"}
+
+    assert set(flatten(freeze(default_config(), "defaults"))) == keys(ExperimentConfig())
+
+
+@pytest.mark.parametrize(("language", "size"), [("de", 37_000), ("fr", 32_000)])
+def test_wmt14_base_is_the_default_but_for_data_and_number_format(language, size):
+    defaults = flatten(ExperimentConfig())
+    config = flatten(load_config(f"wmt14_en_{language}:base"))
+    changed = {key for key in config if config[key] != defaults.get(key)}
+    recipe = {key for key in changed if not key.startswith("data.")}
+    assert recipe == {"name", "model.dtype"}
+    assert config["data.vocabulary.size"] == size
+    assert config["data.batch.tokens"] == 25_000
+
+
+@pytest.mark.parametrize(("language", "dropout"), [("de", 0.3), ("fr", 0.1)])
+def test_wmt14_big_is_the_papers(language, dropout):
+    config = flatten(load_config(f"wmt14_en_{language}:big"))
+    wanted = {**PAPER_BASE, **PAPER_BIG, "model.dropout": dropout}
+    wanted["data.vocabulary.size"] = {"de": 37_000, "fr": 32_000}[language]
+    assert {key: config[key] for key in wanted} == wanted
+
+
+def test_multi30k_tiny_is_the_published_setting():
+    """Transformer-Tiny of Wu et al. (ACL 2021); batch and warm-up are this project's choice."""
+    config = load_config("multi30k:tiny")
+    model = config.model
+    assert (model.encoder_layers, model.decoder_layers) == (4, 4)
+    assert (model.d_model, model.d_ff, model.num_heads) == (128, 256, 4)
+    assert model.d_k * model.num_heads == model.d_v * model.num_heads == model.d_model
+    assert model.dropout == 0.3
+    assert config.training.label_smoothing == 0.1
+    assert config.training.keep_for_average == 10
+    assert (config.decoding.beam_size, config.decoding.length_penalty) == (5, 1.0)
+    assert config.data.tokenized
+    assert not load_config("multi30k:tiny_raw").data.tokenized
+
+
+def test_every_setting_explains_itself():
+    def unexplained(cls: type, prefix: str) -> list[str]:
+        found = []
+        for field in dataclasses.fields(cls):
+            value = getattr(ExperimentConfig() if cls is ExperimentConfig else cls(), field.name)
+            if dataclasses.is_dataclass(value) and not isinstance(value, CorpusConfig):
+                found += unexplained(type(value), f"{prefix}{field.name}.")
+            elif len(field.metadata["help"]) < 5:
+                found.append(f"{prefix}{field.name}")
+        return found
+
+    assert unexplained(ExperimentConfig, "") == []

@@ -1,0 +1,259 @@
+"""From a mapping to the frozen config and back, and what is refused on the way, word for word."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any, get_args, get_origin
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.config import (
+    ConfigError,
+    ExperimentConfig,
+    ModelConfig,
+    default_config,
+    flatten,
+    freeze,
+    thaw,
+    to_dict,
+    to_text,
+)
+from flaxformer_mt.config.freeze import field_types
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """{"a": {"b": value}} of "a.b"."""
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+def message(values: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        freeze(values, "the origin")
+    return str(error.value)
+
+
+def test_default_round_trips():
+    config = ExperimentConfig()
+    assert freeze({}, "nothing") == config
+    assert freeze(to_dict(config), "its JSON") == config
+    assert freeze(thaw(config), "thawed") == config
+    assert freeze(default_config(), "the defaults") == config
+
+
+def test_json_form_survives_json():
+    config = freeze({"data": {"train": {"a": {"src": "x", "tgt": "y"}}}}, "test")
+    assert freeze(json.loads(json.dumps(to_dict(config))), "a file") == config
+
+
+def test_frozen_config_cannot_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ExperimentConfig().model.d_model = 3
+
+
+def test_corpora_carry_their_names_in_order():
+    corpora = {name: {"src": f"{name}.en", "tgt": f"{name}.de"} for name in ("z", "a", "m")}
+    config = freeze({"data": {"train": corpora}}, "test")
+    assert [item.name for item in config.data.train] == ["z", "a", "m"]
+    assert config.data.train[1].src == "a.en"
+    assert config.data.valid.name == "valid"
+
+
+def test_thawed_config_takes_corpora_and_no_other_key():
+    thawed = thaw(freeze({"data": {"train": {"a": {"src": "x", "tgt": "y"}}}}, "test"))
+    thawed.data.train.b = {"src": "u", "tgt": "v"}
+    thawed.data.test.c = {"src": "u", "tgt": "v"}
+    frozen = freeze(thawed, "test")
+    assert [item.name for item in frozen.data.train] == ["a", "b"]
+    assert [item.name for item in frozen.data.test] == ["c"]
+    with pytest.raises(AttributeError):
+        thawed.data.trains = 1
+    with pytest.raises(AttributeError):
+        thawed.model.dropouts = 0.1
+    with pytest.raises(AttributeError):
+        thawed.data.train.a.source = "x"
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({"modle": {}}, "the origin: unknown key 'modle'; did you mean 'model'?"),
+        (nested("model.d_modell", 3), "unknown key 'model.d_modell'; did you mean 'd_model'?"),
+        (
+            nested("training.optimizer.beta_2", 0.9),
+            "unknown key 'training.optimizer.beta_2'; did you mean 'beta2'?",
+        ),
+        (
+            nested("data.train.mine.source", "x"),
+            "unknown key 'data.train.mine.source'; did you mean 'src'?",
+        ),
+        (nested("data.valid.name", "x"), "unknown key 'data.valid.name'; valid names: kind, src"),
+        (nested("mesh.zzz", 1), "unknown key 'mesh.zzz'; valid names: data, fsdp, tensor"),
+    ],
+)
+def test_unknown_keys_name_the_nearest(values, wanted):
+    said = message(values)
+    assert wanted in said
+    assert said.startswith("the origin: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("model.d_model", "512", "'model.d_model' = '512': must be of type int"),
+        ("model.d_model", 512.0, "'model.d_model' = 512.0: must be of type int"),
+        ("model.d_model", True, "'model.d_model' = True: must be of type int"),
+        ("model.d_model", None, "'model.d_model' = None: must be of type int"),
+        ("model.dropout", "0.1", "'model.dropout' = '0.1': must be of type float"),
+        ("model.dropout", False, "'model.dropout' = False: must be of type float"),
+        ("model.dropout", math.nan, "'model.dropout' = nan: must be a finite number"),
+        ("training.schedule.peak", math.inf, "'training.schedule.peak' = inf: must be a finite"),
+        ("model.remat", 1, "'model.remat' = 1: must be of type bool"),
+        ("name", 3, "'name' = 3: must be of type str"),
+        ("model.norm", "rms", "'model.norm' = 'rms': must be one of 'post', 'pre'"),
+        ("model.tie", 1, "'model.tie' = 1: must be one of 'all', 'target', 'none'"),
+        ("training.freeze", "encoder/*", "'training.freeze' = 'encoder/*': must be a list of"),
+        ("training.freeze", [1], "'training.freeze' = [1]: must be a list of texts"),
+        ("model", 3, "'model' is a group of settings, not 3"),
+        ("data.train", ["a"], "'data.train' maps names to corpora, not ['a']"),
+        ("data.train.a", "x", "'data.train.a' is a group of settings, not 'x'"),
+    ],
+)
+def test_wrong_types_are_named(key, value, wanted):
+    assert message(nested(key, value)).startswith(f"the origin: {wanted}")
+
+
+def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
+    config = freeze({"model": {"dropout": 0}, "training": {"freeze": ["encoder/*"]}}, "test")
+    assert config.model.dropout == 0.0
+    assert isinstance(config.model.dropout, float)
+    assert config.training.freeze == ("encoder/*",)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("model.num_heads", 0, "'model.num_heads' = 0 must be at least 1"),
+        ("training.steps", -1, "'training.steps' = -1 must be at least 1"),
+        ("model.dropout", 1.0, "'model.dropout' = 1.0 must lie in [0, 1)"),
+        ("training.label_smoothing", -0.1, "'training.label_smoothing' = -0.1 must lie in [0, 1)"),
+        ("training.optimizer.beta2", 1.0, "'training.optimizer.beta2' = 1.0 must lie in [0, 1)"),
+        ("training.patience", -1, "'training.patience' = -1 must not be negative"),
+        ("training.seed", -1, "'training.seed' = -1 must not be negative"),
+        ("training.optimizer.epsilon", 0, "'training.optimizer.epsilon' = 0.0 must be positive"),
+        ("training.schedule.factor", 0, "'training.schedule.factor' = 0.0 must be positive"),
+        (
+            "training.schedule.kind",
+            "peak",
+            "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'",
+        ),
+        ("model.d_model", 511, "'model.d_model' = 511 must be even for sinusoidal positions"),
+        (
+            "data.vocabulary.shared",
+            False,
+            "'model.tie' = 'all' needs 'data.vocabulary.shared' = true (or set 'model.tie' to "
+            "'target')",
+        ),
+        (
+            "model.max_length",
+            100,
+            "'data.filter.max_length' = 256 lets in pairs longer than 'model.max_length' = 100",
+        ),
+        ("data.filter.max_ratio", 0.5, "'data.filter.max_ratio' = 0.5 must be 0 (off) or at least"),
+        (
+            "data.vocabulary.character_coverage",
+            0,
+            "'data.vocabulary.character_coverage' = 0.0 must lie in (0, 1]",
+        ),
+        (
+            "training.optimizer.accumulation",
+            3,
+            "'data.batch.multiple' = 8 must be divisible by 'training.optimizer.accumulation' = 3",
+        ),
+        (
+            "training.validate_bleu",
+            False,
+            "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true",
+        ),
+        (
+            "mesh.tensor",
+            -1,
+            "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1",
+        ),
+        ("mesh.fsdp", 0, "'mesh.fsdp' = 0 must be at least 1, or -1 for what is left"),
+        (
+            "data.train.a.src",
+            "only.one",
+            "'data.train.a': a corpus of kind 'files' needs both 'src' and 'tgt'",
+        ),
+        (
+            "data.valid.tgt",
+            "only.one",
+            "'data.valid': a corpus of kind 'files' needs both 'src' and 'tgt'",
+        ),
+        (
+            "data.test.a.kind",
+            "synthetic",
+            "'data.test.a.size' must be at least 1 for the built-in grammar",
+        ),
+    ],
+)
+def test_contradictions_are_named(key, value, wanted):
+    said = message(nested(key, value))
+    assert said.startswith("the origin: ")
+    assert wanted in said
+
+
+def test_every_contradiction_is_reported_at_once():
+    said = message({"model": {"num_heads": 0, "dropout": 2.0}, "mesh": {"fsdp": 0}})
+    assert said.count("must") == 3
+
+
+# --- text forms -------------------------------------------------------------------------------
+
+
+def test_text_has_a_line_for_every_setting():
+    config = freeze({"data": {"test": {"a": {"src": "x", "tgt": "y"}}}}, "test")
+    lines = to_text(config).splitlines()
+    assert len(lines) == len(flatten(config))
+    assert "model.d_model = 512" in lines
+    assert 'model.norm = "post"' in lines
+    assert 'data.test.a.src = "x"' in lines
+    assert "model.remat = false" in lines
+    assert "training.freeze = []" in lines
+
+
+def values_of(hint: Any) -> st.SearchStrategy:
+    if get_origin(hint) is not None:
+        return st.sampled_from(get_args(hint))
+    if hint is bool:
+        return st.booleans()
+    if hint is int:
+        return st.integers(1, 64).map(lambda half: 2 * half)
+    return st.floats(0, 0.99)
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            name: values_of(hint)
+            for name, hint in field_types(ModelConfig).items()
+            if name not in ("max_length", "norm_epsilon")
+        },
+    )
+)
+def test_any_model_round_trips(values):
+    config = freeze({"model": values}, "test")
+    for name, value in values.items():
+        assert getattr(config.model, name) == value
+    assert freeze(json.loads(json.dumps(to_dict(config))), "again") == config
+    assert freeze(thaw(config), "thawed") == config

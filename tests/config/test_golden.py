@@ -1,0 +1,82 @@
+"""Every config file builds, and what it comes to stands in a text that shows drift in review.
+
+`FLAXFORMER_UPDATE_GOLDEN=1 launch/local.sh test tests/config -n 0` writes the texts anew; look at
+the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.config import ConfigError, freeze, load_config, thaw, to_dict, to_text
+from flaxformer_mt.config.load import built_in_names
+
+GOLDEN = Path(__file__).parent / "golden"
+UPDATE = "FLAXFORMER_UPDATE_GOLDEN"
+NO_SUCH_VARIANT = "no_such_variant"
+
+
+def variants(name: str) -> list[str]:
+    """The variants that a config file itself lists when asked for one that it lacks."""
+    with pytest.raises(ConfigError) as error:
+        load_config(f"{name}:{NO_SUCH_VARIANT}")
+    listed = re.search(r"valid variants: (.*)", str(error.value))
+    return listed[1].split(", ") if listed else [""]
+
+
+SPECS = [(name, variant) for name in built_in_names() for variant in variants(name)]
+
+
+def golden_file(name: str, variant: str) -> Path:
+    return GOLDEN / (f"{name}-{variant}.txt" if variant else f"{name}.txt")
+
+
+@pytest.mark.parametrize(("name", "variant"), SPECS)
+def test_config_matches_its_golden_text(name, variant):
+    text = to_text(load_config(f"{name}:{variant}"))
+    path = golden_file(name, variant)
+    if os.environ.get(UPDATE):
+        path.write_text(text, encoding="utf-8")
+    recorded = path.read_text(encoding="utf-8") if path.exists() else ""
+    before, after = set(recorded.splitlines()), set(text.splitlines())
+    assert text == recorded, (
+        f"{name}:{variant} is no longer what {path.name} says. Gone: {sorted(before - after)}. "
+        f"New: {sorted(after - before)}. If that is meant, run this test with {UPDATE}=1 and "
+        "commit the changed text"
+    )
+
+
+def test_there_is_no_golden_text_without_its_config():
+    wanted = {golden_file(*spec).name for spec in SPECS}
+    assert {path.name for path in GOLDEN.iterdir()} == wanted
+
+
+@pytest.mark.parametrize("name", built_in_names())
+def test_without_a_variant_a_config_is_its_first_one(name):
+    assert load_config(name) == load_config(f"{name}:{variants(name)[0]}")
+
+
+@pytest.mark.parametrize("name", built_in_names())
+def test_an_unknown_variant_is_named(name):
+    with pytest.raises(ConfigError) as error:
+        load_config(f"{name}:{NO_SUCH_VARIANT}")
+    assert str(error.value).startswith(f"{name}:{NO_SUCH_VARIANT}: unknown variant")
+
+
+@pytest.mark.parametrize(("name", "variant"), SPECS)
+def test_round_trips(name, variant):
+    config = load_config(f"{name}:{variant}")
+    assert freeze(to_dict(config), "a run directory") == config
+    assert freeze(thaw(config), "a changed config") == config
+    assert to_text(freeze(to_dict(config), "again")) == to_text(config)
+
+
+@pytest.mark.parametrize("name", built_in_names())
+def test_config_opens_with_its_command(name):
+    path = Path(__file__).parents[2] / "configs" / f"{name}.py"
+    docstring = path.read_text(encoding="utf-8").split('"""')[1]
+    assert re.search(r"^    flaxformer-mt (train --config|quickstart)", docstring, re.MULTILINE)

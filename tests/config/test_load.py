@@ -1,0 +1,234 @@
+"""Config files and overrides: what reaches the frozen config, and errors that lead to the line."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.config import ConfigError, default_config, freeze, load_config
+from flaxformer_mt.config.load import apply_override, built_in_names, find_config
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def write(tmp_path) -> Write:
+    """Writes the body of a config file (line 1 is its import) and returns its path."""
+    numbers = itertools.count()
+
+    def write(body: str) -> str:
+        path = tmp_path / f"config_{next(numbers)}.py"
+        path.write_text(f"from flaxformer_mt.config import corpus, default_config\n{body}")
+        return str(path)
+
+    return write
+
+
+def with_overrides(*overrides: str):
+    return load_config("files", overrides)
+
+
+def refused(*overrides: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        with_overrides(*overrides)
+    return str(error.value)
+
+
+# --- overrides --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("name=a b=c", "a b=c"),
+        ("model.d_model=128", 128),
+        ("training.steps=100_000", 100_000),
+        ("model.dropout=0.25", 0.25),
+        ("model.dropout=0", 0.0),
+        ("training.optimizer.epsilon=1e-8", 1e-8),
+        ("model.norm=pre", "pre"),
+        ("model.remat=true", True),
+        ("model.remat=False", False),
+        ("training.freeze=encoder/*,embedding/shared", ("encoder/*", "embedding/shared")),
+        ("training.freeze=encoder/*", ("encoder/*",)),
+        ("training.freeze=", ()),
+        ("data.valid.src=x=y.en", "x=y.en"),
+        ("data.folder=", ""),
+        ("mesh.data=-1", -1),
+    ],
+)
+def test_override_is_read_as_the_settings_type(override, value):
+    needed = () if "valid" not in override else ("data.valid.tgt=y",)
+    got = with_overrides(override, *needed)
+    for part in override.partition("=")[0].split("."):
+        got = getattr(got, part)
+    assert got == value
+    assert type(got) is type(value)
+
+
+def test_corpora_are_added_and_changed_by_name():
+    config = with_overrides(
+        "data.train.mine.src=a.en",
+        "data.train.mine.tgt=a.de",
+        "data.train.other.kind=tsv",
+        "data.train.other.path=b.tsv",
+        "data.test.grammar.kind=synthetic",
+        "data.test.grammar.size=1_000",
+        "data.test.grammar.split=test",
+    )
+    mine, other = config.data.train
+    assert (mine.name, mine.kind, mine.src, mine.tgt) == ("mine", "files", "a.en", "a.de")
+    assert (other.name, other.kind, other.path) == ("other", "tsv", "b.tsv")
+    assert [(item.name, item.size) for item in config.data.test] == [("grammar", 1000)]
+
+    changed = load_config("multi30k", ["data.train.multi30k.src=other.en"])
+    (corpus,) = changed.data.train
+    assert corpus.src == "other.en"
+    assert corpus.tgt == load_config("multi30k").data.train[0].tgt
+
+
+def test_the_last_override_of_a_key_holds():
+    assert with_overrides("model.d_model=128", "model.d_model=64").model.d_model == 64
+
+
+def test_overrides_of_a_frozen_config_that_was_thawed():
+    config = default_config()
+    apply_override(config, "data.train.a.src=x")
+    apply_override(config, "data.train.a.tgt=y")
+    assert freeze(config, "test").data.train[0].tgt == "y"
+
+
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        (
+            "model.dmodel=3",
+            "--config.model.dmodel=3: unknown key 'model.dmodel'; did you mean 'd_model'?",
+        ),
+        ("modle.d_model=3", "--config.modle.d_model=3: unknown key 'modle'; did you mean 'model'?"),
+        ("model.d_model=x", "--config.model.d_model=x: 'x' is not of type int"),
+        ("model.d_model=1.5", "--config.model.d_model=1.5: '1.5' is not of type int"),
+        ("model.dropout=much", "--config.model.dropout=much: 'much' is not of type float"),
+        ("model.remat=1", "--config.model.remat=1: must be true or false"),
+        ("model.remat", "--config.model.remat: write --config.KEY=VALUE"),
+        (
+            "mesh=3",
+            "--config.mesh=3: 'mesh' is a group of settings: data, fsdp, tensor",
+        ),
+        (
+            "training.optimizer=adam",
+            "--config.training.optimizer=adam: 'training.optimizer' is a group of settings: beta1",
+        ),
+        (
+            "model.d_model.x=3",
+            "--config.model.d_model.x=3: 'model.d_model' is a setting and has no 'x'",
+        ),
+        ("data.train=x", "--config.data.train=x: write --config.data.train.NAME.KEY=VALUE"),
+        ("data.train.a=x", "--config.data.train.a=x: write --config.data.train.NAME.KEY=VALUE"),
+        (
+            "data.train.a.source=x",
+            "--config.data.train.a.source=x: unknown key 'source'; did you mean 'src'?",
+        ),
+        (
+            "data.valid.name=x",
+            "--config.data.valid.name=x: unknown key 'data.valid.name'; valid names: kind, src",
+        ),
+    ],
+)
+def test_a_wrong_override_is_quoted(override, wanted):
+    assert refused(override).startswith(wanted)
+
+
+def test_values_that_only_the_whole_config_refuses_name_the_file():
+    assert refused("model.norm=rms") == (
+        "files: 'model.norm' = 'rms': must be one of 'post', 'pre'"
+    )
+    assert refused("model.dropout=1.5") == "files: 'model.dropout' = 1.5 must lie in [0, 1)"
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_a_file_is_found_by_path_and_a_built_in_one_by_name(write, tmp_path, monkeypatch):
+    own = write("def get_config(variant=''):\n    return default_config()\n")
+    assert find_config(own) == Path(own)
+    for name in built_in_names():
+        assert find_config(name).name == f"{name}.py"
+    # The README's commands name configs/NAME.py, from whichever folder.
+    monkeypatch.chdir(tmp_path)
+    assert load_config("configs/quickstart.py") == load_config("quickstart")
+
+
+def test_a_missing_file_names_the_nearest_built_in_one():
+    with pytest.raises(ConfigError) as error:
+        load_config("multi30")
+    assert str(error.value) == "multi30: no such config file; did you mean 'multi30k'?"
+    with pytest.raises(ConfigError, match="nowhere/x.py: no such config file; valid names: files"):
+        load_config("nowhere/x.py:big")
+
+
+def test_the_variant_is_passed_on(write):
+    path = write(
+        "def get_config(variant=''):\n"
+        "    config = default_config()\n"
+        "    config.name = 'variant ' + variant\n"
+        "    return config\n"
+    )
+    assert load_config(f"{path}:big").name == "variant big"
+    assert load_config(path).name == "variant "
+
+
+CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n    return config\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("x = 1\n", ": defines no get_config(variant)"),
+        ("def get_config(variant)\n", ":2: expected ':'"),
+        ("import no_such_module\n", ":2: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("\nx = y\n", ":3: NameError: name 'y' is not defined"),
+        ("x = default_config().modell\n", ":2: unknown key 'modell'; did you mean 'model'?"),
+        (
+            CHANGE.format("config.model.num_head = 3"),
+            ":4: unknown key 'num_head'; did you mean 'num_heads'?",
+        ),
+        (
+            CHANGE.format("config.modell.d_model = 3"),
+            ":4: unknown key 'modell'; did you mean 'model'?",
+        ),
+        (
+            CHANGE.format("config.model.d_model = 'wide'"),
+            ":4: TypeError: Could not override field 'd_model'",
+        ),
+        (
+            CHANGE.format("config.data.train.a = corpus(source='x')"),
+            ":4: TypeError: corpus() got an unexpected keyword argument 'source'",
+        ),
+        (CHANGE.format("config.model.d_model = 0"), ": 'model.d_model' = 0 must be at least 1"),
+        (
+            CHANGE.format("config.data.train.a = {'source': 'x'}"),
+            ": unknown key 'data.train.a.source'; did you mean 'src'?",
+        ),
+        (
+            "def get_config(variant=''):\n    return 3\n",
+            ": get_config returned 3, not a ConfigDict",
+        ),
+        ("def get_config():\n    pass\n", ": TypeError: get_config() takes 0 positional arguments"),
+    ],
+)
+def test_an_error_in_a_file_says_where(write, body, wanted):
+    path = write(body)
+    with pytest.raises(ConfigError) as error:
+        load_config(path)
+    assert str(error.value).startswith(f"{path}{wanted}")
+
+
+def test_a_file_that_is_not_python_is_refused(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("a: 1\n")
+    with pytest.raises(ConfigError, match="config.yaml: not a Python file"):
+        load_config(str(path))

@@ -1,0 +1,109 @@
+"""Which settings a resumed run may change, and what is said about the others."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from flaxformer_mt.config import ConfigError, check_resume, flatten, freeze, load_config, thaw
+from flaxformer_mt.config.load import apply_override
+from flaxformer_mt.config.resume import may_change
+
+
+def changed(*overrides: str):
+    config = thaw(load_config("multi30k"))
+    for override in overrides:
+        apply_override(config, override)
+    return freeze(config, "test")
+
+
+BEFORE = changed()
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "name=other",
+        "model.dtype=bfloat16",
+        "model.remat=true",
+        "data.folder=elsewhere",
+        "data.test.multi30k_2017.src=new.en",
+        "training.steps=9000",
+        "training.loss_chunk=0",
+        "training.log_every=1",
+        "training.validate_every=7",
+        "training.save_every=7",
+        "training.patience=3",
+        "training.keep_for_average=2",
+        "training.max_bad_updates=5",
+        "decoding.beam_size=2",
+        "mesh.fsdp=1",
+        "mesh.data=4",
+    ],
+)
+def test_may_change(override):
+    after = changed(override, *(["data.test.multi30k_2017.tgt=new.de"] * ("2017" in override)))
+    differing = check_resume(BEFORE, after, "runs/a")
+    key = override.partition("=")[0]
+    assert {k for k in differing if "multi30k_2017" not in k} <= {key}
+    for name, (old, new) in differing.items():
+        assert flatten(BEFORE).get(name) == old != new == flatten(after)[name]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("model.d_model=64", "'model.d_model' was 128, is now 64"),
+        ("model.tie=target", "'model.tie' was 'all', is now 'target'"),
+        ("model.dropout=0.1", "'model.dropout' was 0.3, is now 0.1"),
+        ("model.scan_layers=true", "'model.scan_layers' was False, is now True"),
+        ("data.vocabulary.size=5000", "'data.vocabulary.size' was 10000, is now 5000"),
+        ("data.batch.tokens=4096", "'data.batch.tokens' was 8192, is now 4096"),
+        ("training.seed=2", "'training.seed' was 1, is now 2"),
+        ("training.label_smoothing=0", "'training.label_smoothing' was 0.1, is now 0.0"),
+        ("training.optimizer.beta2=0.9", "'training.optimizer.beta2' was 0.98, is now 0.9"),
+        ("training.schedule.warmup_steps=5", "'training.schedule.warmup_steps' was 1000, is now 5"),
+        ("training.freeze=encoder/*", "'training.freeze' was [], is now ['encoder/*']"),
+        ("data.train.multi30k.src=new.en", "'data.train.multi30k.src' was 'train.lc.norm.tok.en"),
+        ("data.valid.src=new.en", "'data.valid.src' was 'val.lc.norm.tok.en"),
+    ],
+)
+def test_may_not_change(override, said):
+    with pytest.raises(ConfigError) as error:
+        check_resume(BEFORE, changed(override), "runs/a")
+    text = str(error.value)
+    assert text.startswith("runs/a: this run was started with other settings: ")
+    assert said in text
+    assert "set them back, or start a new --workdir" in text
+
+
+def test_a_corpus_that_is_added_or_gone_is_a_change():
+    more = changed("data.train.more.src=a", "data.train.more.tgt=b")
+    with pytest.raises(ConfigError, match="'data.train.more.src' was None, is now 'a'"):
+        check_resume(BEFORE, more, "runs/a")
+    with pytest.raises(ConfigError, match="'data.train.more.src' was 'a', is now None"):
+        check_resume(more, BEFORE, "runs/a")
+
+
+def test_every_forbidden_change_is_listed_and_only_those():
+    after = changed("model.d_ff=1", "training.seed=2", "training.steps=5")
+    with pytest.raises(ConfigError) as error:
+        check_resume(BEFORE, after, "runs/a")
+    assert "model.d_ff" in str(error.value)
+    assert "training.seed" in str(error.value)
+    assert "training.steps" not in str(error.value)
+
+
+def test_nothing_changed_is_nothing():
+    assert check_resume(BEFORE, changed(), "runs/a") == {}
+
+
+def test_what_gives_the_parameters_their_shapes_is_fixed():
+    shaping = ("layers", "d_model", "d_ff", "num_heads", "d_k", "d_v", "positions", "tie", "norm")
+    for field in dataclasses.fields(BEFORE.model):
+        if any(word in field.name for word in shaping):
+            assert not may_change(f"model.{field.name}")
+    assert not may_change("training.optimizer.ema_decay")
+    assert not may_change("data.valid.src")
+    assert may_change("data.test.any.src")

@@ -1,0 +1,44 @@
+"""A run directory of format version 1, as it was written once: it must load in every version.
+
+If this fails, the code has lost the ability to read what users have on their disks. Mend the
+code; the folder is never made anew (`tests/frozen/make_format_1.py` says how it was made).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.rundir.layout import open_run, read_record
+from tests.system.conftest import ROOT, Run
+
+FROZEN = ROOT / "tests" / "frozen" / "format_1"
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FROZEN, tmp_path / "run"))
+
+
+def test_it_translates_as_it_did(frozen: Path) -> None:
+    assert read_record(open_run(frozen)).format_version == 1
+    expected = json.loads((FROZEN / "expected.json").read_text())
+    translator = Translator.load(frozen, which="latest")
+    translations = translator.translate([item["source"] for item in expected], n_best=2)
+    for item, translation in zip(expected, translations, strict=True):
+        assert [h.text for h in translation.hypotheses] == [h["text"] for h in item["hypotheses"]]
+        scores = [h["score"] for h in item["hypotheses"]]
+        # Another machine's or library's float32 sums differ in the last digits.
+        assert [h.score for h in translation.hypotheses] == pytest.approx(scores, rel=1e-4)
+
+
+def test_training_goes_on_from_it(frozen: Path, command: Run) -> None:
+    finished = command("train", "--workdir", frozen)
+    assert finished.returncode == 0 and "nothing to do" in finished.stderr
+    more = command("train", "--workdir", frozen, "--config.training.steps=62")
+    assert more.returncode == 0, more.stderr
+    assert "resuming after step 60" in more.stderr and "finished at step 62" in more.stderr

@@ -1,0 +1,133 @@
+"""Whole runs of the loop in a folder: real checkpoints, log and pipeline, every batch recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
+from flaxformer_mt.rundir.retention import KeepPolicy
+from flaxformer_mt.training.loop import Outcome, train
+from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.training.telemetry import Telemetry
+from tests.training.examples import program, random_pairs, tiny
+
+TRAIN, VALID = random_pairs(60), random_pairs(6, seed=1)
+
+# What may differ between two runs that did the same.
+TIMES = {
+    "src_tokens_per_second",
+    "tgt_tokens_per_second",
+    "data_wait",
+    "seconds_per_step",
+    "eta_seconds",
+    "training_seconds",
+}
+
+
+class Killed(BaseException):
+    """Stands for a kill -9: nothing of ours runs after it."""
+
+
+@dataclasses.dataclass
+class Run:
+    """One experiment in `folder`, started as often as a test likes."""
+
+    folder: Path
+    changes: Mapping[str, Any]
+    on: Program = dataclasses.field(default_factory=program)
+    train_pairs: TokenPairs = TRAIN
+    valid_pairs: TokenPairs = VALID
+    decode: Callable[[Any, int], Mapping[str, float]] | None = None
+    batches: list[Batch] = dataclasses.field(default_factory=list)
+    """Every batch that was trained on, in order."""
+    shown: str = ""
+    """What the last start has printed."""
+
+    def start(
+        self,
+        *,
+        stop_after: int | None = None,
+        kill_after: int | None = None,
+        initial_params: Any = None,
+    ) -> Outcome:
+        """Trains until the end, or until a signal or a kill arrives with that step dispatched."""
+        config = tiny(self.changes)
+        settings = config.training
+        stop, screen = StopRequest(), io.StringIO()
+
+        def train_step(state: Any, batch: Batch) -> Any:
+            self.batches.append(batch)
+            if kill_after is not None and int(state.step) == kill_after:
+                raise Killed
+            if stop_after is not None and int(state.step) + 1 == stop_after:
+                stop.received = "SIGTERM"
+            return self.on.train_step(state, batch)
+
+        with contextlib.ExitStack() as stack:
+            checkpoints = stack.enter_context(self.checkpoints())
+            start = checkpoints.latest_step() or 0
+            log = stack.enter_context(MetricsLog(self.folder / "log", resume_step=start))
+            telemetry = Telemetry(
+                log=log,
+                tensorboard=self.folder / "tensorboard",
+                start=start,
+                total=settings.steps,
+                stream=screen,
+            )
+            stack.callback(telemetry.close)
+            try:
+                return train(
+                    config,
+                    program=dataclasses.replace(self.on, train_step=train_step),
+                    train_pairs=self.train_pairs,
+                    valid_pairs=self.valid_pairs,
+                    checkpoints=checkpoints,
+                    telemetry=telemetry,
+                    stop=stop,
+                    decode=self.decode,
+                    initial_params=initial_params,
+                )
+            finally:
+                self.shown = screen.getvalue()
+
+    def checkpoints(self) -> Checkpoints:
+        settings = tiny(self.changes).training
+        policy = KeepPolicy(
+            keep_latest=settings.keep_latest,
+            keep_best=settings.keep_best,
+            keep_for_average=settings.keep_for_average,
+            metric=settings.best_metric,
+            mode="max" if settings.best_metric == "bleu" else "min",
+        )
+        return Checkpoints(self.folder / "checkpoints", policy)
+
+    def steps(self) -> list[int]:
+        with self.checkpoints() as checkpoints:
+            return checkpoints.steps()
+
+    def snapshot(self, step: Any = "latest") -> Snapshot:
+        state = self.on.abstract
+        others = ("step", "opt_state", "bad_run", "skipped")
+        moments = {name: getattr(state, name) for name in others}
+        with self.checkpoints() as checkpoints:
+            return checkpoints.restore(state.params, moments, step, abstract_ema=state.ema)
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl without their times."""
+        lines = read_metrics(self.folder / "log")
+        return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
+
+
+def scripted(values: Sequence[float]) -> Callable[[Any, int], Mapping[str, float]]:
+    """A `decode` that gives these BLEU scores one after the other."""
+    scores = iter(values)
+    return lambda params, step: {"bleu": next(scores)}

@@ -1,0 +1,156 @@
+"""Losses that are not finite: skipped, counted, rolled back behind, and in the end an error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.plan import plan_epoch, shapes_for
+from flaxformer_mt.data.position import Position
+from flaxformer_mt.data.store import TokenPairs, Tokens
+from flaxformer_mt.training.loop import DivergenceError
+from flaxformer_mt.training.progress import Progress
+from tests.training.examples import VOCAB, assert_same, on_host, tiny
+from tests.training.runs import TRAIN, Run
+
+SETTINGS = {
+    "training.steps": 8,
+    "training.log_every": 100,
+    "training.save_every": 2,
+    "training.keep_for_average": 20,
+    "training.max_bad_updates": 3,
+    "training.max_rollbacks": 2,
+}
+
+
+def poison(*indices: int) -> TokenPairs:
+    """TRAIN with a token that no table has, which reads NaN, in these batches of epoch 0."""
+    config = tiny()
+    lengths = TRAIN.src_lengths, TRAIN.tgt_lengths
+    shapes = shapes_for(*lengths, config.data.batch)
+    plan = plan_epoch(*lengths, shapes, config.training.seed, 0)
+    assert len(plan) > 14
+    src = TRAIN.sides["src"]
+    flat = src.flat.copy()
+    for index in indices:
+        flat[src.offsets[plan[index][1][0]]] = VOCAB
+    return TokenPairs(Tokens(flat, src.offsets), TRAIN.sides["tgt"])
+
+
+def is_poisoned(batch: Batch) -> bool:
+    return bool((batch.src >= VOCAB).any())
+
+
+def trained_on(run: Run) -> str:
+    """A letter for each batch: good or bad."""
+    return "".join("b" if is_poisoned(batch) else "g" for batch in run.batches)
+
+
+def test_single_bad_batches_are_skipped_and_counted(tmp_path):
+    run = Run(tmp_path, SETTINGS, train_pairs=poison(2, 5, 6))
+    assert run.start().state == "finished"
+    assert trained_on(run) == "ggbggbbg"
+    assert run.log()[0]["skipped"] == 3
+    assert "skipped 3" in run.shown
+    assert np.isfinite(run.log()[0]["loss"])
+
+
+def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
+    """Step 4 is saved; batches 4, 5 and 6 are bad; training goes on from 4 with batch 7."""
+    run = Run(tmp_path, SETTINGS, train_pairs=poison(4, 5, 6))
+    assert run.start().state == "finished"
+    assert trained_on(run) == "ggggbbb" + "gggg"
+    assert (
+        "step 7: 3 consecutive updates were not finite; restored step 4 and leave their batches "
+        "out (restore 1 of 2)\n"
+    ) in run.shown
+    end = run.snapshot()
+    progress = Progress.from_dict(end.position)
+    assert progress.left_out == (Position(0, 4), Position(0, 5), Position(0, 6))
+    assert progress.rollbacks == 1
+    assert int(end.opt_state["skipped"]) == 0
+    assert [line["step"] for line in run.log()] == [8, 8]
+
+
+def test_a_rollback_takes_back_a_step_that_is_already_under_way(tmp_path):
+    """With no checkpoint due, the metrics of the third bad step arrive while a fourth one runs."""
+    settings = {**SETTINGS, "training.save_every": 4, "training.steps": 9}
+    run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6))
+    assert run.start().state == "finished"
+    assert trained_on(run) == "ggggbbbg" + "ggggg"
+    assert "step 8: 3 consecutive updates were not finite; restored step 4" in run.shown
+    progress = Progress.from_dict(run.snapshot().position)
+    assert progress.left_out == (Position(0, 4), Position(0, 5), Position(0, 6))
+
+
+def test_a_good_step_behind_the_run_does_not_undo_it(tmp_path):
+    """The report of step 8 fetches a good step's metrics at once with the third bad one's."""
+    settings = {**SETTINGS, "training.save_every": 4, "training.log_every": 8}
+    run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6))
+    run.start()
+    assert "restored step 4" in run.shown
+
+
+def test_what_was_left_out_stays_so_across_a_stop(tmp_path):
+    whole = Run(tmp_path / "whole", SETTINGS, train_pairs=poison(4, 5, 6))
+    whole.start()
+    run = Run(tmp_path / "stopped", SETTINGS, train_pairs=poison(4, 5, 6))
+    run.start(stop_after=6)
+    # The signal came with bad updates under way: it waited until one was made.
+    assert run.steps() == [2, 4, 5]
+    assert run.start().state == "finished"
+    a, b = run.snapshot(), whole.snapshot()
+    assert_same(on_host((a.params, a.opt_state, a.ema)), on_host((b.params, b.opt_state, b.ema)))
+    assert run.log() == whole.log()
+
+
+def test_the_same_as_if_the_bad_batches_had_never_been(tmp_path):
+    """Parameters after the rollback come from the good batches alone, with those steps' dropout."""
+    run = Run(tmp_path, SETTINGS, train_pairs=poison(4, 5, 6))
+    run.start()
+    state = run.on.init()
+    for batch in [*run.batches[:4], *run.batches[7:]]:
+        assert not is_poisoned(batch)
+        state, _ = run.on.train_step(state, batch)
+    assert_same(on_host(run.snapshot().params), on_host(state.params))
+
+
+def test_no_checkpoint_is_made_while_updates_are_skipped(tmp_path):
+    """Steps 4 and 6 are due; their parameters might be what the bad updates come from."""
+    run = Run(tmp_path, SETTINGS, train_pairs=poison(3, 5))
+    run.start()
+    assert trained_on(run) == "gggbgbgg"
+    assert run.steps() == [2, 5, 7, 8]
+
+
+def test_without_a_checkpoint_training_begins_anew(tmp_path):
+    run = Run(tmp_path, {**SETTINGS, "training.save_every": 100}, train_pairs=poison(1, 2, 3))
+    assert run.start().state == "finished"
+    assert "restored step 0" in run.shown
+    assert trained_on(run) == "gbbbg" + "gggggggg"
+
+
+def test_when_nothing_helps_the_error_says_what_might(tmp_path):
+    everywhere = TokenPairs(
+        Tokens(np.full_like(TRAIN.sides["src"].flat, VOCAB), TRAIN.sides["src"].offsets),
+        TRAIN.sides["tgt"],
+    )
+    run = Run(tmp_path, SETTINGS, train_pairs=everywhere)
+    with pytest.raises(DivergenceError) as error:
+        run.start()
+    text = str(error.value)
+    assert "not finite in 3 consecutive updates" in text
+    assert "2 restores of an earlier checkpoint did not help" in text
+    for setting in ("training.schedule", "warm-up", "training.optimizer.clip_norm"):
+        assert setting in text
+    assert run.shown.count("were not finite; restored") == 2
+    assert run.steps() == []
+
+
+def test_without_rollbacks_the_first_one_is_the_error(tmp_path):
+    settings = {**SETTINGS, "training.max_rollbacks": 0, "training.max_bad_updates": 1}
+    run = Run(tmp_path, settings, train_pairs=poison(2))
+    with pytest.raises(DivergenceError, match="not finite in 1 consecutive updates"):
+        run.start()
+    assert run.steps() == [2]

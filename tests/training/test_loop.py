@@ -1,0 +1,238 @@
+"""What the loop does and in which order: validation, the best, patience, starting from weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.batch import assemble
+from flaxformer_mt.data.pipeline import one_pass
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.metrics_log import MetricsLog
+from flaxformer_mt.rundir.retention import KeepPolicy
+from flaxformer_mt.training.loop import train, validation_loss
+from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.training.telemetry import Telemetry
+from tests.training.examples import (
+    MAX_LENGTH,
+    assert_same,
+    build_tiny,
+    on_host,
+    program,
+    tiny,
+)
+from tests.training.runs import TRAIN, VALID, Run, scripted
+
+BLEU = {"training.best_metric": "bleu", "training.validate_bleu": True}
+
+
+def test_order_of_operations(tmp_path):
+    """The metrics of a step are fetched while the next one runs, unless something needs them."""
+    events: list[str] = []
+
+    class Watched(Telemetry):
+        def step(self, nll: float) -> None:
+            events.append("metrics")
+
+        def training(self, step: int, values: Any) -> None:
+            events.append(f"report {step}")
+
+        def validation(self, step: int, values: Any, *, best: bool) -> None:
+            events.append(f"validation {step}")
+
+    class WatchedCheckpoints(Checkpoints):
+        def save(self, snapshot: Snapshot) -> bool:
+            events.append(f"save {snapshot.step}")
+            assert int(snapshot.opt_state["step"]) == snapshot.step
+            return super().save(snapshot)
+
+    def step(state: Any, batch: Any) -> Any:
+        events.append(f"step {len([e for e in events if e.startswith('step')]) + 1}")
+        return program().train_step(state, batch)
+
+    config = tiny(
+        {
+            "training.steps": 5,
+            "training.log_every": 3,
+            "training.validate_every": 5,
+            "training.save_every": 4,
+        }
+    )
+    with (
+        WatchedCheckpoints(tmp_path / "checkpoints", KeepPolicy()) as checkpoints,
+        MetricsLog(tmp_path / "log") as log,
+    ):
+        telemetry = Watched(
+            log=log, tensorboard=tmp_path / "board", start=0, total=5, stream=io.StringIO()
+        )
+        train(
+            config,
+            program=dataclasses.replace(program(), train_step=step),
+            train_pairs=TRAIN,
+            valid_pairs=VALID,
+            checkpoints=checkpoints,
+            telemetry=telemetry,
+            stop=StopRequest(),
+            decode=None,
+        )
+        telemetry.close()
+    assert events == [
+        *("step 1", "step 2", "metrics", "step 3", "metrics", "metrics", "report 3"),
+        *("step 4", "metrics", "save 4"),
+        *("step 5", "metrics", "report 5", "validation 5", "save 5"),
+    ]
+
+
+def test_a_shape_is_compiled_once(tmp_path):
+    """By the first step, and neither by a restored state nor by a second epoch."""
+    run = Run(tmp_path, {"training.steps": 30}, on=build_tiny())
+    run.start(stop_after=3)
+    run.start()
+    shapes = {batch.shape for batch in run.batches}
+    assert len(shapes) > 1
+    assert run.on.compilations() == len(shapes)
+
+
+# --- validation -------------------------------------------------------------------------------
+
+
+def test_validation_loss_is_per_token_over_all_pairs():
+    """Whatever the batches: the same as all pairs in a single one."""
+    config, params = tiny(), program().init().params
+    scores = validation_loss(program(), VALID, config, params)
+    assert len(list(one_pass(VALID, config.data.batch))) > 1
+    whole = assemble(VALID, np.arange(len(VALID)), Shape(8, MAX_LENGTH, MAX_LENGTH))
+    sums = program().eval_step(params, whole)
+    assert float(sums.tokens) == VALID.tgt_lengths.sum()
+    assert scores["loss"] == pytest.approx(float(sums.nll / sums.tokens), rel=1e-5)
+    assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
+
+
+def test_validation_scores_the_moving_average(tmp_path):
+    scored = []
+
+    def decode(params: Any, step: int) -> dict[str, float]:
+        scored.append((step, on_host(params)))
+        return {"bleu": 1.0}
+
+    run = Run(tmp_path, {"training.steps": 3, **BLEU}, decode=decode)
+    run.start()
+    ((step, params),) = scored
+    assert step == 3
+    assert_same(params, on_host(run.snapshot().ema))
+    line = run.log()[-1]
+    assert line["loss"] == validation_loss(program(), VALID, tiny(), run.snapshot().ema)["loss"]
+    assert (line["kind"], line["bleu"]) == ("valid", 1.0)
+
+
+def test_bleu_needs_a_decoder(tmp_path):
+    with pytest.raises(ValueError, match="'training.best_metric' = 'bleu' needs a `decode`"):
+        Run(tmp_path, BLEU).start()
+
+
+# --- the best one, and patience ---------------------------------------------------------------
+
+
+def patient(tmp_path, scores: list[float], patience: int = 3) -> Run:
+    changes = {
+        "training.steps": 9,
+        "training.validate_every": 1,
+        "training.patience": patience,
+        "training.keep_latest": 1,
+        "training.keep_for_average": 1,
+        **BLEU,
+    }
+    return Run(tmp_path, changes, decode=scripted(scores))
+
+
+def test_patience_ends_training_and_the_best_checkpoint_stays(tmp_path):
+    run = patient(tmp_path, [10, 12, 11, 12, 9])
+    outcome = run.start()
+    assert (outcome.state, outcome.step) == ("finished", 5)
+    assert outcome.reason == "no better bleu in 3 validations; the best was 12 at step 2"
+    assert run.steps() == [2, 5]
+    assert run.snapshot(2).metrics["bleu"] == 12
+    assert run.shown.count("best so far") == 2
+    # A restart, should the note that it has finished be lost, does not train on.
+    assert run.start() == outcome
+    assert len(run.batches) == 5
+
+
+def test_patience_counts_across_a_stop(tmp_path):
+    run = patient(tmp_path, [10, 12, 11, 12, 9])
+    assert run.start(stop_after=3).state == "stopped"
+    assert run.start().reason == "no better bleu in 3 validations; the best was 12 at step 2"
+
+
+def test_more_patience_goes_on(tmp_path):
+    run = patient(tmp_path, [3, 2, 1, 4, 0, 0, 0, 0, 0], patience=2)
+    assert run.start().step == 3
+    run.changes = {**run.changes, "training.patience": 5}
+    assert run.start().reason == "no better bleu in 5 validations; the best was 4 at step 4"
+
+
+def test_a_lower_loss_is_better(tmp_path):
+    changes = {"training.steps": 40, "training.validate_every": 20, "training.keep_latest": 1}
+    run = Run(tmp_path, changes)
+    run.start()
+    first, second = (line for line in run.log() if line["kind"] == "valid")
+    assert second["loss"] < first["loss"]
+    assert run.shown.count("best so far") == 2
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
+    run = patient(tmp_path, [math.nan, 5, math.nan, 4, 3])
+    assert run.start().reason == "no better bleu in 3 validations; the best was 5 at step 2"
+    none = patient(tmp_path / "none", [math.nan, math.nan])
+    none.changes = {**none.changes, "training.patience": 2}
+    assert none.start().reason == "no better bleu in 2 validations; there was none at all"
+
+
+# --- starting from weights --------------------------------------------------------------------
+
+
+def test_initial_parameters_are_a_checkpoint_before_the_first_step(tmp_path):
+    given = jax.tree.map(lambda leaf: leaf + 1, on_host(program().init().params))
+    run = Run(tmp_path, {"training.steps": 2, "training.keep_for_average": 5})
+    outcome = run.start(initial_params=given)
+    assert (outcome.step, run.steps()) == (2, [0, 2])
+    start = run.snapshot(0)
+    assert_same(on_host(start.params), given)
+    assert_same(on_host(start.ema), given)
+    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(start.opt_state))
+    assert start.position["position"] == {"epoch": 0, "index": 0}
+
+
+def test_a_restart_needs_the_other_runs_parameters_no_more(tmp_path):
+    given = jax.tree.map(lambda leaf: leaf + 1, on_host(program().init().params))
+    whole = Run(tmp_path / "whole", {"training.steps": 3})
+    whole.start(initial_params=given)
+    stopped = Run(tmp_path / "stopped", {"training.steps": 3})
+    stopped.start(initial_params=given, stop_after=1)
+    stopped.start()
+    assert_same(on_host(stopped.snapshot().params), on_host(whole.snapshot().params))
+
+
+# --- what a report says -----------------------------------------------------------------------
+
+
+def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
+    run = Run(tmp_path, {"training.steps": 8, "training.log_every": 4})
+    run.start()
+    lines = [line for line in run.log() if line["kind"] == "train"]
+    for number, line in enumerate(lines):
+        seen = run.batches[4 * number : 4 * number + 4]
+        positions = sum(batch.src.size + batch.tgt_in.size for batch in seen)
+        tokens = sum(int(batch.src_tokens + batch.tgt_tokens) for batch in seen)
+        assert line["padding"] == pytest.approx(1 - tokens / positions)
+        assert line["skipped"] == 0
+        assert 0 < line["epoch"] < 1
+    assert lines[1]["epoch"] == pytest.approx(2 * lines[0]["epoch"])
+    assert run.shown.count("\n") == len(run.log())

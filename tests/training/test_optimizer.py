@@ -1,0 +1,174 @@
+"""Adam against the same in float64 NumPy; clipping, decay, and parameters that do not train."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from flaxformer_mt.config import OptimizerConfig
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.parameters import initial_params
+from flaxformer_mt.training.optimizer import FreezeError, make_optimizer, path_name, trainable
+from tests.training.examples import VOCAB, assert_same, build_tiny, on_host, tiny, uneven_batch
+
+Tree = dict[str, np.ndarray]
+
+
+def rate(count: Any) -> Any:
+    return 0.1 / (count + 1)
+
+
+def start() -> Tree:
+    random = np.random.default_rng(0)
+    return {"a": random.standard_normal((3, 4)), "b": random.standard_normal(5)}
+
+
+def gradients(steps: int = 5) -> list[Tree]:
+    """Of sizes from 1e-6 to 10: epsilon and clipping both have their say."""
+    random = np.random.default_rng(1)
+    sizes = np.logspace(-6, 1, steps)
+    return [
+        {name: size * random.standard_normal(leaf.shape) for name, leaf in start().items()}
+        for size in sizes
+    ]
+
+
+def adam(config: OptimizerConfig) -> Tree:
+    """Algorithm 1 of Kingma and Ba (arXiv 1412.6980), clipping before it and decay beside it."""
+    params = start()
+    first = {name: np.zeros_like(leaf) for name, leaf in params.items()}
+    second = {name: np.zeros_like(leaf) for name, leaf in params.items()}
+    for step, gradient in enumerate(gradients(), start=1):
+        norm = np.sqrt(sum((leaf**2).sum() for leaf in gradient.values()))
+        scale = min(1.0, config.clip_norm / norm) if config.clip_norm else 1.0
+        for name in params:
+            g = gradient[name] * scale
+            first[name] = config.beta1 * first[name] + (1 - config.beta1) * g
+            second[name] = config.beta2 * second[name] + (1 - config.beta2) * g**2
+            m = first[name] / (1 - config.beta1**step)
+            v = second[name] / (1 - config.beta2**step)
+            direction = m / (np.sqrt(v) + config.epsilon) + config.weight_decay * params[name]
+            params[name] = params[name] - rate(step - 1) * direction
+    return params
+
+
+def ours(config: OptimizerConfig) -> Tree:
+    optimizer = make_optimizer(config, rate)
+
+    @jax.jit
+    def update(params: Any, state: Any, gradient: Any) -> Any:
+        updates, state = optimizer.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    as_float32 = lambda tree: jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)  # noqa: E731
+    params = as_float32(start())
+    state = optimizer.init(params)
+    for gradient in gradients():
+        params, state = update(params, state, as_float32(gradient))
+    return params
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        OptimizerConfig(),
+        OptimizerConfig(beta1=0.5, beta2=0.7, epsilon=1e-3),
+        OptimizerConfig(clip_norm=0.01),
+        OptimizerConfig(weight_decay=0.1),
+        OptimizerConfig(clip_norm=1.0, weight_decay=0.01),
+    ],
+    ids=["paper", "other", "clipped", "decayed", "both"],
+)
+def test_equals_adam_in_float64(config):
+    got, wanted = ours(config), adam(config)
+    for name in wanted:
+        np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-6)
+
+
+def test_options_have_an_effect():
+    """Or else the comparisons above would not show a missing one."""
+    plain = adam(OptimizerConfig())
+    for change in ({"clip_norm": 0.01}, {"weight_decay": 0.1}, {"epsilon": 1e-3}):
+        other = adam(dataclasses.replace(OptimizerConfig(), **change))
+        assert np.abs(other["a"] - plain["a"]).max() > 1e-3
+
+
+# --- parameters that do not train -------------------------------------------------------------
+
+
+def names(tree: Any) -> set[str]:
+    return {path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+PARAMS = {"encoder": {"layers_0": {"w": 1.0, "b": 1.0}}, "decoder": {"w": 1.0}, "embedding": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "frozen"),
+    [
+        (("embedding",), {"embedding"}),
+        (("encoder/*",), {"encoder/layers_0/w", "encoder/layers_0/b"}),
+        (("*/w",), {"encoder/layers_0/w", "decoder/w"}),
+        (("embedding", "decoder/?"), {"embedding", "decoder/w"}),
+    ],
+)
+def test_patterns_are_globs_over_paths(patterns, frozen):
+    labels = trainable(PARAMS, patterns)
+    named = jax.tree_util.tree_leaves_with_path(labels)
+    assert {path_name(path) for path, label in named if label == "frozen"} == frozen
+    assert names(labels) == names(PARAMS)
+
+
+def test_boxed_parameters_have_the_same_names():
+    """The optimizer sees them with their logical axis names at the start, without later."""
+    model = Transformer(tiny().model, VOCAB, VOCAB)
+    boxed = jax.eval_shape(lambda: initial_params(model, jax.random.key(0)))
+    pattern = ("encoder/layers_0/feed_forward/w_in",)
+    assert nn.unbox(trainable(boxed, pattern)) == trainable(nn.unbox(boxed), pattern)
+
+
+def test_a_pattern_without_a_match_is_an_error():
+    with pytest.raises(FreezeError) as error:
+        trainable(PARAMS, ("encoder/*", "embeding"))
+    assert str(error.value) == (
+        "'training.freeze': no parameter matches 'embeding'; parameters: decoder/w, embedding, "
+        "encoder/layers_0/b, encoder/layers_0/w"
+    )
+
+
+def test_nothing_left_to_train_is_an_error():
+    with pytest.raises(FreezeError, match=r"'training.freeze' = \* leaves no parameter to train"):
+        trainable(PARAMS, ("*",))
+
+
+FROZEN = ("encoder/*", "embedding/shared")
+
+
+def test_frozen_parameters_keep_every_bit_and_have_no_moments():
+    changed = {"training.freeze": FROZEN, "training.optimizer.weight_decay": 0.1}
+    small = build_tiny(changed)
+    state = small.init()
+    before = on_host(state.params)
+    assert not any("encoder" in name or "shared" in name for name in names(state.opt_state))
+    assert any("decoder" in name for name in names(state.opt_state))
+    for _ in range(3):
+        state, metrics = small.train_step(state, uneven_batch())
+    assert int(metrics["skipped"]) == 0
+    assert_same(on_host(state.params["encoder"]), before["encoder"])
+    assert_same(on_host(state.params["embedding"]), before["embedding"])
+    for a, b in zip(
+        jax.tree.leaves(state.params["decoder"]), jax.tree.leaves(before["decoder"]), strict=True
+    ):
+        assert np.all(np.asarray(a) != b)
+
+
+def test_a_wrong_pattern_is_found_before_training():
+    with pytest.raises(FreezeError, match="no parameter matches 'encoders/"):
+        build_tiny({"training.freeze": ("encoders/*",)})

@@ -1,0 +1,101 @@
+"""One go, or any number of stops and kills on the way: the same run, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training.examples import assert_same
+from tests.training.runs import Killed, Run
+
+SETTINGS = {
+    "training.steps": 13,
+    "training.log_every": 3,
+    "training.validate_every": 6,
+    "training.save_every": 4,
+    "training.keep_for_average": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def in_one_go(tmp_path_factory) -> Run:
+    run = Run(tmp_path_factory.mktemp("in_one_go"), SETTINGS)
+    outcome = run.start()
+    assert (outcome.state, outcome.step, outcome.reason) == ("finished", 13, "all 13 steps done")
+    return run
+
+
+def assert_same_run(ours: Run, theirs: Run) -> None:
+    a, b = ours.snapshot(), theirs.snapshot()
+    assert_same((a.params, a.opt_state, a.ema), (b.params, b.opt_state, b.ema))
+    assert a.metrics == b.metrics
+    timeless = [
+        {k: v for k, v in shot.position.items() if k not in ("seconds", "window")}
+        for shot in (a, b)
+    ]
+    assert timeless[0] == timeless[1]
+    assert ours.log() == theirs.log()
+
+
+def test_one_go_reports_validates_and_saves_when_it_says(in_one_go):
+    lines = [(line["kind"], line["step"]) for line in in_one_go.log()]
+    assert lines == [
+        ("train", 3),
+        ("train", 6),
+        ("valid", 6),
+        ("train", 9),
+        ("train", 12),
+        ("valid", 12),
+        ("train", 13),
+        ("valid", 13),
+    ]
+    assert in_one_go.steps() == [4, 6, 8, 12, 13]
+    assert in_one_go.snapshot(4).metrics == {}
+    assert set(in_one_go.snapshot(6).metrics) == {"loss", "perplexity"}
+
+
+def test_stops_leave_no_trace(in_one_go, tmp_path):
+    """In mid-epoch and mid-report; at a step with a checkpoint; at one with a validation."""
+    run = Run(tmp_path, SETTINGS)
+    for step in (5, 8, 12):
+        outcome = run.start(stop_after=step)
+        assert (outcome.state, outcome.step) == ("stopped", step)
+        assert outcome.reason == "SIGTERM received"
+        assert run.steps()[-1] == step
+    assert run.start().state == "finished"
+    assert run.shown.startswith("resuming after step 12\n")
+    assert_same_run(run, in_one_go)
+    # Nothing was trained twice and nothing left out.
+    assert len(run.batches) == 13
+    for a, b in zip(run.batches, in_one_go.batches, strict=True):
+        assert_same(a, b)
+
+
+def test_kills_leave_no_trace(in_one_go, tmp_path):
+    """The last checkpoint is gone back to, and what was logged since is not there twice."""
+    run = Run(tmp_path, SETTINGS)
+    for step in (2, 7, 11):
+        with pytest.raises(Killed):
+            run.start(kill_after=step)
+    assert run.steps() == [4, 6, 8]
+    assert run.start().state == "finished"
+    assert_same_run(run, in_one_go)
+
+
+def test_a_finished_run_has_nothing_left_to_do(in_one_go):
+    trained = len(in_one_go.batches)
+    assert in_one_go.start().state == "finished"
+    assert len(in_one_go.batches) == trained
+
+
+def test_more_steps_go_on_from_the_end(in_one_go, tmp_path):
+    """A run that was to end at 6 and may then go on is the one that was never to end there."""
+    run = Run(tmp_path, {**SETTINGS, "training.steps": 6})
+    assert run.start().step == 6
+    run.changes = SETTINGS
+    assert run.start().step == 13
+    assert_same_run(run, in_one_go)
+
+
+def test_a_stop_at_the_last_step_is_the_end(tmp_path):
+    run = Run(tmp_path, {**SETTINGS, "training.steps": 2})
+    assert run.start(stop_after=2).state == "finished"

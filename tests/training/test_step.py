@@ -1,0 +1,243 @@
+"""One update: its metrics, its randomness, accumulation, and updates that are not made."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.state import TrainState
+from flaxformer_mt.training.step import batch_loss, step_key
+from tests.training.examples import (
+    VOCAB,
+    assert_same,
+    build_tiny,
+    on_host,
+    poisoned,
+    program,
+    tiny,
+    uneven_batch,
+)
+
+State = TrainState
+Metrics = dict[str, Any]
+
+
+def run(batches: list[Batch], on: Program | None = None) -> tuple[State, list[Metrics]]:
+    """The state and the metrics after a step on each batch, on the host."""
+    on = on or program()
+    state, metrics = on.init(), []
+    for batch in batches:
+        state, found = on.train_step(state, batch)
+        metrics.append(jax.device_get(found))
+    return on_host(state), metrics
+
+
+def batches(count: int) -> list[Batch]:
+    return [uneven_batch(seed=seed) for seed in range(count)]
+
+
+# --- metrics ----------------------------------------------------------------------------------
+
+GOLDEN = {"loss": 2.4367874, "nll": 2.9792504, "gradient_norm": 1.9191203}
+
+
+def test_metrics_of_the_first_step_are_golden():
+    _, (metrics,) = run([uneven_batch()])
+    got = {name: float(metrics[name]) for name in GOLDEN}
+    assert got == pytest.approx(GOLDEN, rel=1e-4), (
+        f"the first step of a tiny model now gives {got}. Initialisation, model, dropout or loss "
+        "have changed: runs are not comparable with those of before. If that is meant, say so in "
+        "CHANGELOG.md and put these numbers into GOLDEN"
+    )
+
+
+def test_metrics_count_tokens_and_follow_the_schedule():
+    _, metrics = run(batches(3))
+    schedule = learning_rate(tiny().training.schedule, tiny().model.d_model)
+    for step, (batch, found) in enumerate(zip(batches(3), metrics, strict=True)):
+        assert found["src_tokens"] == (batch.src != 0).sum()
+        assert found["tgt_tokens"] == (batch.tgt_out != 0).sum()
+        assert found["learning_rate"] == pytest.approx(float(schedule(step)))
+        assert (found["bad_run"], found["skipped"]) == (0, 0)
+
+
+def test_loss_is_divided_by_the_global_number_of_target_tokens():
+    config, batch = tiny({"model.dropout": 0.0}), uneven_batch()
+    model = Transformer(config.model, VOCAB, VOCAB)
+    params = program().init().params
+    loss = jax.jit(functools.partial(batch_loss, model, config, dropout_key=None))
+    sums = loss(params, batch)
+    _, (metrics,) = run([batch], unaccumulated())
+    assert float(sums.tokens) == batch.tgt_tokens
+    assert metrics["loss"] == pytest.approx(float(sums.objective) / batch.tgt_tokens, rel=1e-5)
+    assert metrics["nll"] == pytest.approx(float(sums.nll) / batch.tgt_tokens, rel=1e-5)
+
+
+def test_padding_rows_and_positions_change_nothing():
+    """The same sentences in a larger batch: same loss, same gradient, same update."""
+    batch = uneven_batch()
+
+    def grow(array: np.ndarray) -> np.ndarray:
+        return np.pad(array, [(0, 4), (0, 0)])
+
+    grown = Batch(**{f.name: grow(getattr(batch, f.name)) for f in dataclasses.fields(Batch)})
+    (state, (metrics,)), (other, (found,)) = (
+        run([each], unaccumulated()) for each in (batch, grown)
+    )
+    assert metrics["loss"] == pytest.approx(found["loss"], rel=1e-6)
+    assert metrics["gradient_norm"] == pytest.approx(found["gradient_norm"], rel=1e-5)
+    for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(other.params), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_gradient_of_padding_is_zero():
+    """Tokens at padded positions reach neither loss nor gradient: of their rows of the table."""
+    config, batch = tiny({"model.dropout": 0.0, "training.label_smoothing": 0.0}), uneven_batch()
+    model = Transformer(config.model, VOCAB, VOCAB)
+    params = jax.device_get(program().init().params)
+
+    @jax.jit
+    def gradient(batch: Batch) -> Any:
+        return jax.grad(lambda p: batch_loss(model, config, p, batch, None).objective)(params)
+
+    other = {}
+    for side in ("src", "tgt"):
+        padding = getattr(batch, f"{side}_segment_ids") == 0
+        for name in ("src",) if side == "src" else ("tgt_in", "tgt_out"):
+            other[name] = np.where(padding, 7, getattr(batch, name))
+    assert_same(gradient(batch), gradient(dataclasses.replace(batch, **other)))
+
+
+# --- randomness -------------------------------------------------------------------------------
+
+
+def test_step_n_is_the_same_after_any_restart():
+    """Dropout comes from (seed, step) alone: two steps in one go, or with a copy in between."""
+    state, _ = run(batches(3))
+    again = program().init()
+    for batch in batches(3):
+        again, _ = program().train_step(jax.tree.map(jnp.array, on_host(again)), batch)
+    assert_same(on_host(again), state)
+
+
+def test_dropout_differs_from_step_to_step_and_with_the_seed():
+    keys = [
+        tuple(jax.random.key_data(step_key(seed, jnp.int32(step))).tolist())
+        for seed in (1, 2)
+        for step in (0, 1, 2)
+    ]
+    assert len(set(keys)) == 6
+
+    def loss_at(step: int) -> float:
+        state = dataclasses.replace(program().init(), step=jnp.int32(step))
+        return float(program().train_step(state, uneven_batch())[1]["loss"])
+
+    assert loss_at(0) == loss_at(0)
+    assert loss_at(0) != loss_at(1)
+
+
+# --- accumulation -----------------------------------------------------------------------------
+
+
+def accumulated(parts: int) -> Program:
+    return build_tiny(
+        {
+            "model.dropout": 0.0,
+            "training.optimizer.accumulation": parts,
+            "training.optimizer.ema_decay": 0.0,
+        }
+    )
+
+
+@functools.cache
+def unaccumulated() -> Program:
+    return accumulated(1)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_accumulation_equals_one_batch(parts):
+    """Micro-batches have unequal numbers of tokens, so a mean of means would be seen."""
+    batch = uneven_batch()
+    tokens = [(batch.tgt_segment_ids[part::parts] > 0).sum() for part in range(parts)]
+    assert len(set(tokens)) > 1
+    state, metrics = run([batch, uneven_batch(seed=1)], accumulated(parts))
+    wanted, wanted_metrics = run([batch, uneven_batch(seed=1)], unaccumulated())
+    for found, expected in zip(metrics, wanted_metrics, strict=True):
+        for name in expected:
+            assert float(found[name]) == pytest.approx(float(expected[name]), rel=1e-5), name
+    for a, b in zip(jax.tree.leaves(state.params), jax.tree.leaves(wanted.params), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+# --- updates that are not made ----------------------------------------------------------------
+
+
+def test_an_update_that_is_not_finite_is_not_made():
+    good, bad = uneven_batch(), poisoned(uneven_batch(seed=1))
+    before, _ = run([good])
+    after, metrics = run([good, bad, bad])
+    assert not np.isfinite(metrics[1]["loss"])
+    assert_same(after.params, before.params)
+    assert_same(after.opt_state, before.opt_state)
+    assert_same(after.ema, before.ema)
+    assert [int(found["bad_run"]) for found in metrics] == [0, 1, 2]
+    assert [int(found["skipped"]) for found in metrics] == [0, 1, 2]
+    # The clock of randomness goes on: the batches were seen.
+    assert after.step == 3
+
+
+def test_training_goes_on_behind_a_skipped_update():
+    good, bad = batches(2), poisoned(uneven_batch(seed=5))
+    state, metrics = run([good[0], bad, good[1], good[0]])
+    assert [int(found["bad_run"]) for found in metrics] == [0, 1, 0, 0]
+    assert state.skipped == 1
+    # A skipped update leaves neither schedule nor bias correction a step ahead.
+    rates = [float(found["learning_rate"]) for found in metrics]
+    assert rates[2] == rates[1]
+    assert rates[3] == pytest.approx(rates[1] * 3 / 2)
+    undisturbed, _ = run([good[0]])
+    for a, b in zip(
+        jax.tree.leaves(state.params), jax.tree.leaves(undisturbed.params), strict=True
+    ):
+        assert np.isfinite(a).all()
+        assert np.any(a != b)
+
+
+def test_a_batch_of_padding_alone_is_harmless():
+    empty = jax.tree.map(np.zeros_like, uneven_batch())
+    state, (metrics,) = run([empty])
+    assert (metrics["tgt_tokens"], metrics["skipped"]) == (0, 0)
+    assert metrics["loss"] == 0
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+
+
+# --- the moving average -----------------------------------------------------------------------
+
+
+def test_moving_average_is_its_formula():
+    state = program().init()
+    wanted = on_host(state.params)
+    assert_same(on_host(state.ema), wanted)
+    for batch in batches(3):
+        state, _ = program().train_step(state, batch)
+        wanted = jax.tree.map(
+            lambda average, new: 0.9 * average + 0.1 * np.asarray(new, np.float64),
+            wanted,
+            on_host(state.params),
+        )
+    for a, b in zip(jax.tree.leaves(on_host(state.ema)), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_without_a_moving_average_there_is_none():
+    assert unaccumulated().abstract.ema is None

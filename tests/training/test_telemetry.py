@@ -1,0 +1,166 @@
+"""What a reader of the screen, of metrics.jsonl and of TensorBoard gets to see."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+
+from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
+from flaxformer_mt.training.telemetry import Telemetry, duration, perplexity
+
+REPORT = {
+    "epoch": 1.25,
+    "loss": 2.5,
+    "perplexity": 8.0,
+    "learning_rate": 0.000698771,
+    "gradient_norm": 0.75,
+    "src_tokens_per_second": 12345.6,
+    "tgt_tokens_per_second": 11111.1,
+    "padding": 0.0725,
+    "data_wait": 0.0012,
+    "skipped": 0.0,
+    "seconds_per_step": 0.4,
+    "eta_seconds": 3723.0,
+}
+LINE = (
+    "step 1,500/100,000 · epoch 1.25 · loss 2.5000 · ppl 8.00 · lr 0.000699 · grad 0.750 · "
+    "src 12,346 tok/s · tgt 11,111 tok/s · padding 7.2% · data wait 0.12%{} · ETA 1:02:03\n"
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Screen:
+    """A telemetry on a stream of its own, with what it leaves behind."""
+
+    def __init__(self, folder: Path, stream: io.StringIO, start: int = 0) -> None:
+        self.folder, self.stream = folder, stream
+        self.log = MetricsLog(folder / "metrics.jsonl")
+        self.telemetry = Telemetry(
+            log=self.log, tensorboard=folder / "board", start=start, total=100_000, stream=stream
+        )
+
+    def __enter__(self) -> Telemetry:
+        return self.telemetry
+
+    def __exit__(self, *_: object) -> None:
+        self.telemetry.close()
+        self.log.close()
+
+    def lines(self) -> list[dict]:
+        return read_metrics(self.folder / "metrics.jsonl")
+
+    def scalars(self) -> Iterator[tuple[str, int, float]]:
+        """Tag, step and value from the event files: records of length, data and checksums."""
+        for path in sorted((self.folder / "board").iterdir()):
+            data = path.read_bytes()
+            while data:
+                (length,) = struct.unpack("<Q", data[:8])
+                event = Event.FromString(data[12 : 12 + length])
+                data = data[12 + length + 4 :]
+                for value in event.summary.value:
+                    yield value.tag, event.step, value.simple_value
+
+
+def test_a_report_is_one_plain_line_where_there_is_no_terminal(tmp_path):
+    screen = Screen(tmp_path, io.StringIO())
+    with screen as telemetry:
+        telemetry.step(2.0)
+        telemetry.training(1500, REPORT)
+        telemetry.training(1500, {**REPORT, "skipped": 3.0})
+        telemetry.validation(1500, {"loss": 2.25, "bleu": 31.456}, best=True)
+        telemetry.validation(1600, {"loss": 2.5}, best=False)
+        telemetry.message("as it is")
+    assert screen.stream.getvalue() == (
+        LINE.format("")
+        + LINE.format(" · skipped 3")
+        + "validation at step 1,500 · loss 2.25 · bleu 31.46 · best so far\n"
+        + "validation at step 1,600 · loss 2.50\n"
+        + "as it is\n"
+    )
+
+
+def test_a_terminal_has_a_bar_and_the_same_lines_above_it(tmp_path):
+    screen = Screen(tmp_path, Terminal(), start=40)
+    with screen as telemetry:
+        telemetry.step(math.log(8))
+        telemetry.training(1500, REPORT)
+        telemetry.rewind(10)
+    shown = screen.stream.getvalue()
+    assert LINE.format("") in shown
+    assert "40/100000" in shown
+    assert "ppl 8.00" in shown
+    assert "10/100000" in shown.rpartition("\r")[2]
+
+
+def test_the_log_and_the_board_have_every_number(tmp_path):
+    screen = Screen(tmp_path, io.StringIO())
+    with screen as telemetry:
+        telemetry.training(1500, REPORT)
+        telemetry.validation(1500, {"loss": 2.25, "bleu": 31.456}, best=True)
+    assert screen.lines() == [
+        {"step": 1500, "kind": "train", **REPORT},
+        {"step": 1500, "kind": "valid", "loss": 2.25, "bleu": 31.456},
+    ]
+    shown = {(tag, step): value for tag, step, value in screen.scalars()}
+    for name, value in REPORT.items():
+        assert shown[f"train/{name}", 1500] == pytest.approx(value)
+    assert shown["valid/bleu", 1500] == pytest.approx(31.456)
+
+
+def test_numbers_that_json_lacks_come_back_from_the_log(tmp_path):
+    screen = Screen(tmp_path, io.StringIO())
+    odd = {**REPORT, "loss": math.nan, "perplexity": math.inf, "eta_seconds": math.inf}
+    with screen as telemetry:
+        telemetry.training(1, odd)
+    assert "NaN" in (tmp_path / "metrics.jsonl").read_text()
+    (line,) = screen.lines()
+    assert math.isnan(line["loss"])
+    assert line["perplexity"] == math.inf
+    assert "loss nan · ppl inf" in screen.stream.getvalue()
+    assert screen.stream.getvalue().endswith("ETA ?\n")
+
+
+def test_rewinding_forgets_later_lines(tmp_path):
+    screen = Screen(tmp_path, io.StringIO())
+    with screen as telemetry:
+        for step in (100, 200, 300):
+            telemetry.training(step, REPORT)
+        telemetry.rewind(200)
+        telemetry.training(250, REPORT)
+    assert [line["step"] for line in screen.lines()] == [100, 200, 250]
+
+
+@pytest.mark.parametrize(
+    ("nll", "value"), [(0.0, 1.0), (math.log(7), 7.0), (1e4, math.inf), (math.inf, math.inf)]
+)
+def test_perplexity(nll, value):
+    assert perplexity(nll) == pytest.approx(value)
+
+
+def test_perplexity_of_no_number_is_none():
+    assert math.isnan(perplexity(math.nan))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0:00:00"),
+        (59.6, "0:01:00"),
+        (3723, "1:02:03"),
+        (90_000, "1 day, 1:00:00"),
+        (math.inf, "?"),
+        (math.nan, "?"),
+    ],
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
