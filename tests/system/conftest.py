@@ -14,6 +14,12 @@ from flaxformer_mt.data.synthetic import pairs
 
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
+# As in pyproject.toml: an unreadable entry of the tests' compilation cache is compiled afresh.
+WARNINGS = [
+    *("-W", "error"),
+    *("-W", "ignore:Error reading persistent compilation cache entry:UserWarning"),
+    *("-W", "ignore:Error writing persistent compilation cache entry:UserWarning"),
+]
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +28,7 @@ def command() -> Run:
 
     def run(*arguments: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "flaxformer_mt.cli.main", *map(str, arguments)],
+            [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", *map(str, arguments)],
             input=stdin.encode() if isinstance(stdin, str) else stdin,
             capture_output=True,
             cwd=ROOT,

@@ -39,6 +39,6 @@ def test_it_translates_as_it_did(frozen: Path) -> None:
 def test_training_goes_on_from_it(frozen: Path, command: Run) -> None:
     finished = command("train", "--workdir", frozen)
     assert finished.returncode == 0 and "nothing to do" in finished.stderr
-    more = command("train", "--workdir", frozen, "--config.training.steps=62")
+    more = command("train", "--workdir", frozen, "--config.training.steps=602")
     assert more.returncode == 0, more.stderr
-    assert "resuming after step 60" in more.stderr and "finished at step 62" in more.stderr
+    assert "resuming after step 600" in more.stderr and "finished at step 602" in more.stderr

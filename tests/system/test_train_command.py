@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -58,9 +59,15 @@ def test_killed_and_stopped_runs_end_as_an_undisturbed_one(
     """SIGKILL at some step, then SIGTERM at another, then to the end: bit-equal parameters."""
     workdir = tmp_path / "run"
     arguments = [sys.executable, "-m", "flaxformer_mt.cli.main", "train", *tiny(corpus)]
+    # A compilation cache of their own: a killed writer can spoil the one that all tests share.
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
     for number, step in ((signal.SIGKILL, 6), (signal.SIGTERM, 12)):
         process = subprocess.Popen(
-            [*arguments, "--workdir", str(workdir)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+            [*arguments, "--workdir", str(workdir)],
+            cwd=ROOT,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         while not (workdir / "checkpoints" / str(step - step % 5)).exists():
             assert process.poll() is None, process.stderr and process.stderr.read()
