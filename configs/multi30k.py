@@ -49,12 +49,12 @@ def get_config(variant: str = "tiny") -> ConfigDict:
     config.data.test.test_2016_flickr = files("test_2016_flickr")
     config.data.vocabulary.size = 10_000
     config.data.batch.tokens = 8192
-    config.data.batch.max_shapes = 8
+    config.data.batch.max_shapes = 16
 
-    config.training.steps = 4000
+    config.training.steps = 8000
     config.training.schedule.kind = "peak"
     config.training.schedule.peak = 0.005
-    config.training.schedule.warmup_steps = 1000
+    config.training.schedule.warmup_steps = 2000
     config.training.validate_every = 500
     config.training.save_every = 60
     config.training.keep_for_average = 10

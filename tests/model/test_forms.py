@@ -124,7 +124,7 @@ def test_stacking_twice_is_refused():
 @pytest.mark.parametrize("scan_layers", [False, True])
 def test_every_parameter_names_its_axes(scan_layers):
     model, _ = build(tiny_config(positions="learned", norm="pre", scan_layers=scan_layers))
-    boxed = initial_params(model, jax.random.key(0))
+    boxed = jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
     leaves = jax.tree.leaves(boxed, is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned))
     for leaf in leaves:
         assert isinstance(leaf, nn.LogicallyPartitioned)

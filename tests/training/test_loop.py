@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import types
 from typing import Any
 
 import jax
@@ -15,8 +16,9 @@ from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.metrics_log import MetricsLog
+from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.rundir.retention import KeepPolicy
+from flaxformer_mt.training import loop, window
 from flaxformer_mt.training.loop import train, validation_loss
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import Telemetry
@@ -236,3 +238,31 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
         assert 0 < line["epoch"] < 1
     assert lines[1]["epoch"] == pytest.approx(2 * lines[0]["epoch"])
     assert run.shown.count("\n") == len(run.log())
+
+
+def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
+    """By a clock that every step moves by 1, a validation by 100, a checkpoint by 1,000."""
+    now = [0.0]
+
+    def takes(seconds: float, function: Any) -> Any:
+        def timed(*arguments: Any) -> Any:
+            now[0] += seconds
+            return function(*arguments)
+
+        return timed
+
+    clock = types.SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(window, "time", clock)
+    monkeypatch.setattr(Checkpoints, "save", takes(1000, Checkpoints.save))
+    changes = {"training.steps": 9, "training.validate_every": 4, "training.save_every": 3}
+    run = Run(
+        tmp_path,
+        {**changes, "training.log_every": 9, **BLEU},
+        on=dataclasses.replace(program(), train_step=takes(1, program().train_step)),
+        decode=takes(100, lambda params, step: {"bleu": 1.0}),
+    )
+    run.start()
+    (line,) = (line for line in read_metrics(tmp_path / "log") if line["kind"] == "train")
+    assert line["seconds_per_step"] == 1
+    assert run.steps() == [3, 4, 6, 8, 9]
