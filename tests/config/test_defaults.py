@@ -104,7 +104,7 @@ def test_wmt14_big_is_the_papers(language, dropout):
 
 
 def test_multi30k_tiny_is_the_published_setting():
-    """Transformer-Tiny of Wu et al. (ACL 2021); batch and warm-up are this project's choice."""
+    """Transformer-Tiny of Wu et al. (ACL 2021)."""
     config = load_config("multi30k:tiny")
     model = config.model
     assert (model.encoder_layers, model.decoder_layers) == (4, 4)

@@ -6,14 +6,18 @@ import dataclasses
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, check_resume, flatten, freeze, load_config, thaw
+from flaxformer_mt.config import ConfigError, check_resume, default_config, flatten, freeze
 from flaxformer_mt.config.load import apply_override
 from flaxformer_mt.config.resume import may_change
 
+USES = ("train.news", "valid", "test.news")
+
 
 def changed(*overrides: str):
-    config = thaw(load_config("multi30k"))
-    for override in overrides:
+    """The defaults with a corpus of each kind of use, and some settings changed."""
+    config = default_config()
+    files = [f"data.{use}.{side}={use}.{side}" for use in USES for side in ("src", "tgt")]
+    for override in (*files, *overrides):
         apply_override(config, override)
     return freeze(config, "test")
 
@@ -28,7 +32,7 @@ BEFORE = changed()
         "model.dtype=bfloat16",
         "model.remat=true",
         "data.folder=elsewhere",
-        "data.test.multi30k_2017.src=new.en",
+        "data.test.more.src=new.en",
         "training.steps=9000",
         "training.loss_chunk=0",
         "training.log_every=1",
@@ -43,10 +47,10 @@ BEFORE = changed()
     ],
 )
 def test_may_change(override):
-    after = changed(override, *(["data.test.multi30k_2017.tgt=new.de"] * ("2017" in override)))
+    after = changed(override, *(["data.test.more.tgt=new.de"] * ("test.more" in override)))
     differing = check_resume(BEFORE, after, "runs/a")
     key = override.partition("=")[0]
-    assert {k for k in differing if "multi30k_2017" not in k} <= {key}
+    assert {k for k in differing if "test.more" not in k} <= {key}
     for name, (old, new) in differing.items():
         assert flatten(BEFORE).get(name) == old != new == flatten(after)[name]
 
@@ -54,19 +58,19 @@ def test_may_change(override):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("model.d_model=64", "'model.d_model' was 128, is now 64"),
+        ("model.d_model=64", "'model.d_model' was 512, is now 64"),
         ("model.tie=target", "'model.tie' was 'all', is now 'target'"),
-        ("model.dropout=0.1", "'model.dropout' was 0.3, is now 0.1"),
+        ("model.dropout=0.2", "'model.dropout' was 0.1, is now 0.2"),
         ("model.scan_layers=true", "'model.scan_layers' was False, is now True"),
-        ("data.vocabulary.size=5000", "'data.vocabulary.size' was 10000, is now 5000"),
-        ("data.batch.tokens=4096", "'data.batch.tokens' was 8192, is now 4096"),
+        ("data.vocabulary.size=5000", "'data.vocabulary.size' was 37000, is now 5000"),
+        ("data.batch.tokens=4096", "'data.batch.tokens' was 25000, is now 4096"),
         ("training.seed=2", "'training.seed' was 1, is now 2"),
         ("training.label_smoothing=0", "'training.label_smoothing' was 0.1, is now 0.0"),
         ("training.optimizer.beta2=0.9", "'training.optimizer.beta2' was 0.98, is now 0.9"),
-        ("training.schedule.warmup_steps=5", "'training.schedule.warmup_steps' was 1000, is now 5"),
+        ("training.schedule.warmup_steps=5", "'training.schedule.warmup_steps' was 4000, is now 5"),
         ("training.freeze=encoder/*", "'training.freeze' was [], is now ['encoder/*']"),
-        ("data.train.multi30k.src=new.en", "'data.train.multi30k.src' was 'train.lc.norm.tok.en"),
-        ("data.valid.src=new.en", "'data.valid.src' was 'val.lc.norm.tok.en"),
+        ("data.train.news.src=new", "'data.train.news.src' was 'train.news.src', is now 'new'"),
+        ("data.valid.src=new", "'data.valid.src' was 'valid.src', is now 'new'"),
     ],
 )
 def test_may_not_change(override, said):
