@@ -36,12 +36,12 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.batch.tokens = 2048
     config.data.batch.max_shapes = 6
 
-    config.training.steps = 1100
+    config.training.steps = 1300
     config.training.schedule.kind = "peak"
     config.training.schedule.peak = 0.0035
     config.training.schedule.warmup_steps = 300
     config.training.log_every = 100
-    config.training.validate_every = 550
+    config.training.validate_every = 650
     config.training.save_every = 40
     config.training.loss_chunk = 0
     config.training.keep_for_average = 6
