@@ -68,7 +68,7 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
     import logging
 
-    for name in ("absl", "orbax", "jax._src.xla_bridge"):
+    for name in ("absl", "orbax", "jax._src.xla_bridge", "tensorboardX"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
 import re
 import time
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from flaxformer_mt.decoding.translator import Translation, Translator
 from flaxformer_mt.evaluation.bleu import Scores, ScoringError, corpus_scores
-from flaxformer_mt.rundir.atomic import write_json
+from flaxformer_mt.rundir.atomic import write_json, write_text
 from flaxformer_mt.rundir.errors import RunDirectoryError
 
 
@@ -73,7 +71,11 @@ def evaluate(
         hypotheses_file=directory / f"{name}.hyp.txt",
         scores_file=directory / f"{name}.json",
     )
-    _write_lines(evaluation.hypotheses_file, hypotheses)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
+    write_text(evaluation.hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     config = translator.config
     content = {
         "name": name,
@@ -89,16 +91,3 @@ def evaluate(
     }
     write_json(evaluation.scores_file, content)
     return evaluation
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    """The whole file or the one of before."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes("".join(f"{line}\n" for line in lines).encode())
-        os.replace(aside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise RunDirectoryError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -1,7 +1,8 @@
-"""JSON files that are either the old ones or the new ones, never a half."""
+"""Files that are either the old ones or the new ones, never a half."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ from flaxformer_mt.rundir.errors import RunDirectoryError
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes `content` beside `path`, forces it to disk, then renames it into place.
+    """Writes `content`, whole or not at all.
 
     Raises RunDirectoryError if the content is not plain JSON or the file cannot be written.
     """
@@ -19,15 +20,24 @@ def write_json(path: Path, content: Any) -> None:
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     except (TypeError, ValueError) as error:
         raise RunDirectoryError(f"{path}: the content is not plain JSON: {error}") from error
+    write_text(path, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text beside `path`, forces it to disk, then renames it into place.
+
+    Raises RunDirectoryError if it cannot be written.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(aside, "w", encoding="utf-8") as file:
+        with open(aside, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
         raise RunDirectoryError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
