@@ -10,7 +10,7 @@ from flaxformer_mt.cli.arguments import make_parser, say, take_overrides
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.decoding.translator import Translator
 
-# Sentences that neither training nor the scored test set saw: another seed than theirs.
+# Of the test split, so that training cannot have seen them; not the seed of those it is scored on.
 UNSEEN_SEED = 2
 UNSEEN = 6
 

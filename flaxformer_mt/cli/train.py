@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,9 @@ from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
+from flaxformer_mt.rundir.averaging import averaged_steps
+from flaxformer_mt.rundir.checkpoints import AVERAGE, Checkpoints, list_steps, load_params
+from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog
@@ -99,9 +102,11 @@ def _guarded(run: RunDirectory, config: ExperimentConfig, init_from: str | None)
     try:
         outcome = _train(run, config, init_from)
     except Exception as error:
-        before = read_status(run)
-        step = before.step if before else 0
-        write_status(run, Status(state="failed", step=step, reason=str(error).split("\n")[0]))
+        # On a full or broken disk the status cannot be kept; what went wrong must still be said.
+        with contextlib.suppress(RunDirectoryError):
+            before = read_status(run)
+            step = before.step if before else 0
+            write_status(run, Status(state="failed", step=step, reason=str(error).split("\n")[0]))
         raise
     write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
     if outcome.state == "stopped":
@@ -118,6 +123,11 @@ def _train(run: RunDirectory, config: ExperimentConfig, init_from: str | None) -
     settings = config.training
     has_checkpoint = bool(list_steps(run.checkpoints))
     source = None if init_from is None or has_checkpoint else layout.open_run(init_from)
+    if init_from is not None and has_checkpoint:
+        say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
+    if (run.checkpoints / AVERAGE).exists():
+        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
+        say(f"translate and evaluate use the mean of steps {steps} until `average` is run again")
     if source is not None and not run.vocabulary.exists():
         shutil.copytree(source.vocabulary, run.vocabulary)
     store = prepare(config.data, seed=settings.seed, directory=run.path, report=say)

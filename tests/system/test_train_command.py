@@ -121,6 +121,12 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(
     assert frozen and all(before[name] == after[name] for name in frozen)
     assert any(before[name] != after[name] for name in before.keys() - frozen)
 
+    arguments = [*arguments, "--config.training.steps=6"]
+    more = command("train", *arguments, "--workdir", tmp_path / "fine", "--init-from", trained)
+    assert more.returncode == 0, more.stderr
+    assert "is not used: this run goes on from its own checkpoint" in more.stderr
+    assert "resuming after step 5" in more.stderr
+
 
 def test_fine_tuning_with_another_vocabulary_is_refused(
     command: Run, corpus: Path, trained: Path, tmp_path: Path

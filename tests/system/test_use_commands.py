@@ -59,6 +59,15 @@ def test_n_best_with_scores_descends(command: Run, averaged: Path, tmp_path: Pat
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)
 
 
+def test_going_on_says_that_the_average_is_of_earlier_steps(
+    command: Run, averaged: Path, tmp_path: Path
+) -> None:
+    workdir = shutil.copytree(averaged, tmp_path / "run")
+    done = command("train", "--workdir", workdir, "--config.training.steps=21")
+    assert done.returncode == 0, done.stderr
+    assert "the mean of steps 10, 15, 20 until `average` is run again" in done.stderr
+
+
 def test_evaluate_scores_the_configured_test_sets(command: Run, averaged: Path) -> None:
     done = command("evaluate", "--workdir", averaged)
     assert done.returncode == 0, done.stderr
