@@ -25,8 +25,8 @@ def declare(
     return cast(Array, module.param(name, boxed, shape, jnp.float32))
 
 
-def glorot_flattened(input_axes: int) -> Initializer:
-    """Glorot uniform of a kernel as the matrix it stands for.
+def glorot_flattened(input_axes: int, *, gain: float = 1.0) -> Initializer:
+    """Glorot uniform of a kernel as the matrix it stands for, times `gain`.
 
     The first `input_axes` axes are its rows and the rest its columns: d x (h * d_k) for the
     attention projections. On the axes as they are, the fans of a three-axis kernel come out wrong.
@@ -34,7 +34,7 @@ def glorot_flattened(input_axes: int) -> Initializer:
 
     def init(key: Array, shape: Any, dtype: Any = jnp.float32, out_sharding: Any = None) -> Array:
         fan_in, fan_out = math.prod(shape[:input_axes]), math.prod(shape[input_axes:])
-        bound = math.sqrt(6 / (fan_in + fan_out))
+        bound = gain * math.sqrt(6 / (fan_in + fan_out))
         return jax.random.uniform(key, shape, dtype, -bound, bound)
 
     return init

@@ -96,8 +96,14 @@ def test_initial_values():
     params = nn.meta.unbox(drawn(model, 0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     layer = params["decoder"]["layers_0"]
-    for name, outputs in [("query", 64), ("key", 64), ("value", 96), ("out", 96)]:
-        bound = math.sqrt(6 / (64 + outputs))
+    # Query, key and value: a gain of 1/sqrt(2), as parts of one matrix have (see attention.py).
+    for name, outputs, gain in [
+        ("query", 64, 0.5),
+        ("key", 64, 0.5),
+        ("value", 96, 0.5),
+        ("out", 96, 1.0),
+    ]:
+        bound = math.sqrt(gain * 6 / (64 + outputs))
         for attention in ("self_attention", "cross_attention"):
             assert 0.98 * bound < np.abs(layer[attention][name]).max() <= bound
     bound = math.sqrt(6 / (64 + 256))
