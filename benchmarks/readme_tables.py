@@ -36,7 +36,7 @@ def render(results: Sequence[Result]) -> str:
     for result in results:
         measured = "<br>".join(show_metric(*metric) for metric in result.metrics.items())
         rows.append(
-            f"| `{result.config}` | {measured} | {show_machine(result.machine)} "
+            f"| `{result.name}` | {measured} | {show_machine(result.machine)} "
             f"| {show_seconds(result.seconds)} |"
         )
     sources = [show_source(result) for result in results]

@@ -33,6 +33,7 @@ def record(run: RunDirectory, *, name: str, command: str, config: str, test: str
             "target_tokens_per_second": statistics.median(
                 line["tgt_tokens_per_second"] for line in training
             ),
+            "data_wait": statistics.median(line["data_wait"] for line in training),
         },
         signatures=scores["signatures"],
     )

@@ -101,7 +101,8 @@ def test_every_import_of_the_package_is_a_declared_dependency():
     undeclared = {}
     for path in PACKAGE.rglob("*.py"):
         for package in imported_packages(path):
-            if package in sys.stdlib_module_names or package == "flaxformer_mt":
+            # `compression` is Python's own from 3.14 on.
+            if package in {*sys.stdlib_module_names, "compression", "flaxformer_mt"}:
                 continue
             distributions = {canonicalize_name(name) for name in providers.get(package, ())}
             if not distributions & declared:

@@ -27,7 +27,9 @@ def add_config(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def add_workdir(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
+    parser.add_argument(
+        "--workdir", required=True, metavar="DIR", help="run directory, local or gs://BUCKET/FOLDER"
+    )
 
 
 def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
-from flaxformer_mt.config import load_config, to_dict
+from flaxformer_mt.config import ExperimentConfig, load_config, to_dict
+from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.prepare import describe, prepare, read_manifest
+from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.view import batches_as_text, shapes_table
+from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.cache import preparing
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.paths import as_path
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -18,13 +25,40 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_config(parser, required=True)
     add_workdir(parser)
+    parser.add_argument(
+        "--inspect",
+        action="store_true",
+        help="show the batch shapes and rows of the first ten batches as text",
+    )
     options = parser.parse_args(rest)
     config = load_config(options.config, overrides)
-    run = RunDirectory(Path(options.workdir))
-    if not run.config_file.exists():
+    run = RunDirectory(as_path(options.workdir))
+    if not layout.has_record(run):
         run = layout.create(run.path, to_dict(config), [*prog.split(), *arguments])
-    with locked(run):
-        prepare(config.data, seed=config.training.seed, directory=run.path, report=say)
-    print(describe(read_manifest(run.data)))
+    with locked(run), preparing(run) as folder:
+        store = prepare(
+            config.data,
+            seed=config.training.seed,
+            directory=folder,
+            report=say,
+            bar=sys.stderr.isatty(),
+        )
+    print(describe(read_manifest(folder / "data")))
+    if options.inspect:
+        _show_batches(config, store, Vocabularies.load(folder / "vocabulary"))
     say(f"ready: flaxformer-mt train --config {options.config} --workdir {options.workdir}")
     return 0
+
+
+def _show_batches(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> None:
+    vocabulary, seed = config.data.vocabulary, config.training.seed
+    planner = Planner(
+        store.train,
+        config.data.batch,
+        seed,
+        epoch_pairs=config.data.epoch_pairs,
+        resampler=Resampler(vocabularies, vocabulary, seed) if vocabulary.sampling else None,
+    )
+    print(f"\n{shapes_table(planner)}")
+    for text in batches_as_text(planner, vocabularies):
+        print(f"\n{text}")

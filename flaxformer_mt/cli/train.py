@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
@@ -21,16 +21,21 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.load import apply_override
 from flaxformer_mt.data.prepare import prepare
+from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
-from flaxformer_mt.rundir.checkpoints import AVERAGE, Checkpoints, list_steps, load_params
+from flaxformer_mt.rundir.cache import local_copy, preparing
+from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
 from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog
+from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.retention import KeepPolicy
+from flaxformer_mt.rundir.selection import has_average
 from flaxformer_mt.rundir.status import Status, read_status, write_status
 from flaxformer_mt.rundir.weights import default_weights
 from flaxformer_mt.training.loop import Outcome, train
@@ -61,22 +66,22 @@ def train_run(
     init_from: str | None = None,
 ) -> int:
     """Creates or continues the run in `workdir`; returns the exit status."""
-    run = RunDirectory(Path(workdir))
-    if run.config_file.exists():
+    run = RunDirectory(as_path(workdir))
+    if layout.has_record(run):
         config, changed = _continued(run, spec, overrides)
         status = read_status(run)
         if status and status.state == "finished" and not changed:
             say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
             return 0
-        with locked(run):
+        with locked(run) as holding:
             layout.record_start(run, to_dict(config), command)
-            return _guarded(run, config, init_from)
+            return _guarded(run, config, init_from, holding)
     if spec is None:
         raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to train")
     config = load_config(spec, overrides)
     run = layout.create(run.path, to_dict(config), command)
-    with locked(run):
-        return _guarded(run, config, init_from)
+    with locked(run) as holding:
+        return _guarded(run, config, init_from, holding)
 
 
 def _continued(
@@ -97,13 +102,18 @@ def _continued(
     return config, bool(changed)
 
 
-def _guarded(run: RunDirectory, config: ExperimentConfig, init_from: str | None) -> int:
+def _guarded(
+    run: RunDirectory, config: ExperimentConfig, init_from: str | None, holding: Holding
+) -> int:
     """Trains, and leaves in `status.json` how it ended."""
     try:
-        outcome = _train(run, config, init_from)
+        with growing_files(run, holding=holding, report=say) as growing:
+            outcome = _train(run, config, init_from, holding, growing)
     except Exception as error:
         # On a full or broken disk the status cannot be kept; what went wrong must still be said.
+        # Nor may it be where another process has taken the run over.
         with contextlib.suppress(RunDirectoryError):
+            holding.check()
             before = read_status(run)
             step = before.step if before else 0
             write_status(run, Status(state="failed", step=step, reason=str(error).split("\n")[0]))
@@ -119,19 +129,32 @@ def _guarded(run: RunDirectory, config: ExperimentConfig, init_from: str | None)
     return 0
 
 
-def _train(run: RunDirectory, config: ExperimentConfig, init_from: str | None) -> Outcome:
+def _train(
+    run: RunDirectory,
+    config: ExperimentConfig,
+    init_from: str | None,
+    holding: Holding,
+    growing: GrowingFiles,
+) -> Outcome:
     settings = config.training
     has_checkpoint = bool(list_steps(run.checkpoints))
     source = None if init_from is None or has_checkpoint else layout.open_run(init_from)
     if init_from is not None and has_checkpoint:
         say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
-    if (run.checkpoints / AVERAGE).exists():
+    if has_average(run.checkpoints):
         steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
         say(f"translate and evaluate use the mean of steps {steps} until `average` is run again")
-    if source is not None and not run.vocabulary.exists():
-        shutil.copytree(source.vocabulary, run.vocabulary)
-    store = prepare(config.data, seed=settings.seed, directory=run.path, report=say)
-    vocabularies = Vocabularies.load(run.vocabulary)
+    with preparing(run) as folder:
+        if source is not None and not (folder / "vocabulary").exists():
+            shutil.copytree(local_copy(source.vocabulary), folder / "vocabulary")
+        store = prepare(
+            config.data,
+            seed=settings.seed,
+            directory=folder,
+            report=say,
+            bar=sys.stderr.isatty(),
+        )
+    vocabularies = Vocabularies.load(folder / "vocabulary")
     sizes = {"src_vocab_size": vocabularies.src.size, "tgt_vocab_size": vocabularies.tgt.size}
     program = build(config, **sizes)
     say(model_table(program, config, **sizes))
@@ -144,12 +167,20 @@ def _train(run: RunDirectory, config: ExperimentConfig, init_from: str | None) -
         metric=settings.best_metric,
         mode="max" if settings.best_metric == "bleu" else "min",
     )
-    with Checkpoints(run.checkpoints, policy, report=say) as checkpoints, StopRequest() as stop:
+
+    def before_save() -> None:
+        holding.check()
+        growing.upload()
+
+    with (
+        Checkpoints(run.checkpoints, policy, report=say, before_save=before_save) as checkpoints,
+        StopRequest() as stop,
+    ):
         start = checkpoints.latest_step() or 0
         write_status(run, Status(state="running", step=start))
-        with MetricsLog(run.metrics, resume_step=start) as log:
+        with MetricsLog(growing.metrics, resume_step=start) as log:
             telemetry = Telemetry(
-                log=log, tensorboard=run.tensorboard, start=start, total=settings.steps
+                log=log, tensorboard=growing.tensorboard, start=start, total=settings.steps
             )
             try:
                 return train(
@@ -160,18 +191,32 @@ def _train(run: RunDirectory, config: ExperimentConfig, init_from: str | None) -
                     checkpoints=checkpoints,
                     telemetry=telemetry,
                     stop=stop,
-                    decode=validation_decoder(run, config, vocabularies, program.model)
+                    decode=validation_decoder(
+                        config,
+                        vocabularies,
+                        program.model,
+                        data=folder / "data",
+                        samples=growing.samples,
+                    )
                     if settings.validate_bleu
                     else None,
                     initial_params=initial,
+                    resampler=_resampler(config, vocabularies),
                 )
             finally:
                 telemetry.close()
 
 
+def _resampler(config: ExperimentConfig, vocabularies: Vocabularies) -> Resampler | None:
+    vocabulary = config.data.vocabulary
+    return (
+        Resampler(vocabularies, vocabulary, config.training.seed) if vocabulary.sampling else None
+    )
+
+
 def _weights(source: RunDirectory, vocabularies: Vocabularies, program: Program) -> Any:
     """The best parameters of another run, checked to fit: same vocabulary, same shapes."""
-    theirs = Vocabularies.load(source.vocabulary)
+    theirs = Vocabularies.load(local_copy(source.vocabulary))
     if theirs.digest != vocabularies.digest:
         raise StartError(
             f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import ExperimentConfig
@@ -12,20 +13,24 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.bleu import corpus_scores
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.training.loop import Decode
 
 SAMPLES = 8
 
 
 def validation_decoder(
-    run: RunDirectory, config: ExperimentConfig, vocabularies: Vocabularies, model: Transformer
+    config: ExperimentConfig,
+    vocabularies: Vocabularies,
+    model: Transformer,
+    *,
+    data: Path,
+    samples: Path,
 ) -> Decode:
-    """`(params, step) -> {"bleu": ..., "chrf": ...}` over the run's whole validation text.
+    """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text in `data`.
 
-    Each call leaves a few sentences under `samples/`: source, reference, hypothesis.
+    Each call leaves a few sentences under `samples`: source, reference, hypothesis.
     """
-    sources, references = valid_text(run.data)
+    sources, references = valid_text(data)
     settings = dataclasses.replace(config.decoding, beam_size=config.training.validate_beam)
     shown = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
@@ -33,8 +38,8 @@ def validation_decoder(
         translator = Translator(params, model, vocabularies, settings, name=f"step {step}")
         hypotheses = [translation.text for translation in translator.translate(sources)]
         scores = corpus_scores(hypotheses, references, tokenized=config.data.tokenized)
-        run.samples.mkdir(exist_ok=True)
-        (run.samples / f"step-{step}.txt").write_text(
+        samples.mkdir(exist_ok=True)
+        (samples / f"step-{step}.txt").write_text(
             "\n".join(
                 f"source     {sources[i]}\nreference  {references[i]}\nhypothesis {hypotheses[i]}\n"
                 for i in shown

@@ -11,7 +11,7 @@ from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 # Group -> its settings, for each range.
 _AT_LEAST_ONE = {
     "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length",
-    "data.batch": "tokens max_shapes multiple",
+    "data.batch": "tokens max_shapes multiple window",
     "data.vocabulary": "size sample",
     "data.filter": "max_length",
     "training": "steps log_every save_every keep_latest validate_beam max_bad_updates",
@@ -21,12 +21,16 @@ _AT_LEAST_ONE = {
 }
 _SHARES = {
     "model": "dropout attention_dropout ffn_dropout",
+    "data.filter": "script",
+    "data.vocabulary": "sampling",
     "training": "label_smoothing",
     "training.optimizer": "beta1 beta2 ema_decay",
 }
 _NOT_NEGATIVE = {
     "training": "seed validate_every patience keep_best keep_for_average max_rollbacks loss_chunk",
     "training.optimizer": "weight_decay clip_norm",
+    "data": "epoch_pairs workers",
+    "data.batch": "src_length tgt_length",
     "data.filter": "max_ratio",
     "decoding": "length_penalty",
 }
@@ -50,6 +54,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _model_and_data(config)
     yield from _training(config)
     yield from _mesh(config)
+    yield from _mixture(config)
     for group, corpora in {"train": config.data.train, "test": config.data.test}.items():
         for item in corpora:
             yield from _corpus(item, f"data.{group}.{item.name}")
@@ -109,8 +114,34 @@ def _mesh(config: ExperimentConfig) -> Iterator[str]:
             yield f"'mesh.{name}' = {size} must be at least 1, or -1 for what is left"
 
 
+def _mixture(config: ExperimentConfig) -> Iterator[str]:
+    data = config.data
+    weighted = [item.name for item in data.train if item.weight > 0]
+    for item in data.train:
+        if item.weight < 0:
+            yield f"'data.train.{item.name}.weight' = {item.weight} must not be negative"
+        elif weighted and not item.weight:
+            yield (
+                f"'data.train.{item.name}.weight' is not set and "
+                f"'data.train.{weighted[0]}.weight' is: a mixture needs the weight of every corpus"
+            )
+    if data.epoch_pairs and not weighted:
+        yield (
+            "'data.epoch_pairs' is for mixtures, in which every corpus has a weight: without "
+            "weights an epoch is every pair once"
+        )
+    batch = data.batch
+    if batch.form == "bucket" and (batch.src_length or batch.tgt_length):
+        yield "'data.batch.src_length' and '.tgt_length' are for 'data.batch.form' = 'pack'"
+    if bool(batch.src_length) != bool(batch.tgt_length):
+        yield "'data.batch.src_length' and '.tgt_length' go together: set both, or neither"
+
+
 def _corpus(item: CorpusConfig, key: str) -> Iterator[str]:
-    if item.kind == "files" and bool(item.src) != bool(item.tgt):
-        yield f"'{key}': a corpus of kind 'files' needs both 'src' and 'tgt'"
-    if item.kind == "synthetic" and item.size < 1:
-        yield f"'{key}.size' must be at least 1 for the built-in grammar"
+    if item.kind not in ("tsv", "synthetic") and bool(item.src) != bool(item.tgt):
+        yield f"'{key}': a corpus of kind '{item.kind}' needs both 'src' and 'tgt'"
+    if item.kind == "synthetic":
+        if item.size < 1:
+            yield f"'{key}.size' must be at least 1 for the built-in grammar"
+        if item.split not in ("train", "valid", "test"):
+            yield f"'{key}.split' = '{item.split}' must be train, valid or test"

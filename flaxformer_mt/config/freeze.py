@@ -63,11 +63,24 @@ def corpus(
     tgt: str = "",
     path: str = "",
     split: str = "train",
+    data_dir: str = "",
+    archives: str = "",
     size: int = 0,
+    weight: float = 0.0,
 ) -> ConfigDict:
     """One corpus for `config.data.train.NAME = corpus(...)`; keys as in `CorpusConfig`."""
-    values = {"kind": kind, "src": src, "tgt": tgt, "path": path, "split": split, "size": size}
-    return ConfigDict(values).lock()
+    values = CorpusConfig(
+        kind=typing.cast(Any, kind),
+        src=src,
+        tgt=tgt,
+        path=path,
+        split=split,
+        data_dir=data_dir,
+        archives=archives,
+        size=size,
+        weight=weight,
+    )
+    return ConfigDict(_defaults(values)).lock()
 
 
 def _defaults(config: Any) -> dict[str, Any]:

@@ -67,18 +67,33 @@ class ModelConfig:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     name: str = setting("", "the corpus's name in reports: the key it stands under in the config")
-    kind: Literal["files", "tsv", "synthetic"] = setting(
+    kind: Literal["files", "tsv", "jsonl", "tfds", "array_record", "synthetic"] = setting(
         "files",
-        "files: two line-aligned files; tsv: one file, two columns; "
-        "synthetic: the built-in grammar",
+        "files: two line-aligned files; tsv: one file, two columns; jsonl: one JSON object a line; "
+        "tfds: a TensorFlow Datasets translation set; array_record: ArrayRecord shards of JSON "
+        "objects; synthetic: the built-in grammar",
     )
-    src: str = setting("", "files: the source side (plain, .gz or .xz)")
-    tgt: str = setting("", "files: the target side")
-    path: str = setting("", "tsv: the file")
-    split: Literal["train", "valid", "test"] = setting(
-        "train", "synthetic: which part of the grammar"
+    src: str = setting(
+        "", "files: the source side (plain, .gz, .xz or .zst); jsonl, tfds, array_record: its key"
     )
+    tgt: str = setting("", "files: the target side; jsonl, tfds, array_record: its key")
+    path: str = setting(
+        "",
+        "tsv, jsonl: the file; array_record: the shards, as a glob pattern; "
+        "tfds: the set, such as wmt14_translate/de-en",
+    )
+    split: str = setting(
+        "train",
+        "synthetic: train, valid or test; tfds: as TFDS writes it, such as train[:10%]",
+    )
+    data_dir: str = setting(
+        "", "tfds: where prepared sets are (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
+    )
+    archives: str = setting("", "tfds: folder with the set's original archives, fetched by hand")
     size: int = setting(0, "synthetic: how many pairs")
+    weight: float = setting(
+        0.0, "training: share of this corpus in a mixture, relative to the others' (0: no mixture)"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,6 +109,15 @@ class VocabularyConfig:
     character_coverage: float = setting(
         1.0, "share of the corpus's characters that get a type of their own"
     )
+    normalization: Literal["none", "blanks", "nfc", "nfkc"] = setting(
+        "none",
+        "none: text as it is; blanks: odd blanks become plain ones; nfc, nfkc: that and the "
+        "Unicode form; part of the vocabulary's model, so translation does the same",
+    )
+    sampling: float = setting(
+        0.0,
+        "subword regularisation of training text: BPE-dropout's p, or unigram's alpha (0: off)",
+    )
     sample: int = setting(
         2_000_000, "train on at most this many pairs, drawn evenly over the corpus"
     )
@@ -107,14 +131,31 @@ class FilterConfig:
     max_ratio: float = setting(
         0.0, "drop pairs whose token lengths differ by more than this factor (0: keep)"
     )
+    identical: bool = setting(False, "drop pairs whose two sides are the same text")
+    duplicates: bool = setting(False, "drop all but the first of equal pairs, over all corpora")
+    script: float = setting(
+        0.0,
+        "drop pairs with a side of whose letters less than this share is in its language's script "
+        "(0: keep)",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchConfig:
+    form: Literal["bucket", "pack"] = setting(
+        "bucket",
+        "bucket: one pair a row, rows of like length (the paper); pack: several pairs a row, one "
+        "shape for all batches",
+    )
     tokens: int = setting(
         25_000, "positions a global batch may hold on each side (paper: about 25,000)"
     )
-    max_shapes: int = setting(16, "at most this many batch shapes, each compiled once")
+    max_shapes: int = setting(16, "bucket: at most this many batch shapes, each compiled once")
+    src_length: int = setting(0, "pack: source positions of a row (0: chosen for the corpus)")
+    tgt_length: int = setting(0, "pack: target positions of a row (0: chosen for the corpus)")
+    window: int = setting(
+        1 << 20, "pairs that are shuffled into batches together; a corpus is read in such windows"
+    )
     multiple: int = setting(
         8, "a shape's rows are a multiple of this (the mesh's data size must divide it)"
     )
@@ -139,6 +180,12 @@ class DataConfig:
     )
     test: tuple[CorpusConfig, ...] = setting(
         (), "test corpora, by name: scored by `evaluate`", resume=True
+    )
+    epoch_pairs: int = setting(
+        0, "mixture: pairs that count as one epoch (0: as many as the corpora hold)"
+    )
+    workers: int = setting(
+        0, "processes that put batches together (0: a thread of the trainer's)", resume=True
     )
     vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
     filter: FilterConfig = setting(FilterConfig, "")

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int32, Integer
 
 from flaxformer_mt.data.plan import PlanError, Shape
-from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.store import TokenPairs, runs
 from flaxformer_mt.data.vocabulary import BOS, PAD
 
 
@@ -51,27 +51,57 @@ class Batch:
         return self.tgt_segment_ids.max(axis=1).sum()
 
 
-def assemble(pairs: TokenPairs, indices: Integer[np.ndarray, " pairs"], shape: Shape) -> Batch:
-    """The pairs at `indices`, one a row; rows beyond them are padding.
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """The rows of a global batch that one process feeds: part `number` of `count` equal parts."""
+
+    number: int = 0
+    count: int = 1
+
+
+WHOLE = Share()
+
+
+def assemble(
+    pairs: TokenPairs,
+    indices: Integer[np.ndarray, " pairs"],
+    shape: Shape,
+    counts: Integer[np.ndarray, " rows"] | None = None,
+    share: Share = WHOLE,
+) -> Batch:
+    """The pairs at `indices`, `counts[r]` of them in row r, one a row by default.
+
+    Rows beyond them are padding. Of a `share`, only its rows are read and returned.
 
     Raises:
-      PlanError: more pairs than rows, or a pair longer than the shape.
+      PlanError: more rows than the shape has, rows that the shares do not divide, or more tokens
+        in a row than the shape holds.
     """
-    if len(indices) > shape.rows:
-        raise PlanError(f"{len(indices)} pairs do not fit the rows of {shape}")
-    src, src_segment_ids, src_positions = _one_side(
-        pairs, "src", pairs.src_lengths[indices], indices, shape.rows, shape.src_length
+    counts = np.ones(len(indices), np.int64) if counts is None else counts
+    if len(counts) > shape.rows:
+        raise PlanError(f"{len(counts)} rows do not fit those of {shape}")
+    rows, rest = divmod(shape.rows, share.count)
+    if rest:
+        raise PlanError(
+            f"{shape.rows} rows cannot be shared by {share.count} processes: "
+            f"data.batch.multiple must be a multiple of {share.count}"
+        )
+    first = share.number * rows
+    ends = np.cumsum(counts)
+    before = int(ends[first - 1]) if 0 < first <= len(ends) else 0
+    counts = counts[first : first + rows]
+    indices = indices[before : before + int(counts.sum())] if len(counts) else indices[:0]
+    src, src_segment_ids, src_positions, _ = _one_side(
+        pairs, "src", indices, counts, rows, shape.src_length
     )
-    tgt_out, tgt_segment_ids, tgt_positions = _one_side(
-        pairs, "tgt", pairs.tgt_lengths[indices], indices, shape.rows, shape.tgt_length
+    tgt_out, tgt_segment_ids, tgt_positions, tgt_in = _one_side(
+        pairs, "tgt", indices, counts, rows, shape.tgt_length
     )
-    tgt_in = np.full_like(tgt_out, BOS)
-    tgt_in[:, 1:] = tgt_out[:, :-1]
     return Batch(
         src=src,
         src_segment_ids=src_segment_ids,
         src_positions=src_positions,
-        tgt_in=np.where(tgt_segment_ids > 0, tgt_in, PAD),
+        tgt_in=tgt_in,
         tgt_out=tgt_out,
         tgt_segment_ids=tgt_segment_ids,
         tgt_positions=tgt_positions,
@@ -81,23 +111,39 @@ def assemble(pairs: TokenPairs, indices: Integer[np.ndarray, " pairs"], shape: S
 def _one_side(
     pairs: TokenPairs,
     side: str,
-    lengths: Int32[np.ndarray, " pairs"],
     indices: Integer[np.ndarray, " pairs"],
+    counts: Integer[np.ndarray, " filled_rows"],
     rows: int,
     length: int,
-) -> tuple[
-    Int32[np.ndarray, "rows length"],
-    Int32[np.ndarray, "rows length"],
-    Int32[np.ndarray, "rows length"],
-]:
-    """Token ids, segment ids and positions of one side."""
-    if len(lengths) and lengths.max() > length:
-        pair = int(indices[lengths.argmax()])
-        raise PlanError(f"pair {pair} has {lengths.max()} {side} tokens; the shape holds {length}")
-    tokens = np.full((rows, length), PAD, np.int32)
-    tokens[: len(indices)] = pairs.sides[side].gather(indices, length)
-    filled = np.zeros(rows, np.int32)
-    filled[: len(indices)] = lengths
-    column = np.arange(length, dtype=np.int32)
-    inside = column < filled[:, None]
-    return tokens, inside.astype(np.int32), np.where(inside, column, np.int32(0))
+) -> tuple[Int32[np.ndarray, "rows length"], ...]:
+    """Token ids, segment ids, positions, and the ids moved right by one behind BOS."""
+    lengths = pairs.sides[side].lengths(indices)
+    row = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    # Where each pair begins in its row: the tokens before it, less those before its row.
+    begins = np.concatenate([np.zeros(1, np.int64), ends])
+    row_begins = begins[np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])]
+    if len(counts) and np.diff(row_begins).max() > length:
+        fullest = int(np.diff(row_begins).argmax())
+        pair = int(indices[row == fullest][0])
+        raise PlanError(
+            f"the row of pair {pair} has {np.diff(row_begins)[fullest]} {side} tokens; the shape "
+            f"holds {length}"
+        )
+    tokens = pairs.sides[side].gather(indices)
+    position = runs(np.zeros(len(lengths), np.int64), lengths).astype(np.int32)
+    where = np.arange(len(tokens)) + np.repeat(row * length - row_begins[row], lengths)
+    moved = np.empty_like(tokens)
+    moved[1:] = tokens[:-1]
+    moved[ends - lengths] = BOS
+
+    def placed(
+        values: Int32[np.ndarray, " tokens"], empty: int
+    ) -> Int32[np.ndarray, "rows length"]:
+        array = np.full(rows * length, empty, np.int32)
+        array[where] = values
+        return array.reshape(rows, length)
+
+    segment = np.repeat((number + 1).astype(np.int32), lengths)
+    return placed(tokens, PAD), placed(segment, 0), placed(position, 0), placed(moved, PAD)

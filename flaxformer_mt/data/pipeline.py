@@ -1,42 +1,48 @@
 """The stream of training batches: planned, put together ahead of the step, resumable.
 
-The one door of this room to JAX: a `Batch` becomes a pytree here.
+The one door of this room to JAX and Grain. Every worker plans every window, which is cheap, and
+puts together its own share of the batches; a batch is the same whoever makes it, so the stream does
+not depend on their number, and its whole state is the position of the next batch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import queue
+import os
+import signal
 import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator
 from types import TracebackType
+from typing import Any
 
+import grain
 import jax
+import numpy as np
+from absl import flags
+from grain.experimental import ThreadPrefetchIterDataset
 
 from flaxformer_mt.config.schema import BatchConfig
-from flaxformer_mt.data.batch import Batch, assemble
-from flaxformer_mt.data.plan import (
-    EpochPlan,
-    PlanError,
-    Shape,
-    plan_epoch,
-    plan_pass,
-    shapes_for,
-)
+from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
+from flaxformer_mt.data.bucket import plan_pass, shapes_for
+from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.position import Position as Position
+from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 
-jax.tree_util.register_dataclass(
-    Batch, data_fields=[field.name for field in dataclasses.fields(Batch)], meta_fields=[]
-)
+_FIELDS = [field.name for field in dataclasses.fields(Batch)]
+jax.tree_util.register_dataclass(Batch, data_fields=_FIELDS, meta_fields=[])
 
-# Batches that stand ready: enough to hide the planning of an epoch, small beside the model.
+# Batches that stand ready: enough to hide an uneven step, small beside the model.
 _AHEAD = 8
-_START = Position(0, 0)
-_POLL_SECONDS = 0.1
+_START = Position()
 _VALIDATION_SHAPES = 4
+_PARENT_SECONDS = 2.0
+
+
+class WorkerError(RuntimeError):
+    """A process that puts batches together has died."""
 
 
 class Batches(Iterator[tuple[Batch, Position]]):
@@ -44,15 +50,17 @@ class Batches(Iterator[tuple[Batch, Position]]):
 
     The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; a stream begun
     at a position gives the batches that one begun earlier gives from there. Batches whose
-    positions are in `skip`, those recorded when an update went wrong, are left out, and no
-    position given names one of them.
+    positions are in `skip`, those recorded when an update went wrong, are left out. Of a `share`,
+    each batch has the rows of that share alone.
 
-    A thread puts batches together ahead of need. What it raises is raised by `next`; `close`, the
-    end of a `with` block or dropping the last reference ends it.
+    Batches are put together ahead of need, by a thread or by `workers` processes. What those raise
+    is raised by `next`; `close`, the end of a `with` block or dropping the last reference ends
+    them.
 
     Raises:
-      PlanError: no plan is possible, or `position` lies beyond its epoch: the position of
-        another store or batch size.
+      PlanError: no plan is possible; by `next`: `position` lies beyond its window, the position
+        of another store or batch size.
+      WorkerError: by `next`: a worker process died.
     """
 
     def __init__(
@@ -63,61 +71,67 @@ class Batches(Iterator[tuple[Batch, Position]]):
         position: Position = _START,
         *,
         skip: Collection[Position] = (),
+        share: Share = WHOLE,
+        workers: int = 0,
+        epoch_pairs: int = 0,
+        resampler: Resampler | None = None,
     ) -> None:
-        self.shapes: tuple[Shape, ...] = shapes_for(
-            pairs.src_lengths, pairs.tgt_lengths, batch_config
-        )
-        plan = _plan(pairs, self.shapes, seed, max(position.epoch, 0))
-        if position.epoch < 0 or not 0 <= position.index <= len(plan):
-            raise PlanError(
-                f"{position} lies outside an epoch of {len(plan):,} batches: it belongs to another "
-                f"corpus or data.batch setting"
-            )
-        self.batches_per_epoch: int = len(plan)
-        """Batches of every epoch, `skip` aside."""
-        self.padding: float = plan.padding(pairs.src_lengths, pairs.tgt_lengths)
-        """The share of an epoch's positions, both sides, that hold no token."""
-        self.seconds_waited: float = 0.0
+        planner = Planner(pairs, batch_config, seed, epoch_pairs=epoch_pairs, resampler=resampler)
+        self.shapes = planner.shapes
+        """The shapes that batches have."""
+        self.windows = planner.order.windows
+        """Windows of an epoch."""
+        self.delivered = position
+        """The place of the batch that `next` gave last."""
+        self.position = position
+        """The place from which a stream goes on after that."""
+        self.epochs_done = float(position.epoch)
+        """Epochs done after the batch that `next` gave last, with fraction."""
+        self.seconds_waited = 0.0
         """Seconds that `next` has waited for data in all."""
-        left_out = frozenset(skip)
-        self.position: Position = _deliverable(position, len(plan), left_out)
-        """The batch that `next` gives."""
         self._error: BaseException | None = None
-        self._ready: queue.Queue[tuple[Batch, Position] | BaseException] = queue.Queue(_AHEAD)
-        self._stop = threading.Event()
-        # The thread holds no reference to this object, so that dropping it ends the thread.
-        self._thread = threading.Thread(
-            target=_fill,
-            args=(self._ready, self._stop, pairs, self.shapes, seed, self.position, left_out),
-            name="batches",
-            daemon=True,
-        )
-        self._thread.start()
-        weakref.finalize(self, self._stop.set)
+        self._closed = False
+        dataset: Any = _Planned(planner, position, frozenset(skip), share)
+        if workers:
+            _allow_workers()
+            dataset = dataset.mp_prefetch(
+                grain.MultiprocessingOptions(
+                    num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
+                ),
+                worker_init_fn=_begin_worker,
+            )
+        else:
+            dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
+        self._iterator = iter(dataset)
+        # They hold no reference to this object, so that dropping it ends them.
+        self._end = weakref.finalize(self, self._iterator.close)
+        self._iterator.start_prefetch()
 
     def __next__(self) -> tuple[Batch, Position]:
         if self._error is not None:
             raise self._error
-        if self._stop.is_set():
+        if self._closed:
             raise RuntimeError("the stream of batches is closed")
         begin = time.perf_counter()
-        item = self._ready.get()
-        self.seconds_waited += time.perf_counter() - begin
-        if isinstance(item, BaseException):
-            self._error = item
+        try:
+            item = next(self._iterator)
+        except BaseException as error:
+            self._error = _explained(error)
             self.close()
-            raise item
-        self.position = item[1]
-        return item
-
-    def epochs(self, position: Position) -> float:
-        """Epochs done before `position`, with fraction."""
-        return position.epoch + position.index / self.batches_per_epoch
+            raise self._error from error
+        self.seconds_waited += time.perf_counter() - begin
+        self.delivered, self.position = (
+            Position(*item[name].tolist()) for name in ("here", "after")
+        )
+        done = self.delivered.window + (self.delivered.index + 1) / int(item["batches"])
+        self.epochs_done = self.delivered.epoch + done / self.windows
+        # Copied, since what comes from a worker lies in shared memory that is freed with `item`.
+        return Batch(**{name: np.array(item[name]) for name in _FIELDS}), self.position
 
     def close(self) -> None:
-        """End the thread; calling it again does nothing."""
-        self._stop.set()
-        self._thread.join()
+        """End the thread or the processes; calling it again does nothing."""
+        self._closed = True
+        self._end()
 
     def __enter__(self) -> Batches:
         return self
@@ -143,51 +157,93 @@ def one_pass(
     shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)
     plan = plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
     for index in range(len(plan)):
-        shape, indices = plan[index]
-        yield assemble(pairs, indices, shape)
+        shape, rows = plan[index]
+        yield assemble(pairs, rows.pairs, shape, rows.counts)
 
 
-def _plan(pairs: TokenPairs, shapes: tuple[Shape, ...], seed: int, epoch: int) -> EpochPlan:
-    return plan_epoch(pairs.src_lengths, pairs.tgt_lengths, shapes, seed, epoch)
+class _Planned(grain.IterDataset):
+    """The stream as Grain's data set: dictionaries of arrays, batch `n` of every `step`."""
+
+    def __init__(
+        self, planner: Planner, position: Position, skip: frozenset[Position], share: Share
+    ) -> None:
+        super().__init__()
+        self.planner, self.position, self.skip, self.share = planner, position, skip, share
+        self.first, self.step = 0, 1
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Grain's way of giving each worker every `step`-th batch."""
+        del sequential_slice
+        self.first, self.step = sl.start or 0, sl.step or 1
+
+    def __iter__(self) -> _PlannedIterator:
+        return _PlannedIterator(self)
 
 
-def _deliverable(position: Position, batches: int, skip: frozenset[Position]) -> Position:
-    """The first batch from `position` on that is not left out."""
-    while position.index == batches or position in skip:
-        if position.index == batches:
-            position = Position(position.epoch + 1, 0)
-        else:
-            position = Position(position.epoch, position.index + 1)
-    return position
+class _PlannedIterator(grain.DatasetIterator):
+    def __init__(self, dataset: _Planned) -> None:
+        super().__init__()
+        self._dataset = dataset
+        self._count = 0
+        self._after = dataset.position
+        self._planned = planned_batches(dataset.planner, dataset.position, dataset.skip)
 
-
-def _fill(
-    ready: queue.Queue[tuple[Batch, Position] | BaseException],
-    stop: threading.Event,
-    pairs: TokenPairs,
-    shapes: tuple[Shape, ...],
-    seed: int,
-    position: Position,
-    skip: frozenset[Position],
-) -> None:
-    """The thread: put batches into `ready` until `stop`; an error is the last item."""
-    item: tuple[Batch, Position] | BaseException
-    planned, plan = -1, None
-    while not stop.is_set():
-        try:
-            if plan is None or planned != position.epoch:
-                planned, plan = position.epoch, _plan(pairs, shapes, seed, position.epoch)
-            shape, indices = plan[position.index]
-            after = Position(position.epoch, position.index + 1)
-            position = _deliverable(after, len(plan), skip)
-            item = assemble(pairs, indices, shape), position
-        except BaseException as error:
-            item = error
-        while not stop.is_set():
-            try:
-                ready.put(item, timeout=_POLL_SECONDS)
+    def __next__(self) -> dict[str, np.ndarray]:
+        while True:
+            planned = next(self._planned)
+            self._count += 1
+            if (self._count - 1) % self._dataset.step == self._dataset.first:
                 break
-            except queue.Full:
-                continue
-        if isinstance(item, BaseException):
-            return
+        self._after = planned.after
+        batch = assemble(
+            planned.pairs,
+            planned.rows.pairs,
+            planned.shape,
+            planned.rows.counts,
+            self._dataset.share,
+        )
+        arrays = {name: getattr(batch, name) for name in _FIELDS}
+        for name, place in (("here", planned.position), ("after", planned.after)):
+            arrays[name] = np.array(dataclasses.astuple(place), np.int64)
+        arrays["batches"] = np.array(planned.batches)
+        return arrays
+
+    def get_state(self) -> dict[str, int]:
+        """Grain asks with each batch; what a run keeps is `Batches.position`."""
+        return dataclasses.asdict(self._after)
+
+    def set_state(self, state: dict[str, int]) -> None:
+        raise NotImplementedError("begin a new stream at the position instead")
+
+    def close(self) -> None:
+        super().close()
+        self._planned.close()
+
+
+def _allow_workers() -> None:
+    """Grain passes absl's flags on to its workers and refuses where nobody has parsed them."""
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+
+
+def _begin_worker(number: int, count: int) -> None:
+    """In a worker: leave signals to the trainer, and end when it does, however it ends."""
+    del number, count
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def _explained(error: BaseException) -> BaseException:
+    if isinstance(error, RuntimeError) and "terminated unexpectedly" in str(error):
+        return WorkerError(
+            f"a process that puts batches together has died: {error}; it may have been killed for "
+            "want of memory: lower data.workers (0: a thread of the trainer's)"
+        )
+    return error

@@ -14,6 +14,7 @@ from flaxformer_mt.decoding.decode import Decoded, DecodingError, decode_ids
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.split import Piece, split_to_fit
 from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.rundir.selection import select_step
@@ -83,7 +84,7 @@ class Translator:
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str], *, which: Which = "auto") -> Translator:
-        """The model of a run directory, with the decoding settings recorded there.
+        """The model of a run directory (`gs://` too), with the decoding settings recorded there.
 
         `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto",
         the first of average, best and latest that exists.
@@ -93,7 +94,7 @@ class Translator:
         """
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
-        vocabularies = Vocabularies.load(run.vocabulary)
+        vocabularies = Vocabularies.load(local_copy(run.vocabulary))
         chosen = default_weights(run) if which == "auto" else which
         name = str(chosen)
         if chosen != "average":

@@ -1,4 +1,7 @@
-"""Files that are either the old ones or the new ones, never a half."""
+"""Files that are either the old ones or the new ones, never a half.
+
+Of several processes of a run only the first writes: what is written here is common to all.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.paths import asking, is_primary, is_remote
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -26,8 +30,14 @@ def write_json(path: Path, content: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes UTF-8 text beside `path`, forces it to disk, then renames it into place.
 
-    Raises RunDirectoryError if it cannot be written.
+    In a bucket it replaces the object, which is whole at any time. Raises RunDirectoryError if it
+    cannot be written.
     """
+    if not is_primary():
+        return
+    if is_remote(path):
+        asking(path, "written", lambda: path.write_bytes(text.encode("utf-8")))
+        return
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(aside, "w", encoding="utf-8", newline="") as file:
@@ -44,7 +54,8 @@ def write_text(path: Path, text: str) -> None:
 def read_json(path: Path) -> Any:
     """The content of `path`. Raises RunDirectoryError naming the line of a syntax error."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = asking(path, "read", path.read_bytes) if is_remote(path) else path.read_bytes()
+        return json.loads(data.decode("utf-8"))
     except OSError as error:
         raise RunDirectoryError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -11,10 +11,11 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from flaxformer_mt.rundir import orbax_quiet, stored
-from flaxformer_mt.rundir.checkpoints import AVERAGE
 from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.selection import best_steps, joined, list_steps
+from flaxformer_mt.rundir.paths import is_remote
+from flaxformer_mt.rundir.remote_folders import remove, replace
+from flaxformer_mt.rundir.selection import AVERAGE, best_steps, joined, list_steps
 
 
 def average_checkpoints(
@@ -53,7 +54,8 @@ def average_checkpoints(
 def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     """Stores averaged parameters as `checkpoints/average`, replacing those of before when done.
 
-    Raises CheckpointError if they cannot be written; those of before then stay.
+    Raises CheckpointError if they cannot be written; those of before then stay. In a bucket, where
+    folders cannot be renamed, a reader sees the former ones, then none, then the new ones.
     """
     orbax_quiet.hush()
     place = run.checkpoints / AVERAGE
@@ -62,9 +64,15 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     arguments = stored.composite({"params": params}, {"meta": {"steps": list(steps)}})
     try:
         for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
-            shutil.rmtree(leftover)
+            if is_remote(leftover):
+                remove(leftover)
+            else:
+                shutil.rmtree(leftover)
         with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
             writer.save(aside, args=arguments)
+        if is_remote(place):
+            replace(place, aside)
+            return
         if before.exists():
             shutil.rmtree(before)
         if place.exists():

@@ -1,7 +1,10 @@
 """Saving a run's state while training goes on, and getting back the newest that is whole.
 
 Saving is asynchronous: `save` returns once the arrays are copied off the devices, so they may be
-donated to the next step. A step is written under a temporary name and renamed when complete.
+donated to the next step. A step is written under a temporary name and renamed when complete. In a
+bucket Orbax writes it in place, every process its shards, and `commit_success.txt` last: without
+that it is no step. Deleting, and setting aside, begin with any object; what is left of a step that
+was killed halfway is either not committed or does not match its digests, and never used.
 """
 
 from __future__ import annotations
@@ -21,17 +24,22 @@ from flaxformer_mt.rundir import orbax_quiet, stored
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import as_path, is_remote
+from flaxformer_mt.rundir.remote_folders import remove
 from flaxformer_mt.rundir.retention import KeepPolicy, ranked, steps_to_keep
 from flaxformer_mt.rundir.selection import (
+    AVERAGE as AVERAGE,
     best_steps as best_steps,
+    has_average,
+    is_there,
     joined,
     list_steps as list_steps,
     readable_metas,
     select_step as select_step,
+    steps_begun,
 )
 from flaxformer_mt.rundir.stored import DamagedError, everywhere
 
-AVERAGE = "average"
 _TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
 _LOGGER = logging.getLogger(__name__)
 
@@ -58,7 +66,8 @@ class Checkpoints:
     """The checkpoints of one run, for the process that trains: it holds the run's lock.
 
     Opening removes what a killed save left behind. `report` receives a sentence about every
-    checkpoint that is set aside. Raises CheckpointError if the directory is not usable.
+    checkpoint that is set aside. `before_save` is called before a save begins: what it does is done
+    when the step is there. Raises CheckpointError if the directory is not usable.
     """
 
     def __init__(
@@ -67,10 +76,12 @@ class Checkpoints:
         policy: KeepPolicy,
         *,
         report: Callable[[str], None] = _LOGGER.warning,
+        before_save: Callable[[], None] = lambda: None,
     ) -> None:
         orbax_quiet.hush()
-        self.directory = Path(directory).absolute()
+        self.directory = as_path(directory)
         self.policy = policy
+        self._before_save = before_save
         self._report = report
         self._manager: ocp.CheckpointManager | None = None
         self._open()
@@ -84,6 +95,7 @@ class Checkpoints:
         self.wait()
         if snapshot.step in self.steps():
             return False
+        self._before_save()
         trees: dict[str, Any] = {"params": snapshot.params, "opt_state": snapshot.opt_state}
         if snapshot.ema is not None:
             trees["ema"] = snapshot.ema
@@ -131,11 +143,11 @@ class Checkpoints:
             # The policy at hand may call another step best than the one it was saved under.
             best = self.best_step() if step == "best" else None
             chosen = select_step(self.directory, step) if best is None else best
-            return _read(self.directory / str(chosen), abstract)
+            return _read_surely(self.directory / str(chosen), abstract)
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
             try:
-                snapshot = _read(self.directory / str(candidate), abstract)
+                snapshot = _read_surely(self.directory / str(candidate), abstract)
             except DamagedError as error:
                 damaged[candidate] = str(error)
                 continue
@@ -178,11 +190,17 @@ class Checkpoints:
 
     def _open(self) -> None:
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            if jax.process_index() == 0:
-                # Orbax's own clean-up overlooks the temporary folders of steps.
-                for leftover in self.directory.glob(_TEMPORARY):
-                    shutil.rmtree(leftover)
+            if is_remote(self.directory):
+                if jax.process_index() == 0:
+                    for step in steps_begun(self.directory):
+                        if not is_there(self.directory / str(step)):
+                            remove(self.directory / str(step))
+            else:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                if jax.process_index() == 0:
+                    # Orbax's own clean-up overlooks the temporary folders of steps.
+                    for leftover in self.directory.glob(_TEMPORARY):
+                        shutil.rmtree(leftover)
         except OSError as error:
             raise CheckpointError(
                 f"{self.directory}: cannot hold checkpoints: {error.strerror or error}"
@@ -268,7 +286,7 @@ def load_params(
     orbax_quiet.hush()
     if which == "average":
         folder = run.checkpoints / AVERAGE
-        if not folder.is_dir():
+        if not has_average(run.checkpoints):
             raise CheckpointError(
                 f"{run}: has no averaged parameters; `average` makes them from its checkpoints"
             )
@@ -284,6 +302,16 @@ def load_params(
         raise DamagedError(
             f"{error}; choose another checkpoint: there are {joined(list_steps(run.checkpoints))}"
         ) from error
+
+
+def _read_surely(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
+    """As `_read`; in a bucket only what is damaged twice is damaged, not on its way here."""
+    try:
+        return _read(folder, abstract)
+    except DamagedError:
+        if not is_remote(folder):
+            raise
+    return _read(folder, abstract)
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:

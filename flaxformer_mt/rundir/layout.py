@@ -16,6 +16,7 @@ from typing import Any
 
 from flaxformer_mt.rundir.atomic import read_json, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.paths import as_path, exists, is_remote
 from flaxformer_mt.rundir.versions import git_commit, package_versions
 
 # Raised when an older reader would misread the directory. Every version up to this one loads.
@@ -24,13 +25,15 @@ FORMAT_VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
-    """The paths of a run. Holds no open file and checks nothing: see `create` and `open_run`."""
+    """The paths of a run, in a local folder or in a bucket (`gs://BUCKET/FOLDER`).
+
+    Holds no open file and checks nothing: see `create` and `open_run`.
+    """
 
     path: Path
 
     def __post_init__(self) -> None:
-        # Absolute, since Orbax demands it and a later chdir must not move the run.
-        object.__setattr__(self, "path", Path(os.path.abspath(Path(self.path).expanduser())))
+        object.__setattr__(self, "path", as_path(self.path))
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -117,14 +120,15 @@ def create(
     `config` is the resolved configuration as a plain JSON mapping. The directory may exist and
     hold other files, but neither a run nor the remains of one. Raises RunDirectoryError.
     """
-    run = RunDirectory(Path(path))
-    _make_directory(run.path)
-    if run.config_file.exists():
+    run = RunDirectory(as_path(path))
+    if not is_remote(run.path):
+        _make_directory(run.path)
+    if has_record(run):
         raise RunDirectoryError(
             f"{run}: already holds a run; continue it with the same command line or choose "
             "another directory"
         )
-    if run.checkpoints.exists():
+    if exists(run.checkpoints):
         raise RunDirectoryError(
             f"{run}: holds checkpoints but no config.json, so they cannot be told apart from a "
             "new run's; put config.json back or choose another directory"
@@ -141,9 +145,14 @@ def open_run(path: str | os.PathLike[str]) -> RunDirectory:
 
     Raises RunDirectoryError that says what is missing and what to do.
     """
-    run = RunDirectory(Path(path))
+    run = RunDirectory(as_path(path))
     read_record(run)
     return run
+
+
+def has_record(run: RunDirectory) -> bool:
+    """Whether there is a run. Raises RunDirectoryError if a bucket cannot be reached."""
+    return exists(run.config_file)
 
 
 def read_record(run: RunDirectory) -> RunRecord:
@@ -209,11 +218,11 @@ def _this_start(command_line: Sequence[str]) -> Start:
 
 def _check_is_run(run: RunDirectory) -> None:
     try:
-        if not run.path.exists():
+        if not exists(run.path):
             raise RunDirectoryError(f"{run}: no such directory; `train --workdir {run}` makes one")
-        if not run.path.is_dir():
+        if not is_remote(run.path) and not run.path.is_dir():
             raise RunDirectoryError(f"{run}: is a file, not a run directory")
-        found = run.config_file.is_file()
+        found = has_record(run) if is_remote(run.path) else run.config_file.is_file()
     except OSError as error:
         raise RunDirectoryError(f"{run}: cannot be read: {error.strerror or error}") from error
     if not found:

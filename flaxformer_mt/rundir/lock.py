@@ -13,15 +13,22 @@ from collections.abc import Iterator
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import is_remote
+from flaxformer_mt.rundir.remote_lock import Holding, remotely_locked
 
 
 @contextlib.contextmanager
-def locked(run: RunDirectory) -> Iterator[None]:
+def locked(run: RunDirectory) -> Iterator[Holding]:
     """Holds the run for this process; a second holder gets RunDirectoryError naming the first.
 
     The kernel ends the lock with its process, however that dies, so a lock file left behind is
-    harmless. On a file system without locks a warning says that nothing guards the run.
+    harmless. On a file system without locks a warning says that nothing guards the run. For a run
+    in a bucket see `remote_lock`.
     """
+    if is_remote(run.path):
+        with remotely_locked(run) as holding:
+            yield holding
+        return
     try:
         descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -47,7 +54,7 @@ def locked(run: RunDirectory) -> Iterator[None]:
         holder = {"pid": os.getpid(), "host": socket.gethostname()}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
-        yield
+        yield Holding()
     finally:
         os.close(descriptor)
 

@@ -8,15 +8,43 @@ from typing import Any, Literal
 
 from flaxformer_mt.rundir import stored
 from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.paths import asking, is_remote
+from flaxformer_mt.rundir.remote_folders import COMMITTED
 from flaxformer_mt.rundir.retention import ranked
 from flaxformer_mt.rundir.stored import DamagedError
 
+AVERAGE = "average"
+
 
 def list_steps(directory: Path) -> list[int]:
-    """Steps in a checkpoints directory, in order, whole or not."""
+    """Steps in a checkpoints directory, in order, whole or not; in a bucket the committed ones."""
+    if is_remote(directory):
+        # One that is being saved, or whose saving was killed, is no step yet.
+        return [step for step in steps_begun(directory) if is_there(directory / str(step))]
     if not directory.is_dir():
         return []
     return sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal() and p.is_dir())
+
+
+def steps_begun(directory: Path) -> list[int]:
+    """Steps in a bucket, committed or not."""
+    try:
+        found = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
+    except FileNotFoundError:
+        return []
+    return sorted(int(name) for name in found if name.isdecimal())
+
+
+def is_there(folder: Path) -> bool:
+    """Whether there is a checkpoint, a complete one if in a bucket."""
+    if is_remote(folder):
+        return asking(folder, "read", (folder / COMMITTED).exists)
+    return folder.is_dir()
+
+
+def has_average(directory: Path) -> bool:
+    """Whether a checkpoints directory holds averaged parameters."""
+    return is_there(directory / AVERAGE)
 
 
 def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:

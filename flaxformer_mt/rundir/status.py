@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from flaxformer_mt.rundir.atomic import read_json, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import exists
 
 State = Literal["running", "stopped", "finished", "failed"]
 
@@ -32,7 +33,7 @@ def write_status(run: RunDirectory, status: Status) -> None:
 
 def read_status(run: RunDirectory) -> Status | None:
     """The last status, or None before the first. Raises RunDirectoryError."""
-    if not run.status_file.exists():
+    if not exists(run.status_file):
         return None
     content = read_json(run.status_file)
     try:

@@ -22,6 +22,8 @@ from jax.experimental import multihost_utils
 from flaxformer_mt.rundir.digests import dtype_name, flatten_paths, tree_digest
 from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.orbax_quiet import bury, first_line
+from flaxformer_mt.rundir.paths import is_remote
+from flaxformer_mt.rundir.remote_folders import COMMITTED
 
 META_VERSION = 1
 
@@ -198,8 +200,10 @@ def _read_arrays(
         raise CheckpointError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
     except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on.
         bury(error)
-        # Neither want of memory nor of rights says anything about the checkpoint.
-        if any(word in str(error) for word in ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED")):
+        # Neither want of memory nor of rights nor of a network says anything about the checkpoint.
+        if not _answers(folder) or any(
+            word in str(error) for word in ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED")
+        ):
             raise CheckpointError(
                 f"{folder}: {name} cannot be read: {first_line(error)}"
             ) from error
@@ -214,10 +218,27 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
         raise CheckpointError(f"{folder}: {name} cannot be read: {error.strerror}") from error
     except Exception as error:  # As above.
         bury(error)
+        if not _answers(folder):
+            raise CheckpointError(
+                f"{folder}: {name} cannot be read: {first_line(error)}"
+            ) from error
         raise DamagedError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
     if not isinstance(document, dict):
         raise DamagedError(f"{folder}: {name} is not what was written")
     return document
+
+
+def _answers(folder: Path) -> bool:
+    """Whether the store that `folder` lies in can be read at all: what then fails is damage."""
+    if not is_remote(folder):
+        return True
+    try:
+        (folder / COMMITTED).read_bytes()
+    except FileNotFoundError:
+        return True
+    except Exception:
+        return False
+    return True
 
 
 def _frozen_json(name: str, content: Any) -> Any:

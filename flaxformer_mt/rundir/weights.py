@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flaxformer_mt.rundir.checkpoints import AVERAGE, CheckpointError, select_step
+from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.selection import has_average, select_step
 
 
 def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
     """The average if one was made, else the best validated checkpoint, else the latest."""
-    if (run.checkpoints / AVERAGE).is_dir():
+    if has_average(run.checkpoints):
         return "average"
     try:
         select_step(run.checkpoints, "best")

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batches, one_pass
 from flaxformer_mt.data.position import Position
+from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.training.program import Program
@@ -51,6 +52,7 @@ def train(
     stop: StopRequest,
     decode: Decode | None,
     initial_params: Any = None,
+    resampler: Resampler | None = None,
 ) -> Outcome:
     """Trains until `config.training.steps`, until patience ends, or until a stop is requested.
 
@@ -72,7 +74,15 @@ def train(
             "'training.best_metric' = 'bleu' needs a `decode` that scores translations"
         )
     run = _Run(
-        config, program, train_pairs, valid_pairs, checkpoints, telemetry, decode, initial_params
+        config,
+        program,
+        train_pairs,
+        valid_pairs,
+        checkpoints,
+        telemetry,
+        decode,
+        initial_params,
+        resampler,
     )
     try:
         return run.until_done(stop)
@@ -102,10 +112,12 @@ class _Run:
         telemetry: Telemetry,
         decode: Decode | None,
         initial_params: Any,
+        resampler: Resampler | None,
     ) -> None:
         self.config, self.program, self.checkpoints = config, program, checkpoints
         self.train_pairs, self.valid_pairs = train_pairs, valid_pairs
         self.telemetry, self.decode, self.initial_params = telemetry, decode, initial_params
+        self.resampler = resampler
         self.pending: _Dispatched | None = None
         self.bad: list[Position] = []  # the batches of the present run of skipped updates
         self.validation_due = self.save_due = False
@@ -142,6 +154,9 @@ class _Run:
             seed=self.config.training.seed,
             position=self.progress.position,
             skip=frozenset(self.progress.left_out),
+            workers=self.config.data.workers,
+            epoch_pairs=self.config.data.epoch_pairs,
+            resampler=self.resampler,
         )
 
     def until_done(self, stop: StopRequest) -> Outcome:
@@ -174,12 +189,14 @@ class _Run:
 
     def one_step(self) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""
-        waited, at = self.batches.seconds_waited, self.batches.position
+        waited = self.batches.seconds_waited
         batch, position = next(self.batches)
         self.window.waited(self.batches.seconds_waited - waited)
         self.state, metrics = self.program.train_step(self.state, batch)
         self.settle()
-        self.pending = _Dispatched(metrics, at, batch.src.size + batch.tgt_in.size)
+        self.pending = _Dispatched(
+            metrics, self.batches.delivered, batch.src.size + batch.tgt_in.size
+        )
         self.step += 1
         self.progress = dataclasses.replace(
             self.progress, position=position, seconds=self.progress.seconds + self.lap()
@@ -208,11 +225,10 @@ class _Run:
         return len(self.bad) >= self.config.training.max_bad_updates
 
     def report(self) -> None:
-        at = self.progress.position
         self.telemetry.training(
             self.step,
             self.window.report(
-                epoch=at.epoch + at.index / self.batches.batches_per_epoch,
+                epoch=self.batches.epochs_done,
                 steps_left=self.config.training.steps - self.step,
             ),
         )

@@ -39,7 +39,7 @@ def test_a_row_says_what_where_and_how():
     table = render([RESULT])
     header, _, row, _, source = table.splitlines()
     assert header.count("|") == row.count("|")
-    for part in ("`multi30k:tiny`", "41.23", "3,513", "2 CPU cores, 24 GiB", "90 min"):
+    for part in ("`tiny`", "41.23", "3,513", "2 CPU cores, 24 GiB", "90 min"):
         assert part in row
     assert "benchmarks/results/tiny.json" in source
     assert "0123456789-dirty" in source

@@ -70,7 +70,7 @@ def test_sentences_of_packed_rows_count_by_segment() -> None:
 
 def test_what_does_not_fit_is_an_error() -> None:
     pairs = TokenPairs.from_lists([[5, 6], [7]], [[8], [9, 10, 11]])
-    with pytest.raises(PlanError, match="2 pairs do not fit the rows of"):
+    with pytest.raises(PlanError, match="2 rows do not fit those of"):
         assemble(pairs, np.array([0, 1]), Shape(1, 9, 9))
     with pytest.raises(PlanError, match="pair 0 has 3 src tokens; the shape holds 2"):
         assemble(pairs, np.array([1, 0]), Shape(2, 2, 9))

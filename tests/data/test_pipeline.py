@@ -18,11 +18,12 @@ from flaxformer_mt.data import pipeline
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.pipeline import Batches, Position, one_pass
 from flaxformer_mt.data.plan import PlanError
+from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import TokenPairs
 
 CONFIG = BatchConfig(tokens=120, max_shapes=4, multiple=2)
 SEED = 7
-START = Position(0, 0)
+START = Position()
 
 
 def make_pairs(count: int = 90) -> TokenPairs:
@@ -43,7 +44,7 @@ def no_thread_is_left() -> Iterator[None]:
     yield
     gc.collect()
     for _ in range(100):
-        if not [t for t in threading.enumerate() if t.name == "batches"]:
+        if not [t for t in threading.enumerate() if t.name.startswith(("grain-thread", "plan"))]:
             return
         time.sleep(0.02)
     pytest.fail("a thread of a closed stream is still running")
@@ -63,13 +64,13 @@ def take(count: int, position: Position = START) -> list[tuple[Batch, Position]]
 
 
 def batches_per_epoch() -> int:
-    with Batches(PAIRS, CONFIG, SEED) as batches:
-        return batches.batches_per_epoch
+    """Of every epoch: these pairs are one window."""
+    return len(Planner(PAIRS, CONFIG, SEED).window(0, 0).plan)
 
 
 def test_an_epoch_holds_every_pair_once_and_the_next_differs() -> None:
     with Batches(PAIRS, CONFIG, SEED) as batches:
-        size = batches.batches_per_epoch
+        size = batches_per_epoch()
         assert size > 8 and len(batches.shapes) > 1
         epochs = [[ids(next(batches)[0]) for _ in range(size)] for _ in range(2)]
     for epoch in epochs:
@@ -86,15 +87,15 @@ def test_resuming_at_every_position_gives_the_same_batches() -> None:
             assert same(batch, whole[number + offset][0])
             assert after == whole[number + offset][1]
     assert [position for _, position in whole[size - 2 : size + 1]] == [
-        Position(0, size - 1),
-        Position(1, 0),
-        Position(1, 1),
+        Position(0, 0, size - 1),
+        Position(1, 0, 0),
+        Position(1, 0, 1),
     ]
 
 
 def test_the_end_of_an_epoch_is_the_beginning_of_the_next() -> None:
-    [(one, _)] = take(1, Position(3, batches_per_epoch()))
-    [(other, _)] = take(1, Position(4, 0))
+    [(one, _)] = take(1, Position(3, 0, batches_per_epoch()))
+    [(other, _)] = take(1, Position(4, 0, 0))
     assert same(one, other)
 
 
@@ -106,16 +107,20 @@ def test_left_out_batches_never_come_and_the_others_are_unchanged() -> None:
     expected = [whole[i][0] for i in range(2 * size) if starts[i] not in left_out]
     with Batches(PAIRS, CONFIG, SEED, skip=left_out) as batches:
         for batch in expected:
-            assert batches.position not in left_out
             got, after = next(batches)
             assert same(got, batch)
+            assert batches.delivered not in left_out
             assert after == batches.position
 
 
-@pytest.mark.parametrize("position", [Position(0, 10_000), Position(0, -1), Position(-1, 0)])
+@pytest.mark.parametrize(
+    "position",
+    [Position(0, 0, 10_000), Position(0, 0, -1), Position(-1), Position(0, 1), Position(0, -1)],
+)
 def test_positions_outside_the_plan_are_errors(position: Position) -> None:
-    with pytest.raises(PlanError, match=r"Position\(epoch=.* lies outside an epoch of \d+ batches"):
-        Batches(PAIRS, CONFIG, SEED, position)
+    message = r"Position\(epoch=.* lies outside (a window of \d+ batches|an epoch of 1 windows)"
+    with Batches(PAIRS, CONFIG, SEED, position) as batches, pytest.raises(PlanError, match=message):
+        next(batches)
 
 
 def test_an_error_in_the_thread_is_raised_by_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,14 +179,11 @@ def test_waiting_for_data_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         assert batches.seconds_waited == 4
 
 
-def test_epochs_and_padding_are_told() -> None:
-    with Batches(PAIRS, CONFIG, SEED) as batches:
-        size = batches.batches_per_epoch
-        assert batches.epochs(Position(2, size // 2)) == 2 + (size // 2) / size
-        epoch = [next(batches)[0] for _ in range(size)]
-        tokens = sum(int(b.src_tokens + b.tgt_tokens) for b in epoch)
-        positions = sum(b.src.size + b.tgt_out.size for b in epoch)
-        assert batches.padding == pytest.approx(1 - tokens / positions)
+def test_epochs_done_are_told() -> None:
+    size = batches_per_epoch()
+    with Batches(PAIRS, CONFIG, SEED, Position(2, 0, size // 2)) as batches:
+        next(batches)
+        assert batches.epochs_done == 2 + (size // 2 + 1) / size
 
 
 def test_one_pass_has_every_pair_once_in_few_shapes() -> None:

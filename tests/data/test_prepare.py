@@ -17,14 +17,16 @@ from flaxformer_mt.config.schema import (
     FilterConfig,
     VocabularyConfig,
 )
-from flaxformer_mt.data import encode, prepare as module
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
     describe,
+    fill,
     prepare,
     read_manifest,
+    sample as sampling,
     valid_text,
+    workers,
 )
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
@@ -92,8 +94,8 @@ def test_chunks_do_not_matter(
     config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(config, seed=1, directory=tmp_path / "a")
-    monkeypatch.setattr(encode, "CHUNK", 5)
-    monkeypatch.setattr(module, "CHUNK", 5)
+    monkeypatch.setattr(workers, "CHUNK", 5)
+    monkeypatch.setattr(sampling, "_AT_A_TIME", 5)
     prepare(config, seed=1, directory=tmp_path / "b")
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
@@ -227,37 +229,6 @@ def test_changed_files_are_named_and_moved_ones_recognised(
     )
 
 
-class Interrupt(Exception):
-    pass
-
-
-@pytest.mark.parametrize("moment", ["encode", "finish", "rename"])
-def test_an_interrupted_call_leaves_nothing_and_the_next_succeeds(
-    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    def interrupt(*args: object, **kwargs: object) -> None:
-        raise Interrupt
-
-    run = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        target = {
-            "encode": (encode.Encoder, "encode_corpus"),
-            "finish": (module.StoreWriter, "finish"),
-            "rename": (module.Vocabularies, "save"),
-        }[moment]
-        patch.setattr(*target, interrupt)
-        with pytest.raises(Interrupt):
-            prepare(config, seed=1, directory=run)
-    assert list(run.iterdir()) == []
-    # A killed process cannot tidy up; what it leaves is no store and does not stand in the way.
-    (run / "data.partial").mkdir()
-    (run / "data.partial" / "train.src.tokens").write_bytes(b"half")
-    (run / "data").mkdir()
-    store = prepare(config, seed=1, directory=run)
-    assert len(store.train) == 24
-    assert sorted(path.name for path in run.iterdir()) == ["data", "vocabulary"]
-
-
 def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path) -> None:
     prepare(config, seed=1, directory=tmp_path / "first")
     run = tmp_path / "second"
@@ -279,11 +250,11 @@ def test_the_vocabulary_is_trained_on_a_sample(config: DataConfig, tmp_path: Pat
 
 
 def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(sampling, "_AT_A_TIME", 7)
 
     def sample(seed: int, size: int = 20, pairs: int = 100) -> list[int]:
-        stream = (module.Pair(i, str(i), "") for i in range(pairs))
-        return [int(src) for src, _ in module._sample(stream, size, seed)]
+        stream = ((number, (b"", b"")) for number in range(pairs))
+        return [number for number, _ in sampling.sample(stream, size, seed)]
 
     assert sample(1) == sample(1) != sample(2)
     assert len(set(sample(1))) == 20
@@ -297,10 +268,10 @@ def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> 
 def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path) -> None:
     run = tmp_path / "run"
     prepare(config, seed=1, directory=run)
-    tokens = run / "data" / "train.src.tokens"
+    tokens = run / "data" / "train-00000.src.tokens"
     whole = tokens.read_bytes()
     tokens.write_bytes(whole[:-2])
-    with pytest.raises(StoreError, match=r"train\.src\.tokens: has \d+ bytes where"):
+    with pytest.raises(StoreError, match=r"train-00000\.src\.tokens: has \d+ bytes where"):
         prepare(config, seed=1, directory=run)
     tokens.write_bytes(whole)
 
@@ -335,13 +306,13 @@ def test_a_store_of_another_run_is_refused(config: DataConfig, tmp_path: Path) -
 def test_a_file_that_changes_meanwhile_is_an_error(
     config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = module.StoreWriter.finish
+    real = fill.StoreWriter.finish
 
     def touch_and_finish(self: Any) -> str:
         os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
         return real(self)
 
-    monkeypatch.setattr(module.StoreWriter, "finish", touch_and_finish)
+    monkeypatch.setattr(fill.StoreWriter, "finish", touch_and_finish)
     with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
         prepare(config, seed=1, directory=tmp_path / "run")
     assert list((tmp_path / "run").iterdir()) == []
@@ -370,3 +341,52 @@ def test_the_manifest_records_inputs_and_lengths(config: DataConfig, tmp_path: P
     assert lengths["tokens"] == store.train.tgt_lengths.sum()
     assert lengths["max"] == store.train.tgt_lengths.max()
     assert Store.open(tmp_path / "run" / "data").digest == store.digest
+
+
+def test_a_manifest_from_before_a_setting_existed_is_accepted(
+    config: DataConfig, tmp_path: Path
+) -> None:
+    prepare(config, seed=1, directory=tmp_path / "run")
+    file = tmp_path / "run" / "data" / "manifest.json"
+    manifest = json.loads(file.read_text("utf-8"))
+    newer = ["data.train.good.weight", "data.vocabulary.normalization"]
+    newer += [f"data.filter.{name}" for name in ("identical", "duplicates", "script")]
+    for name in newer:
+        del manifest["settings"][name]
+    file.write_text(json.dumps(manifest), "utf-8")
+    prepare(config, seed=1, directory=tmp_path / "run")
+    changed = with_(config, filter=FilterConfig(max_length=40, identical=True))
+    with pytest.raises(PrepareError, match=r"data\.filter\.identical: False then, True now"):
+        prepare(changed, seed=1, directory=tmp_path / "run")
+
+
+def test_corpora_and_their_weights_are_in_the_store(config: DataConfig, tmp_path: Path) -> None:
+    good = config.train[0]
+    weighted = tuple(
+        dataclasses.replace(good, name=name, weight=weight)
+        for name, weight in (("a", 2.0), ("b", 0.5))
+    )
+    store = prepare(with_(config, train=weighted), seed=1, directory=tmp_path / "run")
+    found = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
+    assert found == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
+    with pytest.raises(PrepareError, match=r"data\.train\.b\.weight: 0\.5 then, 0\.0 now"):
+        unweighted = (weighted[0], dataclasses.replace(good, name="b"))
+        prepare(with_(config, train=unweighted), seed=1, directory=tmp_path / "run")
+
+
+def test_sampling_is_no_matter_of_the_store(config: DataConfig, tmp_path: Path) -> None:
+    prepare(config, seed=1, directory=tmp_path / "run")
+    sampled = dataclasses.replace(config.vocabulary, sampling=0.1)
+    prepare(with_(config, vocabulary=sampled), seed=1, directory=tmp_path / "run")
+
+
+def test_a_sample_of_defective_pairs_alone_is_drawn_again(
+    config: DataConfig, tmp_path: Path
+) -> None:
+    text = Path(config.folder)
+    for lang in ("en", "de"):
+        lines = (text / f"train.{lang}").read_bytes()
+        (text / f"train.{lang}").write_bytes(b"\n" * 3000 + lines)
+    few = with_(config, vocabulary=VocabularyConfig(size=30, sample=2))
+    prepare(few, seed=1, directory=tmp_path / "run")
+    assert read_manifest(tmp_path / "run" / "data")["vocabulary"]["sample"] == 2

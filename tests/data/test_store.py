@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.data.store import Store, StoreError, StoreWriter, TokenPairs
-from flaxformer_mt.data.vocabulary import EOS, PAD
+from flaxformer_mt.data import store as store_module
+from flaxformer_mt.data.order import Part
+from flaxformer_mt.data.store import Store, StoreError, TokenPairs
+from flaxformer_mt.data.store_writer import StoreWriter
+from flaxformer_mt.data.vocabulary import EOS
 
 TRAIN_SRC = [[5, 6, 7], [8], [9, 10]]
 TRAIN_TGT = [[11], [12, 13, 14, 15], [16]]
 VALID = [[20, 21]]
 
 
-def write(directory: Path, *, size: int = 100, vocabulary: str = "v" * 64) -> Path:
+def write(
+    directory: Path, *, size: int = 100, vocabulary: str = "v" * 64, shard_tokens: int = 1 << 27
+) -> Path:
     directory.mkdir(parents=True)
-    writer = StoreWriter(directory, vocabulary_size=size, vocabulary_digest=vocabulary)
+    writer = StoreWriter(
+        directory,
+        vocabulary_size=size,
+        vocabulary_digest=vocabulary,
+        shard_tokens=shard_tokens,
+    )
     writer.append("train", TRAIN_SRC[:2], TRAIN_TGT[:2])
     writer.append("valid", VALID, VALID)
     writer.append("train", TRAIN_SRC[2:], TRAIN_TGT[2:])
@@ -27,31 +40,133 @@ def write(directory: Path, *, size: int = 100, vocabulary: str = "v" * 64) -> Pa
     return directory
 
 
+@pytest.mark.parametrize("shard_tokens", [1, 6, 1 << 27])
 @pytest.mark.parametrize(("size", "bits"), [(65_536, 16), (65_537, 32)])
-def test_pairs_come_back_with_their_end_mark(tmp_path: Path, size: int, bits: int) -> None:
-    store = Store.open(write(tmp_path / "data", size=size), vocabulary_digest="v" * 64)
+def test_pairs_come_back_with_their_end_mark(
+    tmp_path: Path, size: int, bits: int, shard_tokens: int
+) -> None:
+    directory = write(tmp_path / "data", size=size, shard_tokens=shard_tokens)
+    store = Store.open(directory, vocabulary_digest="v" * 64)
     assert len(store.train) == 3 and len(store.valid) == 1
     assert [store.train.src(i).tolist() for i in range(3)] == [[*s, EOS] for s in TRAIN_SRC]
     assert [store.train.tgt(i).tolist() for i in range(3)] == [[*s, EOS] for s in TRAIN_TGT]
     assert store.valid.src(0).tolist() == [20, 21, EOS]
     assert store.train.src_lengths.tolist() == [4, 2, 3]
     assert store.train.tgt_lengths.tolist() == [2, 5, 2]
-    assert store.train.sides["src"].flat.dtype.itemsize * 8 == bits
+    assert store.train.sides["src"].shards[0].flat.dtype.itemsize * 8 == bits
 
 
 @settings(deadline=None)
 @given(st.data())
-def test_gather_equals_one_by_one(data: st.DataObject) -> None:
+def test_any_choice_from_any_shards_equals_one_by_one(data: st.DataObject) -> None:
     token = st.integers(4, 99)
     sentences = data.draw(st.lists(st.lists(token, min_size=1, max_size=9), min_size=1))
-    pairs = TokenPairs.from_lists(sentences, sentences)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sentences)), max_size=3)))
+    shards = [
+        TokenPairs.from_lists(sentences[start:stop], sentences[start:stop]).sides["src"].shards[0]
+        for start, stop in zip([0, *cuts], [*cuts, len(sentences)], strict=True)
+    ]
+    pairs = TokenPairs(shards, shards)
     indices = data.draw(st.lists(st.integers(0, len(sentences) - 1), max_size=12))
-    length = data.draw(st.integers(1, 14))
-    got = pairs.sides["src"].gather(np.array(indices, np.int64), length)
-    assert got.shape == (len(indices), length) and got.dtype == np.int32
-    for row, index in zip(got, indices, strict=True):
-        sentence = [*sentences[index], EOS]
-        assert row.tolist() == (sentence + [PAD] * length)[:length]
+    side = pairs.sides["src"]
+    expected = [[*sentences[index], EOS] for index in indices]
+    assert side.gather(np.array(indices, np.int64)).tolist() == [*itertools.chain(*expected)]
+    assert side.lengths(np.array(indices, np.int64)).tolist() == [len(s) for s in expected]
+    assert [pairs.src(index).tolist() for index in indices] == expected
+    assert pairs.src_lengths.tolist() == [len(sentence) + 1 for sentence in sentences]
+
+
+def test_how_often_each_two_lengths_occur() -> None:
+    pairs = TokenPairs.from_lists([[5], [5, 6], [7], [8]], [[5], [5], [9], [5, 6]])
+    found = {(int(s), int(t)): int(n) for s, t, n in zip(*pairs.length_counts(), strict=True)}
+    assert found == {(2, 2): 2, (3, 2): 1, (2, 3): 1}
+
+
+def test_the_corpora_of_a_split_are_known(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v", shard_tokens=3)
+    for name, pairs in (("news", TRAIN_SRC), ("empty", []), ("web", TRAIN_SRC[:2])):
+        writer.begin_corpus("train", name, 0.5)
+        for pair in pairs:
+            writer.append("train", [pair], [pair])
+    writer.append("valid", VALID, VALID)
+    writer.finish()
+    store = Store.open(tmp_path)
+    assert store.train.parts == (Part("news", 0, 3, 0.5), Part("web", 3, 2, 0.5))
+    assert len(store.train) == 5 and len(store.train.sides["src"].shards) > 2
+
+
+def test_what_is_sent_to_another_process_is_where_the_files_are(tmp_path: Path) -> None:
+    store = Store.open(write(tmp_path / "data"))
+    parcel = pickle.dumps(store.train)
+    assert b"train-00000.src.tokens" in parcel
+    assert pickle.loads(parcel).src(0).tolist() == store.train.src(0).tolist()
+
+
+@pytest.mark.parametrize("shard_tokens", [4, 1 << 27])
+def test_going_on_after_an_interruption_gives_the_same_files(
+    tmp_path: Path, shard_tokens: int
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for directory in (whole, broken):
+        directory.mkdir()
+    settings = {
+        "vocabulary_size": 100,
+        "vocabulary_digest": "v",
+        "shard_tokens": shard_tokens,
+    }
+    pairs = [[[5, 6, 7]], [[8]], [[9, 10]], [[11] * 5], [[12]]]
+    writer = StoreWriter(whole, **settings)
+    for pair in pairs:
+        writer.append("train", pair, pair)
+    writer.append("valid", VALID, VALID)
+    writer.finish()
+
+    writer = StoreWriter(broken, **settings)
+    for pair in pairs[:2]:
+        writer.append("train", pair, pair)
+    state = json.loads(json.dumps(writer.flush()))
+    writer.append("train", pairs[4], pairs[4])  # lost: after the flush
+    writer.close()
+    writer = StoreWriter(broken, state=state, **settings)
+    for pair in pairs[2:]:
+        writer.append("train", pair, pair)
+    writer.append("valid", VALID, VALID)
+    writer.finish()
+    assert {p.name: p.read_bytes() for p in whole.iterdir()} == {
+        p.name: p.read_bytes() for p in broken.iterdir()
+    }
+
+
+def test_going_on_with_files_that_have_shrunk_is_refused(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v")
+    writer.append("train", TRAIN_SRC, TRAIN_TGT)
+    state = writer.flush()
+    writer.close()
+    (tmp_path / "train-00000.src.tokens").write_bytes(b"12")
+    with pytest.raises(StoreError, match=r"train-00000\.src\.tokens: has 2 bytes where 18 were"):
+        StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v", state=state)
+
+
+def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_VERIFIED", 32)
+    monkeypatch.setattr(store_module, "_BLOCK", 4)
+    writer = StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v")
+    writer.append("train", [[5] * 99], [[5] * 99])
+    writer.append("valid", VALID, VALID)
+    writer.finish()
+    path = tmp_path / "train-00000.src.tokens"
+    content = bytearray(path.read_bytes())
+    content[5] ^= 1  # between two blocks
+    path.write_bytes(content)
+    Store.open(tmp_path)
+    with pytest.raises(StoreError, match="its contents are not those recorded"):
+        Store.open(tmp_path, thorough=True)
+    content[0] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="its contents are not those recorded"):
+        Store.open(tmp_path)
 
 
 def test_the_digest_tells_stores_apart(tmp_path: Path) -> None:
@@ -69,7 +184,7 @@ def test_another_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 FILES = [
-    f"{split}.{side}.{part}"
+    f"{split}-00000.{side}.{part}"
     for split in ("train", "valid")
     for side in ("src", "tgt")
     for part in ("tokens", "offsets")
@@ -99,11 +214,11 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path: Path,
 def test_swapped_files_are_refused_by_name(tmp_path: Path) -> None:
     data = write(tmp_path / "data")
     # Two files of the same size: only the digest tells them apart.
-    a, b = data / "train.src.offsets", data / "train.tgt.offsets"
+    a, b = data / "train-00000.src.offsets", data / "train-00000.tgt.offsets"
     contents = a.read_bytes()
     a.write_bytes(b.read_bytes())
     b.write_bytes(contents)
-    with pytest.raises(StoreError, match=r"train\.src\.offsets: its contents are not those"):
+    with pytest.raises(StoreError, match=r"train-00000\.src\.offsets: its contents are not those"):
         Store.open(data)
 
 
@@ -112,7 +227,7 @@ def test_swapped_files_are_refused_by_name(tmp_path: Path) -> None:
     [
         (b"{", "is damaged"),
         (b"[]", "is damaged"),
-        (b'{"format": 7}', "has format 7; this program reads 1"),
+        (b'{"format": 7}', "has format 7; this program reads 2"),
         (b'{"format": 1}', "is damaged: KeyError"),
     ],
 )

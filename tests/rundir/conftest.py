@@ -7,6 +7,9 @@ import pytest
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory, create
 from flaxformer_mt.rundir.retention import KeepPolicy
+from tests.rundir.buckets import bucket, gcs, remote
+
+__all__ = ["bucket", "gcs", "remote"]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.data.corpus import CONTROL_CHARACTER, EMPTY_SIDE, INVALID_UTF8
-from flaxformer_mt.data.filters import TOO_LONG
+from flaxformer_mt.data.prepare.filters import TOO_LONG
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run

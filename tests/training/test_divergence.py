@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batch import Batch
-from flaxformer_mt.data.plan import plan_epoch, shapes_for
+from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.store import TokenPairs, Tokens
 from flaxformer_mt.training.loop import DivergenceError
@@ -27,15 +27,13 @@ SETTINGS = {
 def poison(*indices: int) -> TokenPairs:
     """TRAIN with a token that no table has, which reads NaN, in these batches of epoch 0."""
     config = tiny()
-    lengths = TRAIN.src_lengths, TRAIN.tgt_lengths
-    shapes = shapes_for(*lengths, config.data.batch)
-    plan = plan_epoch(*lengths, shapes, config.training.seed, 0)
+    plan = Planner(TRAIN, config.data.batch, config.training.seed).window(0, 0).plan
     assert len(plan) > 14
-    src = TRAIN.sides["src"]
+    [src] = TRAIN.sides["src"].shards
     flat = src.flat.copy()
     for index in indices:
-        flat[src.offsets[plan[index][1][0]]] = VOCAB
-    return TokenPairs(Tokens(flat, src.offsets), TRAIN.sides["tgt"])
+        flat[src.offsets[plan[index][1].pairs[0]]] = VOCAB
+    return TokenPairs([Tokens(flat, src.offsets)], TRAIN.sides["tgt"].shards)
 
 
 def is_poisoned(batch: Batch) -> bool:
@@ -67,7 +65,7 @@ def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     ) in run.shown
     end = run.snapshot()
     progress = Progress.from_dict(end.position)
-    assert progress.left_out == (Position(0, 4), Position(0, 5), Position(0, 6))
+    assert progress.left_out == (Position(0, 0, 4), Position(0, 0, 5), Position(0, 0, 6))
     assert progress.rollbacks == 1
     assert int(end.opt_state["skipped"]) == 0
     assert [line["step"] for line in run.log()] == [8, 8]
@@ -81,7 +79,7 @@ def test_a_rollback_takes_back_a_step_that_is_already_under_way(tmp_path):
     assert trained_on(run) == "ggggbbbg" + "ggggg"
     assert "step 8: 3 consecutive updates were not finite; restored step 4" in run.shown
     progress = Progress.from_dict(run.snapshot().position)
-    assert progress.left_out == (Position(0, 4), Position(0, 5), Position(0, 6))
+    assert progress.left_out == (Position(0, 0, 4), Position(0, 0, 5), Position(0, 0, 6))
 
 
 def test_a_good_step_behind_the_run_does_not_undo_it(tmp_path):
@@ -132,9 +130,10 @@ def test_without_a_checkpoint_training_begins_anew(tmp_path):
 
 
 def test_when_nothing_helps_the_error_says_what_might(tmp_path):
+    [src] = TRAIN.sides["src"].shards
     everywhere = TokenPairs(
-        Tokens(np.full_like(TRAIN.sides["src"].flat, VOCAB), TRAIN.sides["src"].offsets),
-        TRAIN.sides["tgt"],
+        [Tokens(np.full_like(src.flat, VOCAB), src.offsets)],
+        TRAIN.sides["tgt"].shards,
     )
     run = Run(tmp_path, SETTINGS, train_pairs=everywhere)
     with pytest.raises(DivergenceError) as error:

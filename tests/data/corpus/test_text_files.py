@@ -1,4 +1,4 @@
-"""Readers: every defect is an error or a counted drop, and alignment never shifts."""
+"""Text files: every defect is an error or a counted drop, and alignment never shifts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data import synthetic
-from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, files, read_pairs
+from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, files, read_pairs, text_files
+from flaxformer_mt.data.corpus.text_files import zstd
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": lambda data: data,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
+    ".zst": zstd.compress,
 }
 
 
@@ -145,7 +145,7 @@ def test_paths_stand_in_the_folder_unless_absolute(
         assert files(corpus, folder) == {"src": tmp_path / "a.en", "tgt": tmp_path / "a.de"}
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_truncated_archives_are_errors(tmp_path: Path, suffix: str) -> None:
     # Text that does not pack to nothing, so that half of the archive holds some of the lines.
     text = b"".join(b"line %d of many\n" % (i * 7919 % 100_003) for i in range(10_000))
@@ -167,7 +167,10 @@ def test_truncated_archives_are_errors(tmp_path: Path, suffix: str) -> None:
         ("a.en.xz", gzip.compress(b"a\n"), "is gzip data where its name says xz data"),
         ("a.en", gzip.compress(b"a\n"), "is gzip data where its name says plain text"),
         ("a.en", "a\n".encode("utf-16"), "is UTF-16 text: convert it to UTF-8"),
-        ("a.en.zst", b"", "zstandard files are not read: use .gz, .xz or plain text"),
+        ("a.en.zst", b"a\n", "begins with b'a\\n' where its name says zstandard data"),
+        ("a.en", zstd.compress(b"a\n"), "is zstandard data where its name says plain text"),
+        ("a.en.bz2", b"", "bzip2 files are not read: use .gz, .xz, .zst or plain text"),
+        ("a.en.zip", b"", "zip files are not read: use .gz, .xz, .zst or plain text"),
     ],
 )
 def test_a_file_must_be_what_its_name_says(
@@ -181,37 +184,37 @@ def test_a_file_must_be_what_its_name_says(
     assert str(tmp_path / name) in str(caught.value)
 
 
-def test_the_builtin_grammar_needs_a_size() -> None:
-    with pytest.raises(CorpusError, match=r"data\.train\.g\.size is 0"):
-        list(read_pairs(CorpusConfig(name="g", kind="synthetic"), key="data.train.g"))
+def test_zstandard_files_may_have_many_frames(tmp_path: Path) -> None:
+    # A frame that holds no text, as parallel compressors write first, and two that do.
+    skippable = b"\x50\x2a\x4d\x18\x04\x00\x00\x00size"
+    packed = skippable + zstd.compress(b"one\ntw") + zstd.compress(b"o\nthree\n")
+    (tmp_path / "a.en.zst").write_bytes(packed)
+    (tmp_path / "a.de").write_bytes(b"eins\nzwei\ndrei\n")
+    pairs, _ = read(CorpusConfig(name="a", src="a.en.zst", tgt="a.de"), tmp_path)
+    assert [pair.src for pair in pairs] == ["one", "two", "three"]
 
 
-def test_the_builtin_grammar_is_read_like_a_file() -> None:
-    corpus = CorpusConfig(name="g", kind="synthetic", split="valid", size=20)
-    expected = list(synthetic.pairs("valid", 20))
-    pairs = list(read_pairs(corpus))
-    assert [(pair.src, pair.tgt) for pair in pairs] == expected
-    assert [pair.line for pair in pairs] == list(range(1, 21))
-    assert files(corpus) == {}
+def test_zstandard_files_with_a_long_window_are_read(tmp_path: Path) -> None:
+    far = {zstd.CompressionParameter.window_log: 28}
+    packer = zstd.ZstdCompressor(options=far)
+    packed = packer.compress(b"one\n") + packer.flush()
+    (tmp_path / "a.en.zst").write_bytes(packed)
+    (tmp_path / "a.de").write_bytes(b"eins\n")
+    pairs, _ = read(CorpusConfig(name="a", src="a.en.zst", tgt="a.de"), tmp_path)
+    assert pairs == [Pair(1, "one", "eins")]
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(sides=st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12)), max_size=8))
-def test_any_bytes_give_aligned_pairs_and_a_full_account(
-    tmp_path: Path, sides: list[tuple[bytes, bytes]]
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 1000])
+def test_lines_do_not_depend_on_how_the_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    rows = [tuple(side.replace(b"\n", b"") for side in pair) for pair in sides]
-    src, tgt = (b"".join(pair[side] + b"\n" for pair in rows) for side in (0, 1))
-    try:
-        pairs, drops = read(two_files(tmp_path, src, tgt), tmp_path)
-    except CorpusError as error:
-        assert "name says plain text" in str(error) or "UTF-16" in str(error)
-        return
-    assert len(pairs) + drops.total == len(rows)
-    for pair in pairs:
-        expected = tuple(side.removesuffix(b"\r").decode() for side in rows[pair.line - 1])
-        if pair.line == 1:
-            expected = tuple(side.removeprefix("\ufeff") for side in expected)
-        assert (pair.src, pair.tgt) == expected
+    monkeypatch.setattr(text_files, "_BLOCK", block)
+    data = b"\xef\xbb\xbfone\r\n\r\n\nlonger than most blocks are\n\xef\xbb\xbfx\r\r\nend\r"
+    (tmp_path / "a").write_bytes(data)
+    expected = [b"one", b"", b"", b"longer than most blocks are", b"\xef\xbb\xbfx\r", b"end"]
+    assert list(text_files.lines(tmp_path / "a")) == expected
+
+
+def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
+    assert read(two_files(tmp_path, b"", b""), tmp_path)[0] == []
+    assert list(text_files.lines(tmp_path / "a.en")) == []

@@ -1,4 +1,4 @@
-"""The batch plan: every pair once an epoch, within the budget, in few nested shapes."""
+"""Bucketed batches: every pair once, within the budget, in few nested shapes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import BatchConfig
-from flaxformer_mt.data.plan import (
-    EpochPlan,
-    PlanError,
-    Shape,
-    plan_epoch,
-    plan_pass,
-    shapes_for,
-)
+from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
+from flaxformer_mt.data.plan import Plan, PlanError, Shape, stream
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=300)
 BATCH = st.builds(
@@ -42,11 +36,13 @@ def corpus(pairs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return src, tgt
 
 
-def check(plan: EpochPlan, src: np.ndarray, tgt: np.ndarray) -> None:
+def check(plan: Plan, src: np.ndarray, tgt: np.ndarray) -> None:
     """What holds for every plan."""
     seen, partial = [], 0
     for index in range(len(plan)):
-        shape, pairs = plan[index]
+        shape, rows = plan[index]
+        pairs = rows.pairs
+        assert rows.counts.tolist() == [1] * len(pairs)
         assert 0 < len(pairs) <= shape.rows
         assert src[pairs].max() <= shape.src_length and tgt[pairs].max() <= shape.tgt_length
         partial += len(pairs) < shape.rows
@@ -83,7 +79,7 @@ def test_every_pair_exactly_once_an_epoch(
 ) -> None:
     src, tgt = sides(lengths)
     shapes = shapes_for(src, tgt, batch)
-    check(plan_epoch(src, tgt, shapes, seed, epoch), src, tgt)
+    check(plan_buckets(src, tgt, shapes, stream(seed, epoch, 0)), src, tgt)
     check(plan_pass(src, tgt, shapes), src, tgt)
 
 
@@ -94,21 +90,25 @@ def test_a_plan_is_a_pure_function_of_seed_and_epoch(
 ) -> None:
     src, tgt = sides(lengths)
     shapes = shapes_for(src, tgt, batch)
-    one, same = (plan_epoch(src, tgt, shapes, seed, epoch) for _ in range(2))
+    one, same = (plan_buckets(src, tgt, shapes, stream(seed, epoch, 0)) for _ in range(2))
     for name in ("shape_of", "starts", "pairs"):
         np.testing.assert_array_equal(getattr(one, name), getattr(same, name))
-    other = plan_epoch(src, tgt, shapes, seed, epoch + 1)
+    other = plan_buckets(src, tgt, shapes, stream(seed, epoch + 1, 0))
     assert sorted(one.shape_of) == sorted(other.shape_of)
 
 
 def test_seeds_and_epochs_differ_in_pairs_and_in_the_order_of_batches() -> None:
     src, tgt = corpus(3000)
     shapes = shapes_for(src, tgt, BatchConfig(tokens=1000))
-    plans = [plan_epoch(src, tgt, shapes, seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
+    plans = [
+        plan_buckets(src, tgt, shapes, stream(seed, epoch, 0))
+        for seed in (1, 2)
+        for epoch in (0, 1)
+    ]
     for one, other in itertools.combinations(plans, 2):
         assert (one.shape_of != other.shape_of).mean() > 0.5
         company = [
-            {frozenset(plan[index][1].tolist()) for index in range(len(plan))}
+            {frozenset(plan[index][1].pairs.tolist()) for index in range(len(plan))}
             for plan in (one, other)
         ]
         assert len(company[0] & company[1]) <= 1
@@ -120,7 +120,7 @@ def test_plans_are_the_same_in_every_version() -> None:
     If a change is meant, raise FORMAT in store.py too, so that older run directories are refused.
     """
     lengths = np.arange(1, 13, dtype=np.int32)
-    plan = plan_epoch(lengths, lengths, (Shape(4, 6, 6), Shape(2, 12, 12)), 1, 2)
+    plan = plan_buckets(lengths, lengths, (Shape(4, 6, 6), Shape(2, 12, 12)), stream(1, 2, 0))
     assert plan.pairs.tolist() == [7, 8, 1, 3, 0, 4, 2, 5, 9, 6, 10, 11]
     assert plan.shape_of.tolist() == [1, 0, 1, 1, 1]
     number = np.arange(2000)
@@ -140,7 +140,10 @@ def test_a_pair_is_equally_likely_anywhere_in_an_epoch() -> None:
     src = tgt = np.full(200, 5, np.int32)
     shapes = (Shape(10, 5, 5),)
     places = np.array(
-        [np.argsort(plan_epoch(src, tgt, shapes, 3, epoch).pairs) for epoch in range(400)]
+        [
+            np.argsort(plan_buckets(src, tgt, shapes, stream(3, epoch, 0)).pairs)
+            for epoch in range(400)
+        ]
     )
     # 400 draws of a uniform place have a mean of 99.5 with a deviation of 57.7 / 20.
     assert np.abs(places.mean(axis=0) - 99.5).max() < 5 * 57.7 / 20
@@ -149,7 +152,7 @@ def test_a_pair_is_equally_likely_anywhere_in_an_epoch() -> None:
 def test_what_a_bucket_leaves_over_moves_up() -> None:
     src = np.array([2] * 5 + [4] * 3 + [9] * 2, np.int32)
     shapes = (Shape(4, 2, 2), Shape(2, 4, 4), Shape(1, 9, 9))
-    plan = plan_epoch(src, src, shapes, 0, 0)
+    plan = plan_buckets(src, src, shapes, stream(0, 0, 0))
     assert sorted(plan.shape_of.tolist()) == [0, 1, 1, 2, 2]
     assert np.diff(plan.starts).tolist() == [shapes[i].rows for i in plan.shape_of]
 
@@ -163,7 +166,7 @@ def test_fewer_shapes_where_a_corpus_is_too_small_for_more() -> None:
 def test_padding_is_bounded(shapes: int, bound: float) -> None:
     src, tgt = corpus(50_000)
     batch = BatchConfig(tokens=8000, max_shapes=shapes)
-    plan = plan_epoch(src, tgt, shapes_for(src, tgt, batch), 0, 0)
+    plan = plan_buckets(src, tgt, shapes_for(src, tgt, batch), stream(0, 0, 0))
     assert plan.padding(src, tgt) < bound
 
 
@@ -199,7 +202,7 @@ def test_a_pass_is_in_order_of_length() -> None:
     plan = plan_pass(src, tgt, shapes_for(src, tgt, BatchConfig(tokens=2000, max_shapes=4)))
     assert (np.diff(plan.shape_of) >= 0).all()
     for index in range(len(plan) - 1):
-        assert (np.diff(tgt[plan[index][1]]) >= 0).all() or plan.shape_of[index] > 0
+        assert (np.diff(tgt[plan[index][1].pairs]) >= 0).all() or plan.shape_of[index] > 0
 
 
 def test_a_budget_below_one_multiple_is_an_error() -> None:
@@ -219,12 +222,12 @@ def test_no_pairs_and_unfitting_pairs_are_errors() -> None:
         shapes_for(none, none, BatchConfig())
     lengths = np.array([3, 9, 4], np.int32)
     with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits none"):
-        plan_epoch(lengths, lengths, (Shape(8, 5, 5),), 0, 0)
+        plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
 
 
 def test_batches_are_numbered_from_zero() -> None:
     lengths = np.array([3, 3], np.int32)
-    plan = plan_epoch(lengths, lengths, (Shape(8, 5, 5),), 0, 0)
+    plan = plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
     assert len(plan) == 1
     for index in (-1, 1):
         with pytest.raises(IndexError):
@@ -237,5 +240,5 @@ def test_planning_is_quick() -> None:
     shapes = shapes_for(src[:1000], tgt[:1000], BatchConfig())
     shapes = (*shapes[:-1], Shape(8, 200, 200))
     begin = time.process_time()
-    plan_epoch(src, tgt, shapes, 0, 0)
+    plan_buckets(src, tgt, shapes, stream(0, 0, 0))
     assert time.process_time() - begin < 0.6

@@ -1,0 +1,197 @@
+"""The paper's batching: one pair a row, pairs of like length together.
+
+"Sentence pairs were batched together by approximate sequence length" (section 5.1), with shapes
+from a short fixed list: each is compiled once. The shapes form a chain, each at least as long on
+both sides as the one before, so that what is left over in one bucket fits the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64, Int32, Int64
+
+from flaxformer_mt.config.schema import BatchConfig
+from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order
+
+# Candidate lengths a side among which the chain of shapes is chosen. The search takes its fourth
+# power in time and memory: at most about half a second and 100 MB, once a run.
+_LEVELS = 48
+
+
+def shapes_for(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    batch: BatchConfig,
+    counts: Int64[np.ndarray, " pairs"] | None = None,
+) -> tuple[Shape, ...]:
+    """At most `max_shapes` nested shapes that hold every pair with the least padding.
+
+    `counts` says how many pairs there are of each two lengths, one by default. A shape's rows are
+    the largest multiple of `batch.multiple` with which neither side exceeds `batch.tokens`
+    positions. The last shape holds the longest sentences of both sides.
+
+    Raises:
+      PlanError: there are no pairs, or one `multiple` of rows of the longest exceeds the budget.
+    """
+    if len(src_lengths) == 0:
+        raise PlanError("there are no pairs to batch")
+    counts = np.ones(len(src_lengths), np.int64) if counts is None else counts
+    src_levels = _levels(src_lengths, counts)
+    tgt_levels = _levels(tgt_lengths, counts)
+    longest = max(src_levels[-1], tgt_levels[-1])
+    if longest * batch.multiple > batch.tokens:
+        raise PlanError(
+            f"{batch.multiple} rows (data.batch.multiple) of the longest pair, {longest} tokens, "
+            f"take {longest * batch.multiple:,} positions and data.batch.tokens is "
+            f"{batch.tokens:,}: raise it, or lower data.filter.max_length or data.batch.multiple"
+        )
+    # One state for each pair of candidate lengths, in an order in which nested shapes ascend.
+    src_grid, tgt_grid = (
+        grid.ravel() for grid in np.meshgrid(src_levels, tgt_levels, indexing="ij")
+    )
+    holds = _pairs_within(src_lengths, tgt_lengths, counts, src_levels, tgt_levels).ravel()
+    rows = batch.tokens // np.maximum(src_grid, tgt_grid) // batch.multiple * batch.multiple
+    chain = _cheapest_chain(src_grid, tgt_grid, holds, rows, batch.max_shapes)
+    return tuple(Shape(int(rows[i]), int(src_grid[i]), int(tgt_grid[i])) for i in chain)
+
+
+def plan_buckets(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    shapes: Sequence[Shape],
+    random: np.random.Philox,
+) -> Plan:
+    """Every pair exactly once: shuffled, cut into batches bucket by bucket, batches shuffled.
+
+    A pair's bucket is the first shape that holds it. What does not fill a batch moves up into the
+    next bucket, so that only the last bucket can end in a partial batch. The number of batches
+    of each shape does not depend on `random`.
+
+    Raises:
+      PlanError: a pair fits none of the shapes.
+    """
+    bucket = _buckets(src_lengths, tgt_lengths, shapes)
+    order = random_order(random, bucket)
+    plan = _cut(order, np.bincount(bucket, minlength=len(shapes)), tuple(shapes))
+    turn = random_order(random, np.zeros(len(plan), np.uint8))
+    sizes = np.diff(plan.starts)
+    starts = np.zeros_like(plan.starts)
+    np.cumsum(sizes[turn], out=starts[1:])
+    # Position p of the shuffled plan comes from p shifted by its batch's move.
+    moved = np.repeat(plan.starts[turn] - starts[:-1], sizes[turn])
+    pairs = plan.pairs[moved + np.arange(len(order))]
+    return Plan(plan.shapes, plan.shape_of[turn], starts, plan.row_starts, pairs)
+
+
+def plan_pass(src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape]) -> Plan:
+    """Every pair exactly once in order of length: for validation, the same at each call.
+
+    Raises:
+      PlanError: a pair fits none of the shapes.
+    """
+    bucket = _buckets(src_lengths, tgt_lengths, shapes)
+    order = np.lexsort((src_lengths, tgt_lengths, bucket)).astype(np.int32)
+    return _cut(order, np.bincount(bucket, minlength=len(shapes)), tuple(shapes))
+
+
+def _levels(lengths: Lengths, counts: Int64[np.ndarray, " pairs"]) -> Int64[np.ndarray, " levels"]:
+    """Candidate lengths: those that cut the side's tokens into equal shares, and the longest."""
+    # As floats, which hold every whole number up to 2^53.
+    of_length = np.bincount(lengths, counts)
+    values = np.flatnonzero(of_length)
+    tokens = np.cumsum(values * of_length[values])
+    shares = np.searchsorted(tokens, np.arange(1, _LEVELS + 1) / _LEVELS * tokens[-1])
+    return values[np.unique(np.minimum(shares, len(values) - 1))]
+
+
+def _pairs_within(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    counts: Int64[np.ndarray, " pairs"],
+    src_levels: Lengths,
+    tgt_levels: Lengths,
+) -> Int64[np.ndarray, "src_levels tgt_levels"]:
+    """How many pairs a shape of each two candidate lengths holds."""
+    cells = np.searchsorted(src_levels, src_lengths) * len(tgt_levels)
+    cells += np.searchsorted(tgt_levels, tgt_lengths)
+    within = np.bincount(cells, counts, minlength=len(src_levels) * len(tgt_levels))
+    return within.astype(np.int64).reshape(len(src_levels), -1).cumsum(0).cumsum(1)
+
+
+def _cheapest_chain(
+    src_grid: Int64[np.ndarray, " states"],
+    tgt_grid: Int64[np.ndarray, " states"],
+    holds: Int64[np.ndarray, " states"],
+    rows: Int64[np.ndarray, " states"],
+    max_shapes: int,
+) -> list[int]:
+    """The chain of states, ending in the last, that takes the fewest positions.
+
+    Dynamic programming over the number of shapes. A step from one shape to the next costs the
+    positions of the pairs that only the next one holds, and those which about half a batch of
+    left-over pairs takes more there.
+    """
+    width = src_grid + tgt_grid
+    nested = (src_grid[:, None] <= src_grid) & (tgt_grid[:, None] <= tgt_grid)
+    np.fill_diagonal(nested, False)
+    left_over = np.minimum(rows / 2, holds)
+    step: Float64[np.ndarray, "states states"] = np.where(
+        nested,
+        (holds - holds[:, None]) * width + left_over[:, None] * (width - width[:, None]),
+        np.inf,
+    )
+    cost = (holds * width).astype(np.float64)
+    costs, before = [cost], []
+    for _ in range(max_shapes - 1):
+        total = cost[:, None] + step
+        before.append(total.argmin(axis=0))
+        cost = total.min(axis=0)
+        costs.append(cost)
+    shapes = int(np.argmin([cost[-1] for cost in costs]))
+    chain = [len(width) - 1]
+    for previous in reversed(before[:shapes]):
+        chain.append(int(previous[chain[-1]]))
+    return chain[::-1]
+
+
+def _buckets(
+    src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape]
+) -> Int64[np.ndarray, " pairs"]:
+    """The first shape that holds each pair."""
+    src = np.searchsorted([shape.src_length for shape in shapes], src_lengths)
+    tgt = np.searchsorted([shape.tgt_length for shape in shapes], tgt_lengths)
+    bucket = np.maximum(src, tgt)
+    if len(bucket) and bucket.max() >= len(shapes):
+        pair = int(bucket.argmax())
+        raise PlanError(
+            f"pair {pair} with {src_lengths[pair]} source and {tgt_lengths[pair]} target tokens "
+            f"fits none of the shapes; the longest is {shapes[-1]}"
+        )
+    return bucket
+
+
+def _cut(
+    order: Int32[np.ndarray, " pairs"],
+    counts: Int64[np.ndarray, " shapes"],
+    shapes: tuple[Shape, ...],
+) -> Plan:
+    """Batches of pairs that stand bucket by bucket; a bucket's rest begins the next one's."""
+    starts, shape_of = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    start, last = 0, len(shapes) - 1
+    for index, (shape, end) in enumerate(zip(shapes, np.cumsum(counts), strict=True)):
+        batches = int(end - start) // shape.rows
+        if index == last and start + batches * shape.rows < end:
+            batches += 1
+        starts.append(start + shape.rows * np.arange(batches))
+        shape_of.append(np.full(batches, index))
+        start += batches * shape.rows
+    ends = np.array([len(order)], np.int64)
+    return Plan(
+        shapes,
+        np.concatenate(shape_of),
+        np.concatenate([*starts, ends]),
+        np.arange(len(order) + 1),
+        order,
+    )

@@ -1,0 +1,104 @@
+"""Kind `jsonl`: one JSON object a line, of which two keys hold the sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from flaxformer_mt.data.corpus.pairs import (
+    INVALID_UTF8,
+    MALFORMED_JSON,
+    NO_TEXT,
+    Defect,
+    defect_of_sides,
+)
+from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.data.corpus.text_files import lines
+
+
+class _NoPair(Exception):
+    """Reason and detail of a record in which the two sentences are not found."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonKeys:
+    """Where an object holds its sentences; a dot leads into an object: "translation.en"."""
+
+    src: str
+    tgt: str
+
+    def columns(self, record: bytes) -> tuple[bytes, ...]:
+        """The two sentences, or the record as it is where they are not found."""
+        try:
+            return self._sentences(record)
+        except _NoPair:
+            return (record,)
+
+    def check(self, columns: tuple[bytes, ...], file: object) -> Defect | None:
+        """None if `columns` gave two sound sentences."""
+        if len(columns) == 2:
+            return defect_of_sides(columns, (file, file), where=" of the {side} text")
+        try:
+            self._sentences(columns[0])
+        except _NoPair as why:
+            return Defect(str(file), *why.args)
+        return None
+
+    def _sentences(self, record: bytes) -> tuple[bytes, bytes]:
+        try:
+            value = json.loads(record.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            detail = f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
+            raise _NoPair(INVALID_UTF8, detail) from None
+        except json.JSONDecodeError as error:
+            raise _NoPair(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
+        # Numbers of thousands of digits; brackets within thousands of brackets.
+        except (ValueError, RecursionError) as error:
+            raise _NoPair(MALFORMED_JSON, str(error)) from None
+        return _text(value, self.src), _text(value, self.tgt)
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonLines:
+    path: AnyPath
+    keys: JsonKeys
+
+    @property
+    def files(self) -> dict[str, AnyPath]:
+        return {"path": self.path}
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        return map(self.keys.columns, lines(self.path))
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        return self.keys.check(columns, self.path)
+
+
+def _text(value: Any, key: str) -> bytes:
+    for name in key.split("."):
+        if not isinstance(value, dict):
+            raise _NoPair(NO_TEXT, f"no object to look for {key!r} in: {_kind(value)}")
+        if name not in value:
+            present = ", ".join(map(repr, list(value)[:8])) or "none"
+            raise _NoPair(NO_TEXT, f"no key {key!r}; keys there: {present}")
+        value = value[name]
+    if not isinstance(value, str):
+        raise _NoPair(NO_TEXT, f"{key!r} is {_kind(value)} and not a text")
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        surrogate = ord(value[error.start])
+        raise _NoPair(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
+
+
+def _kind(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    names = {"dict": "an object", "list": "a list", "str": "a text"}
+    return names.get(type(value).__name__, "a number")

@@ -1,0 +1,98 @@
+"""What reading a corpus gives: sentence pairs, and an account of what was left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+# C0 except tab, and DEL. The C1 range stays: newstest2014's French reference holds U+0085, and
+# dropping that line would change a published test set. A newline cannot stand in a line of a
+# text file; in a JSON string or a stored record it can, and would tear the pair apart wherever
+# sentences are written one a line.
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+INVALID_UTF8 = "invalid UTF-8"
+CONTROL_CHARACTER = "control character"
+EMPTY_SIDE = "empty side"
+COLUMNS = "not two columns"
+MALFORMED_JSON = "malformed JSON"
+NO_TEXT = "no text under the key"
+
+
+class CorpusError(ValueError):
+    """A corpus that cannot be read; the message names the corpus, the file and the line."""
+
+
+class Pair(NamedTuple):
+    """A source and a target sentence and the line, counted from 1, on which they stand."""
+
+    line: int
+    src: str
+    tgt: str
+
+
+class Defect(NamedTuple):
+    """Why a record is no pair: the file (or corpus) to look at, the reason, a closer word."""
+
+    file: str
+    reason: str
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One dropped pair: the file and line to look at, why it was dropped, and a closer word."""
+
+    file: str
+    line: int
+    reason: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}: {self.detail}"
+
+
+@dataclasses.dataclass
+class Drops:
+    """How many pairs were left out, by reason, and the first few of each reason."""
+
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    examples: list[Example] = dataclasses.field(default_factory=list)
+    examples_per_reason: int = 5
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def add(self, reason: str, *, file: str, line: int, detail: str) -> None:
+        count = self.counts.get(reason, 0)
+        self.counts[reason] = count + 1
+        if count < self.examples_per_reason:
+            self.examples.append(Example(file, line, reason, detail))
+
+    def describe(self) -> str:
+        """The counts in one line: "3 empty side, 1 invalid UTF-8"."""
+        return ", ".join(f"{count:,} {reason}" for reason, count in self.counts.items())
+
+
+def defect_of_sides(
+    sides: tuple[bytes, ...], files: tuple[object, object], where: str
+) -> Defect | None:
+    """What is wrong with the bytes of a source and a target sentence; None if nothing is.
+
+    `files` are the places of the two sides. `where`, such as " of the {side} column", says in
+    which part of the record to look, where both sides stand in one.
+    """
+    for side, text, file in zip(("source", "target"), sides, files, strict=True):
+        if control := _CONTROL.search(text):
+            detail = f"U+{control.group()[0]:04X} at byte {control.start() + 1}"
+            return Defect(str(file), CONTROL_CHARACTER, detail + where.format(side=side))
+        try:
+            decoded = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            detail = f"byte 0x{text[error.start]:02X} at byte {error.start + 1}"
+            return Defect(str(file), INVALID_UTF8, detail + where.format(side=side))
+        if not decoded.strip():
+            return Defect(str(file), EMPTY_SIDE, f"the {side} is blank")
+    return None

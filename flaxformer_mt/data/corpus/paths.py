@@ -1,0 +1,129 @@
+"""Where a corpus's files are: on this machine, or on an object store through etils' epath."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+
+from flaxformer_mt.data.corpus.pairs import CorpusError
+
+if TYPE_CHECKING:
+    from etils import epath
+
+AnyPath: TypeAlias = "Path | epath.Path"
+"""A local path, or one on an object store (gs://...), which is opened and listed alike."""
+
+
+def is_remote(path: AnyPath | str) -> bool:
+    return "://" in str(path)
+
+
+def locate(setting: str, folder: str) -> AnyPath:
+    """The path that a setting names; a relative one stands in `folder`. `~` is the home."""
+    if is_remote(setting):
+        return _remote(setting)
+    path = Path(setting).expanduser()
+    if path.is_absolute() or not is_remote(folder):
+        return Path(folder).expanduser() / path
+    return _remote(folder) / setting
+
+
+def require_file(setting: str, folder: str, key: str) -> AnyPath:
+    """The existing file that a setting names; `key` is that setting's place in the configuration.
+
+    Raises:
+      CorpusError: there is no such file, or its object store cannot be reached.
+    """
+    path = locate(setting, folder)
+    with reaching(path):
+        exists = path.exists()
+        if exists and not path.is_dir():
+            return path
+    what = "is not a file" if exists else "does not exist"
+    raise CorpusError(
+        f"{key}: {path} {what}; set {key}, or data.folder, in which relative paths stand "
+        f"(now {folder!r})"
+    )
+
+
+def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
+    """The files that match a glob pattern, in the order of their names.
+
+    Raises:
+      CorpusError: no file matches, or the object store cannot be reached.
+    """
+    located = locate(pattern, folder)
+    found: list[AnyPath]
+    with reaching(located):
+        if isinstance(located, Path):
+            found = [Path(name) for name in glob.glob(str(locate(pattern, glob.escape(folder))))]
+        else:
+            store, bucket, *inner = str(located).replace("://", "/").split("/")
+            found = list(_remote(f"{store}://{bucket}").glob("/".join(inner)))
+        matches = sorted(
+            (path for path in found if not path.is_dir()), key=lambda path: (path.name, str(path))
+        )
+    if not matches:
+        raise CorpusError(
+            f"{key}: no file matches {located}; set {key}, or data.folder, in which relative "
+            f"paths stand (now {folder!r})"
+        )
+    return tuple(matches)
+
+
+def open_binary(path: AnyPath) -> BinaryIO:
+    """The file's bytes, unbuffered if it is local."""
+    if isinstance(path, Path):
+        return cast(BinaryIO, open(path, "rb", buffering=0))
+    with reaching(path):
+        return cast(BinaryIO, path.open("rb"))
+
+
+def stamp(path: AnyPath) -> tuple[int, int]:
+    """Size in bytes and time of change in nanoseconds, of which stores tell the seconds.
+
+    Raises:
+      CorpusError: the file is gone, or its object store cannot be reached.
+    """
+    try:
+        with reaching(path):
+            if isinstance(path, Path):
+                status = path.stat()
+                return status.st_size, status.st_mtime_ns
+            remote = path.stat()
+            return remote.length, int(remote.mtime) * 1_000_000_000
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def reaching(path: AnyPath | str) -> Iterator[None]:
+    """Turns what the client of an object store raises into a CorpusError that names the path.
+
+    The clients have exceptions of their own, and some come straight from the network layer.
+    """
+    try:
+        yield
+    except CorpusError:
+        raise
+    except Exception as error:
+        if not is_remote(path):
+            raise
+        if isinstance(error, ImportError):
+            raise CorpusError(
+                f"{path}: object stores need their client ({error}): for gs:// install "
+                f'"flaxformer-mt[gcs]", for another store its fsspec package'
+            ) from error
+        raise CorpusError(
+            f"{path}: the object store does not give it: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _remote(path: str) -> epath.Path:
+    # Its import takes a while, and local files do not need it.
+    from etils import epath
+
+    return epath.Path(path)

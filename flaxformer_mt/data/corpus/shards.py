@@ -1,0 +1,144 @@
+"""Files of records, as ArrayRecord and TFRecord keep them; both are read without TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from flaxformer_mt.data.corpus import paths
+from flaxformer_mt.data.corpus.pairs import CorpusError
+from flaxformer_mt.data.corpus.paths import AnyPath
+
+_BLOCK = 1024
+"""Records of an ArrayRecord shard read at a time: one by one is ten times as slow."""
+
+# One record's limit: a length beyond it is a damaged length.
+_TFRECORD_LARGEST = 1 << 30
+
+
+def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> Iterator[bytes]:
+    """A shard's records in order: `take` of them (None: all that are left) after `skip`.
+
+    Raises:
+      CorpusError: the shard is damaged, cut short or holds fewer records.
+    """
+    try:
+        from array_record.python.array_record_module import ArrayRecordReader
+    except ImportError as error:
+        raise CorpusError(
+            f"{path}: ArrayRecord files are read where there is the package array-record ({error})"
+        ) from error
+
+    with _local_copy(path) as local, contextlib.ExitStack() as stack:
+        reader = ArrayRecordReader(str(local))
+        stack.callback(_close_quietly, reader)
+        # A damaged shard opens without complaint and holds nothing: only `ok` tells.
+        if not reader.ok():
+            raise _damaged(path, 0, _close_quietly(reader) or "it is no ArrayRecord file")
+        held = reader.num_records()
+        end = held if take is None else skip + take
+        if end > held:
+            raise _damaged(path, held, f"{end:,} records are expected")
+        for start in range(skip, end, _BLOCK):
+            stop = min(start + _BLOCK, end)
+            try:
+                block = reader.read(start, stop)
+            except (RuntimeError, IndexError, ValueError) as error:
+                raise _damaged(path, start, str(error)) from error
+            if len(block) != stop - start or not reader.ok():
+                raise _damaged(path, start, "the records after that are missing")
+            yield from block
+
+
+def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iterator[bytes]:
+    """As `read_array_record`. A record is its length (uint64), a checksum, its bytes, a checksum.
+
+    The checksums (CRC-32C) of the lengths are compared, so that no record is read out of place.
+    """
+    with paths.open_binary(path) as raw, _buffered(raw) as stream:
+        number = 0
+        while take is None or number < skip + take:
+            head = stream.read(12)
+            if not head and take is None:
+                return
+            if len(head) < 12:
+                raise _damaged(path, number, "the file ends there")
+            length, checksum = struct.unpack("<QI", head)
+            if _masked_crc32c(head[:8]) != checksum or length > _TFRECORD_LARGEST:
+                raise _damaged(path, number, "the next one's length is damaged")
+            record = stream.read(length + 4)
+            if len(record) < length + 4:
+                raise _damaged(path, number, "the file ends within the next one")
+            number += 1
+            if number > skip:
+                yield record[:length]
+
+
+READERS: dict[str, Callable[[AnyPath, int, int | None], Iterator[bytes]]] = {
+    "array_record": read_array_record,
+    "tfrecord": read_tfrecord,
+}
+"""By the name that TFDS gives the format."""
+
+
+def _damaged(path: AnyPath, count: int, why: str) -> CorpusError:
+    return CorpusError(
+        f"{path}: cannot be read beyond record {count:,}: {why}; the file is damaged or "
+        f"incomplete: fetch or write it again"
+    )
+
+
+def _close_quietly(reader: Any) -> str:
+    """Closes an ArrayRecord reader, which says only then, as an exception, why it failed."""
+    try:
+        reader.close()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+@contextlib.contextmanager
+def _local_copy(path: AnyPath) -> Iterator[Path]:
+    """The path itself, or a copy for a while: the reader of ArrayRecord takes local files only."""
+    if isinstance(path, Path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="flaxformer-mt-shard-") as folder:
+        local = Path(folder) / path.name
+        with paths.reaching(path), paths.open_binary(path) as remote, open(local, "wb") as copy:
+            shutil.copyfileobj(remote, copy, 1 << 24)
+        yield local
+
+
+def _buffered(raw: BinaryIO) -> contextlib.AbstractContextManager[BinaryIO]:
+    # Files of object stores have a buffer of their own.
+    if isinstance(raw, io.RawIOBase):
+        return io.BufferedReader(raw, 1 << 20)
+    return contextlib.nullcontext(raw)
+
+
+def _crc32c_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_CRC32C = _crc32c_table()
+
+
+def _masked_crc32c(data: bytes) -> int:
+    """TFRecord's checksum: Castagnoli's CRC, rotated and offset."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _CRC32C[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,186 @@
+"""Text files, plain or compressed: two line-aligned ones, or one with two columns.
+
+A line ends at b"\\n" and nowhere else: U+0085 and U+2028 occur inside real sentences, and a reader
+that split there would shift one side against the other. Both sides are read as bytes and in step,
+and a pair with a defect is left out whole, so alignment cannot shift.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gzip
+import itertools
+import lzma
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+from flaxformer_mt.data.corpus import paths
+from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, Defect, defect_of_sides
+from flaxformer_mt.data.corpus.paths import AnyPath
+
+_UTF8_BOM = b"\xef\xbb\xbf"
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstandard",
+    # What parallel zstd compressors begin with: a frame that holds sizes and no text.
+    b"\x50\x2a\x4d\x18": "zstandard",
+    b"PK\x03\x04": "zip",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+_SUFFIXES = {
+    ".gz": "gzip",
+    ".xz": "xz",
+    ".zst": "zstandard",
+    ".bz2": "bzip2",
+    ".zip": "zip",
+}
+# `zstd --long=31` is what very large corpora are packed with; the reader refuses it by default.
+_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+_BLOCK = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoFiles:
+    """Kind `files`: line n of one file is the translation of line n of the other."""
+
+    src: AnyPath
+    tgt: AnyPath
+
+    @property
+    def files(self) -> dict[str, AnyPath]:
+        return {"src": self.src, "tgt": self.tgt}
+
+    @property
+    def label(self) -> str:
+        return str(self.src)
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        """Aligned lines; raises CorpusError at the end if one side has more."""
+        try:
+            yield from zip(lines(self.src), lines(self.tgt), strict=True)
+        except CorpusError:
+            raise
+        except ValueError:
+            src_count, tgt_count = (sum(1 for _ in lines(path)) for path in (self.src, self.tgt))
+            raise CorpusError(
+                f"{self.src} has {src_count:,} lines and {self.tgt} has {tgt_count:,}: the sides "
+                f"of a parallel corpus must have one line for each pair"
+            ) from None
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        return defect_of_sides(columns, (self.src, self.tgt), where="")
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoColumns:
+    """Kind `tsv`: a line is the source, one tab and the target."""
+
+    path: AnyPath
+
+    @property
+    def files(self) -> dict[str, AnyPath]:
+        return {"path": self.path}
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        for line in lines(self.path):
+            yield tuple(line.split(b"\t"))
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        if len(columns) != 2:
+            tabs = len(columns) - 1
+            return Defect(str(self.path), COLUMNS, f"{tabs} tabs where there should be one")
+        return defect_of_sides(columns, (self.path, self.path), where=" of the {side} column")
+
+
+def lines(path: AnyPath) -> Iterator[bytes]:
+    """The file's lines without their ends; a "\\r" before "\\n" belongs to the end.
+
+    Raises:
+      CorpusError: a file that is damaged, cut short or not what its name says.
+    """
+    return itertools.chain.from_iterable(_blocks(path))
+
+
+def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
+    """Lines, many at a time: what is done once a line costs more than reading the disk."""
+    count = 0
+    begun: list[bytes] = []  # The line that the next block continues, in pieces.
+    try:
+        with _open(path) as stream:
+            while data := stream.read(_BLOCK):
+                end = data.rfind(b"\n")
+                if end < 0:
+                    begun.append(data)
+                    continue
+                block = _split(b"".join((*begun, data[:end])), first=count == 0)
+                begun = [data[end + 1 :]]
+                count += len(block)
+                yield block
+        if rest := b"".join(begun):
+            yield _split(rest, first=count == 0)
+    except CorpusError:
+        raise
+    except Exception as error:
+        if not isinstance(error, _DAMAGE) and not paths.is_remote(path):
+            raise
+        raise CorpusError(
+            f"{path}: cannot be read beyond line {count:,}: {error}; the file is damaged or "
+            f"incomplete: fetch it again"
+        ) from error
+
+
+def _split(data: bytes, *, first: bool) -> list[bytes]:
+    if first:
+        data = data.removeprefix(_UTF8_BOM)
+    block = data.split(b"\n")
+    if b"\r" in data:
+        return [line.removesuffix(b"\r") for line in block]
+    return block
+
+
+@contextlib.contextmanager
+def _open(path: AnyPath) -> Iterator[BinaryIO]:
+    """The file's bytes, decompressed as its name says and its first bytes confirm."""
+    named = _SUFFIXES.get(path.suffix.lower(), "")
+    if named in ("bzip2", "zip"):
+        raise CorpusError(f"{path}: {named} files are not read: use .gz, .xz, .zst or plain text")
+    with paths.open_binary(path) as raw:
+        head = raw.read(8)
+        begins = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), "")
+        if begins == "UTF-16":
+            raise CorpusError(f"{path}: is UTF-16 text: convert it to UTF-8")
+        if named != begins:
+            what = f"begins with {head!r}" if head else "is empty"
+            what = f"is {begins} data" if begins else what
+            expected = f"{named} data" if named else "plain text"
+            raise CorpusError(
+                f"{path}: {what} where its name says {expected}: rename or replace it"
+            )
+        raw.seek(0)
+        with _decompressed(raw, named) as stream:
+            yield stream
+
+
+def _decompressed(raw: BinaryIO, form: str) -> Any:
+    if form == "gzip":
+        return gzip.GzipFile(fileobj=raw)
+    if form == "xz":
+        return lzma.LZMAFile(raw)
+    if form == "zstandard":
+        return zstd.ZstdFile(raw, options=_ZSTD_OPTIONS)
+    return contextlib.nullcontext(raw)

@@ -1,0 +1,162 @@
+"""Text normalisation as rules of replacement that live inside a SentencePiece model.
+
+What training, translation and an exported model do to text is then one thing, and no command can
+forget it. SentencePiece applies rules from left to right, the longest match first, and never to
+what a rule has put there. That suffices for the Unicode forms NFC and NFKC wherever text comes
+from keyboards, files and converters:
+
+- every single character is replaced as `unicodedata.normalize` does it;
+- a letter with one combining mark, or with two in either order of which the first composes with
+  it (Latin, Greek, Cyrillic, kana, Indic);
+- any canonical spelling of a precomposed character, such as Greek letters with three marks;
+- conjoining Hangul jamo: leading consonant, vowel, and trailing consonant;
+- two marks in the wrong order, whatever letter they stand behind: Arabic and Hebrew points, and the
+  marks that precomposed letters are made of.
+
+What is not covered: a mark that composes with a letter but stands behind one that does not, three
+or more marks of which no precomposed character is made, and (nfkc) several marks on a compatibility
+character. Such text keeps its spelling in part; neither a letter nor a mark is lost. The rules
+come from the `unicodedata` of the Python that trains the vocabulary, and stay with the model.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import types
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
+
+Form = Literal["blanks", "nfc", "nfkc"]
+Rules = dict[str, str]
+Normalize = Callable[[str], str]
+
+_INVISIBLE = "\u200b\u2060\ufeff"
+"""Zero-width space, word joiner and byte order mark: they show nothing and join nothing.
+
+U+200C and U+200D stay: Persian, Indic scripts and emoji mean something by them.
+"""
+_HANGUL_L, _HANGUL_V, _HANGUL_T = (
+    range(0x1100, 0x1113),
+    range(0x1161, 0x1176),
+    range(0x11A8, 0x11C3),
+)
+# Marks that text has in either order: Arabic vowel signs, Hebrew points.
+_POINTS = (range(0x064B, 0x0656), range(0x05B0, 0x05C8))
+_LONGEST = 4
+"""Characters in what a rule replaces: a letter and three marks."""
+_KANA_MARKS = ("\uff9e", "\uff9f")
+"""Halfwidth voicing marks, which compose only once nfkc has made them full marks."""
+
+
+@functools.cache
+def rules(form: Form) -> Mapping[str, str]:
+    """What is replaced by what, in the order of the texts; takes a second for a Unicode form.
+
+    Every form turns each character that Unicode counts as white space into a plain blank (no-break,
+    thin, figure and ideographic spaces, tabs, line separators) and removes zero-width ones.
+    """
+    made = {character: " " for character in _characters() if character.isspace()}
+    made.pop(" ")
+    made.update(dict.fromkeys(_INVISIBLE, ""))
+    if form != "blanks":
+        blanks = str.maketrans(made)
+        unicode_rules = _unicode_rules("NFC" if form == "nfc" else "NFKC")
+        composed = {
+            before: after.translate(blanks)
+            for before, after in unicode_rules.items()
+            # A blank or an invisible character stays what it is above.
+            if before not in made
+        }
+        made.update(composed)
+    return types.MappingProxyType(dict(sorted(made.items())))
+
+
+def apply(form: Form, text: str) -> str:
+    """What SentencePiece makes of a text by these rules, runs of blanks apart: for reference."""
+    by_text = rules(form)
+    out, place = [], 0
+    while place < len(text):
+        for length in range(min(_LONGEST, len(text) - place), 0, -1):
+            if (replacement := by_text.get(text[place : place + length])) is not None:
+                out.append(replacement)
+                place += length
+                break
+        else:
+            out.append(text[place])
+            place += 1
+    return "".join(out)
+
+
+def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:
+    normalize = functools.partial(unicodedata.normalize, form)
+    made = {c: after for c in _characters() if (after := normalize(c)) != c}
+    made.update(_hangul())
+    # Characters that others compose to, with their full decomposition.
+    composites = {
+        c: unicodedata.normalize("NFD", c)
+        for c in _characters()
+        if unicodedata.decomposition(c)[:1] not in ("", "<")
+        and unicodedata.normalize("NFC", c) == c
+        and not 0xAC00 <= ord(c) <= 0xD7A3
+    }
+    marks = sorted({mark for parts in composites.values() for mark in parts[1:]})
+    starters = {parts[0] for parts in composites.values()} | set(composites)
+    if form == "NFKC":
+        marks += _KANA_MARKS
+        # Characters of one letter in compatibility form, such as halfwidth kana.
+        starters |= {c for c, after in made.items() if after in starters}
+    for composite, parts in composites.items():
+        for order in itertools.permutations(parts[1:]):
+            spelling = parts[0] + "".join(order)
+            if normalize(spelling) == normalize(composite):
+                made.setdefault(spelling, normalize(composite))
+    for first, second in _wrong_orders(marks):
+        made[first + second] = normalize(first + second)
+    for starter in sorted(starters):
+        _add_marks(made, starter, marks, normalize)
+    return made
+
+
+def _add_marks(made: Rules, starter: str, marks: Iterable[str], normalize: Normalize) -> None:
+    """Rules for the starter with one mark and with two, where shorter rules do not suffice."""
+    after_one = {mark: normalize(starter + mark) for mark in marks}
+    before = made.get(starter, starter)
+    composing = [mark for mark, after in after_one.items() if after != before + mark]
+    made.update({starter + mark: after_one[mark] for mark in composing})
+    if unicodedata.decomposition(starter).startswith("<"):
+        return  # Rules by the ten thousand, for what nobody writes.
+    for first in composing:
+        for second in marks:
+            if ord(first) >> 8 != ord(second) >> 8:
+                continue  # Marks of two scripts.
+            # The shorter rules leave `second` where it stands, behind what the two others gave.
+            if (after := normalize(starter + first + second)) != after_one[first] + second:
+                made.setdefault(starter + first + second, after)
+
+
+def _wrong_orders(marks: list[str]) -> Iterator[tuple[str, str]]:
+    for script in (marks, *([chr(point) for point in points] for points in _POINTS)):
+        for first, second in itertools.permutations(script, 2):
+            if unicodedata.combining(first) > unicodedata.combining(second) > 0:
+                yield first, second
+
+
+def _hangul() -> Rules:
+    made = {}
+    for lead, vowel in itertools.product(map(chr, _HANGUL_L), map(chr, _HANGUL_V)):
+        open_syllable = unicodedata.normalize("NFC", lead + vowel)
+        made[lead + vowel] = open_syllable
+        for trail in map(chr, _HANGUL_T):
+            closed = chr(ord(open_syllable) + ord(trail) - 0x11A7)
+            made[lead + vowel + trail] = made[open_syllable + trail] = closed
+    return made
+
+
+def _characters() -> Iterator[str]:
+    """Every character but the surrogates, which no UTF-8 text holds."""
+    for point in range(sys.maxunicode + 1):
+        if not 0xD800 <= point <= 0xDFFF:
+            yield chr(point)

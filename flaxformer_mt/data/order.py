@@ -1,0 +1,137 @@
+"""Which pairs an epoch takes and in what order: a pure function of (seed, epoch), never stored.
+
+A corpus of any size is walked through by a keyed permutation that is computed number by number, so
+that neither an epoch's order is kept in memory nor its beginning waits for a shuffle of everything.
+An epoch is cut into windows of equal size; what stands together in a batch comes from one window.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Int64, UInt64
+
+# Half-rounds of the permutation. Four make a Feistel network pseudo-random if its round functions
+# are (Luby and Rackoff 1988); ours are a good integer hash, not a cipher, hence twice that.
+_HALF_ROUNDS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One corpus within a store: its pairs are `[first, first + size)`."""
+
+    name: str
+    first: int
+    size: int
+    weight: float = 0.0
+    """Share in a mixture, relative to the other parts'; 0 where there is no mixture."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """The pairs of every window of every epoch.
+
+    Without weights an epoch is every pair exactly once. With weights it is `epoch_pairs` draws, to
+    which each part contributes its share, to within one pair at every moment; a part goes on where
+    the epoch before left it, and gives each of its pairs once a pass before it begins anew.
+    """
+
+    parts: tuple[Part, ...]
+    seed: int
+    window: int
+    """Pairs a window should have; an epoch's windows differ by at most one pair."""
+    epoch_pairs: int = 0
+    """Mixture: draws that count as one epoch; 0 for as many as there are pairs."""
+
+    @property
+    def mixed(self) -> bool:
+        return any(part.weight for part in self.parts)
+
+    @property
+    def pairs_per_epoch(self) -> int:
+        total = sum(part.size for part in self.parts)
+        return (self.epoch_pairs or total) if self.mixed else total
+
+    @property
+    def windows(self) -> int:
+        """Windows of an epoch."""
+        return max(1, round(self.pairs_per_epoch / self.window))
+
+    def pairs(self, epoch: int, window: int) -> Int64[np.ndarray, " pairs"]:
+        """The pairs of a window, part by part; the batch plan shuffles them again."""
+        if not 0 <= window < self.windows:
+            raise IndexError(f"window {window} of an epoch of {self.windows}")
+        if not self.mixed:
+            start, stop = (self._bound(window + side) for side in (0, 1))
+            return self._stream(_whole(self.parts), 0, epoch, start, stop)
+        start, stop = (epoch * self.pairs_per_epoch + self._bound(window + side) for side in (0, 1))
+        drawn = []
+        for number, (part, share) in enumerate(zip(self.parts, self._shares(), strict=True)):
+            at, end = (math.floor(share * bound) for bound in (start, stop))
+            while at < end:
+                turn, within = divmod(at, part.size)
+                until = min(part.size, within + end - at)
+                drawn.append(self._stream(part, number + 1, turn, within, until))
+                at += until - within
+        return np.concatenate([np.zeros(0, np.int64), *drawn])
+
+    def _bound(self, window: int) -> int:
+        return self.pairs_per_epoch * window // self.windows
+
+    def _shares(self) -> list[Fraction]:
+        weights = [Fraction(part.weight) for part in self.parts]
+        return [weight / sum(weights) for weight in weights]
+
+    def _stream(
+        self, part: Part, number: int, turn: int, start: int, stop: int
+    ) -> Int64[np.ndarray, " pairs"]:
+        """Places `start` to `stop` of the part's pass `turn`."""
+        if start == 0 and stop == part.size:
+            # All of it: the plan's own shuffle is enough.
+            return part.first + np.arange(part.size)
+        # A branch of its own, apart from the streams of the plans.
+        entropy = np.random.SeedSequence((self.seed, number, turn), spawn_key=(1,))
+        keys = np.random.Philox(entropy)
+        at = np.arange(start, stop, dtype=np.uint64)
+        return part.first + permute(at, part.size, keys.random_raw(_HALF_ROUNDS)).astype(np.int64)
+
+
+def _whole(parts: Sequence[Part]) -> Part:
+    return Part("", parts[0].first, sum(part.size for part in parts))
+
+
+def permute(
+    at: UInt64[np.ndarray, " items"], size: int, keys: UInt64[np.ndarray, " half_rounds"]
+) -> UInt64[np.ndarray, " items"]:
+    """Where a keyed permutation of `range(size)` sends each number of `at`.
+
+    A Feistel network on pairs (number // b, number % b), each half moved in turn by a keyed hash of
+    the other (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). The table of pairs
+    is a little larger than `size`; a number that lands outside is sent on until it lands inside.
+    """
+    columns = np.uint64(math.isqrt(max(size - 1, 0)) + 1)
+    rows = np.uint64(-(-size // int(columns)))
+    result = at.copy()
+    todo = np.arange(len(at))
+    while len(todo):
+        high, low = np.divmod(result[todo], columns)
+        for number, key in enumerate(keys):
+            if number % 2:
+                high = (high + hashed(low ^ key)) % rows
+            else:
+                low = (low + hashed(high ^ key)) % columns
+        moved = high * columns + low
+        result[todo] = moved
+        todo = todo[moved >= size]
+    return result
+
+
+def hashed(value: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
+    """32 bits of each: the upper half of MurmurHash3's finaliser (Appleby, public domain)."""
+    value = (value ^ (value >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    value = (value ^ (value >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return value >> np.uint64(32)

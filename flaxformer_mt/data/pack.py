@@ -1,0 +1,225 @@
+"""Batches of one static shape: several pairs a row, both sides of every row nearly full.
+
+The rows are dealt out first and mended afterwards. Dealing gives the largest pairs left to the
+emptiest rows, round by round, which evens out the rows' loads; rows that came out too long then
+exchange a pair (or a gap) with rows that have room, all of them at once, until none is too long.
+Filling row by row, as first-fit does, leaves the last few percent empty and takes pairs one at a
+time; here every step is on whole arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int32, Int64, Integer
+
+from flaxformer_mt.config.schema import BatchConfig
+from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order
+
+# Exchanges settle quickly up to here; the last percent would take longer than it saves.
+_FILL = 0.985
+# Rows short enough for these many average pairs leave exchanges too little choice.
+_PAIRS_A_ROW = 6
+# Lengths are multiples of this, which suits the 8 x 128 tiles of a TPU.
+_MULTIPLE = 8
+# Rows of like load that take pairs of like size: within such a group, the pairs that are long on
+# the source side go to the rows with most room there.
+_GROUPS = 16
+_EXCHANGES = 64
+_ROWS_AT_A_TIME = 4096
+
+
+def packed_shape(
+    src_lengths: Lengths,
+    tgt_lengths: Lengths,
+    batch: BatchConfig,
+    counts: Int64[np.ndarray, " pairs"] | None = None,
+) -> Shape:
+    """The shape of every batch: `batch.src_length` and `.tgt_length`, or lengths for this corpus.
+
+    Those hold the longest pair and several average ones, stand to each other as the corpus's sides
+    do, so that both fill up together, and are no longer than that needs, since attention's
+    cost grows with their square. `counts`: how many pairs there are of each two lengths.
+
+    Raises:
+      PlanError: there are no pairs, the longest does not fit the lengths asked for, or one
+        `batch.multiple` of rows exceeds `batch.tokens`.
+    """
+    if len(src_lengths) == 0:
+        raise PlanError("there are no pairs to batch")
+    longest = int(src_lengths.max()), int(tgt_lengths.max())
+    if batch.src_length:
+        src_length, tgt_length = batch.src_length, batch.tgt_length
+        if longest[0] > src_length or longest[1] > tgt_length:
+            raise PlanError(
+                f"the longest source has {longest[0]} and the longest target {longest[1]} tokens; "
+                f"data.batch.src_length is {src_length} and .tgt_length is {tgt_length}: raise "
+                f"them, or lower data.filter.max_length"
+            )
+    else:
+        counts = np.ones(len(src_lengths), np.int64) if counts is None else counts
+        src_mean, tgt_mean = (
+            float((lengths * counts).sum(dtype=np.int64) / counts.sum())
+            for lengths in (src_lengths, tgt_lengths)
+        )
+        src_length, tgt_length = _lengths(longest, (src_mean, tgt_mean))
+    rows = batch.tokens // max(src_length, tgt_length) // batch.multiple * batch.multiple
+    if rows == 0:
+        raise PlanError(
+            f"{batch.multiple} rows (data.batch.multiple) of {max(src_length, tgt_length)} "
+            f"positions exceed data.batch.tokens = {batch.tokens:,}: raise it, or lower "
+            f"data.filter.max_length or data.batch.multiple"
+        )
+    return Shape(rows, src_length, tgt_length)
+
+
+def plan_packed(
+    src_lengths: Lengths, tgt_lengths: Lengths, shape: Shape, random: np.random.Philox
+) -> Plan:
+    """Every pair exactly once, in batches of one shape, every row of which is nearly full.
+
+    Raises:
+      PlanError: a pair is longer than the shape.
+    """
+    for side, lengths, limit in (
+        ("source", src_lengths, shape.src_length),
+        ("target", tgt_lengths, shape.tgt_length),
+    ):
+        if len(lengths) and lengths.max() > limit:
+            raise PlanError(
+                f"pair {int(lengths.argmax())} has {lengths.max()} {side} tokens; {shape} holds "
+                f"{limit}"
+            )
+    lengths = np.stack([src_lengths, tgt_lengths]).astype(np.int64)
+    room = np.array([[shape.src_length], [shape.tgt_length]])
+    batches = int(np.ceil((lengths.sum(axis=1) / room[:, 0]).max() / shape.rows / _FILL))
+    slots = _deal(lengths, room, batches * shape.rows, random)
+    while not _exchange(slots, lengths, room, random):
+        # Sizes that do not go together, such as all just over half a row: more rows.
+        more = max(1, batches // 200)
+        empty = np.full((more * shape.rows, slots.shape[1]), lengths.shape[1], np.int32)
+        slots, batches = np.concatenate([slots, empty]), batches + more
+    slots = slots[_shuffled(len(slots), random)]
+    taken = slots < lengths.shape[1]
+    row_starts = np.zeros(len(slots) + 1, np.int64)
+    np.cumsum(taken.sum(axis=1), out=row_starts[1:])
+    return Plan(
+        shapes=(shape,),
+        shape_of=np.zeros(batches, np.int64),
+        starts=np.arange(batches + 1) * shape.rows,
+        row_starts=row_starts,
+        pairs=slots[taken].astype(np.int32),
+    )
+
+
+def _lengths(longest: tuple[int, int], means: tuple[float, float]) -> tuple[int, int]:
+    """Source and target length: the shortest of the right proportion, to within a percent.
+
+    Where no multiples come that close up to twice the shortest, the closest.
+    """
+    ratio = means[1] / means[0]
+    least = max(longest[0], longest[1] / ratio, _PAIRS_A_ROW * means[0])
+    best, best_error = (0, 0), np.inf
+    first = -int(-least // _MULTIPLE) * _MULTIPLE
+    for src_length in range(first, 2 * first + 1, _MULTIPLE):
+        tgt_length = max(round(src_length * ratio / _MULTIPLE), 1) * _MULTIPLE
+        if tgt_length < longest[1]:
+            tgt_length += _MULTIPLE
+        error = abs(np.log(tgt_length / (src_length * ratio)))
+        if error < best_error:
+            best, best_error = (src_length, tgt_length), error
+        if error <= 0.01:
+            break
+    return best
+
+
+def _deal(
+    lengths: Int64[np.ndarray, "2 pairs"],
+    room: Int64[np.ndarray, "2 1"],
+    rows: int,
+    random: np.random.Philox,
+) -> Int32[np.ndarray, "rows slots"]:
+    """The pairs in rows of like load, some too long. Empty slots hold the number of pairs."""
+    pairs = lengths.shape[1]
+    # Each side in units in which both are full at the same number, so that whole numbers compare.
+    size = lengths * room[::-1]
+    order = _shuffled(pairs, random)
+    order = order[np.argsort(-size.max(axis=0)[order], kind="stable")]
+    load = np.zeros((2, rows), np.int64)
+    slots = []
+    for start in range(0, pairs, rows):
+        take = order[start : start + rows]
+        to = np.argsort(load.max(axis=0), kind="stable")[: len(take)]
+        group = np.arange(len(take)) * _GROUPS // len(take)
+        take = take[np.lexsort((size[0, take] - size[1, take], group))]
+        to = to[np.lexsort((load[1, to] - load[0, to], group))]
+        load[:, to] += size[:, take]
+        slot = np.full(rows, pairs, np.int32)
+        slot[to] = take
+        slots.append(slot)
+    # One more, so that a row can give a pair away for nothing in return.
+    slots.append(np.full(rows, pairs, np.int32))
+    return np.stack(slots, axis=1)
+
+
+def _exchange(
+    slots: Int32[np.ndarray, "rows slots"],
+    lengths: Int64[np.ndarray, "2 pairs"],
+    room: Int64[np.ndarray, "2 1"],
+    random: np.random.Philox,
+) -> bool:
+    """Exchanges pairs between rows until none is too long; False if some stay so."""
+    lengths = np.concatenate([lengths, np.zeros((2, 1), np.int64)], axis=1)  # the empty slot
+    load = lengths[:, slots].sum(axis=2)
+    for turn in range(_EXCHANGES):
+        excess = _excess(load, room)
+        long, fitting = np.flatnonzero(excess), np.flatnonzero(excess == 0)
+        if not len(long):
+            return True
+        count = min(len(long), len(fitting))
+        long = long[_shuffled(len(long), random)[:count]]
+        fitting = fitting[_shuffled(len(fitting), random)]
+        if turn % 2:
+            # In turn with any partner: the emptiest, for rows that few can help.
+            share = (load[:, fitting] * room[::-1]).max(axis=0)
+            fitting = fitting[np.argsort(share, kind="stable")]
+        for start in range(0, count, _ROWS_AT_A_TIME):
+            part = slice(start, min(start + _ROWS_AT_A_TIME, count))
+            _exchange_best(slots, lengths, load, room, long[part], fitting[part])
+    return False
+
+
+def _exchange_best(
+    slots: Int32[np.ndarray, "rows slots"],
+    lengths: Int64[np.ndarray, "2 pairs_and_one"],
+    load: Int64[np.ndarray, "2 rows"],
+    room: Int64[np.ndarray, "2 1"],
+    long: Integer[np.ndarray, " chosen"],
+    fitting: Integer[np.ndarray, " chosen"],
+) -> None:
+    """Each long row makes the exchange with its fitting row that mends most, if any does."""
+    give, take = lengths[:, slots[long]], lengths[:, slots[fitting]]
+    change = take[:, :, None, :] - give[:, :, :, None]  # [side, chosen, given slot, taken slot]
+    after = _excess(load[:, long, None, None] + change, room[:, :, None, None])
+    after += _excess(load[:, fitting, None, None] - change, room[:, :, None, None])
+    flat = after.reshape(len(long), -1)
+    best = flat.argmin(axis=1)
+    better = flat[np.arange(len(long)), best] < _excess(load[:, long], room)
+    long, fitting = long[better], fitting[better]
+    given, taken = np.divmod(best[better], slots.shape[1])
+    out, back = slots[long, given], slots[fitting, taken]
+    slots[long, given], slots[fitting, taken] = back, out
+    moved = lengths[:, back] - lengths[:, out]
+    load[:, long] += moved
+    load[:, fitting] -= moved
+
+
+def _excess(
+    load: Int64[np.ndarray, "2 ..."], room: Int64[np.ndarray, "2 ..."]
+) -> Int64[np.ndarray, "..."]:
+    """By how much rows are too long, both sides in the same units."""
+    over = np.maximum(load - room, 0) * room[::-1]
+    return over[0] + over[1]
+
+
+def _shuffled(count: int, random: np.random.Philox) -> Int32[np.ndarray, " items"]:
+    return random_order(random, np.zeros(count, np.uint8))

@@ -1,0 +1,7 @@
+"""Corpora to the vocabulary and token store of a run directory, every pair accounted for."""
+
+from flaxformer_mt.data.prepare.make import prepare, valid_text
+from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
+from flaxformer_mt.data.prepare.table import describe
+
+__all__ = ["PrepareError", "describe", "prepare", "read_manifest", "valid_text"]

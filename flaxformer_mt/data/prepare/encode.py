@@ -1,0 +1,178 @@
+"""A chunk of a corpus from raw records to token ids: pure, so that any process may do it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int32, Int64, UInt8, UInt64
+
+from flaxformer_mt.config.schema import FilterConfig
+from flaxformer_mt.data import corpus as corpora
+from flaxformer_mt.data.corpus import Source
+from flaxformer_mt.data.prepare import duplicates, filters
+from flaxformer_mt.data.vocabulary import Vocabulary
+
+EXAMPLES = 5
+"""Dropped pairs of a reason that a chunk shows: as many as an account keeps."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive records of a corpus."""
+
+    split: str
+    source: Source
+    first_line: int
+    records: Sequence[tuple[bytes, ...]]
+
+
+class Fates:
+    """Which records of a chunk are kept, and why the others are not."""
+
+    def __init__(self, records: int) -> None:
+        self.codes: UInt8[np.ndarray, " records"] = np.zeros(records, np.uint8)
+        """For each record the place of its reason in `reasons`; 0 if it is kept."""
+        self.reasons = ["kept"]
+        self.examples: dict[int, tuple[str, str]] = {}
+        """File and detail of the first records dropped for each reason, by their places."""
+
+    def kept(self) -> Int64[np.ndarray, " kept"]:
+        return np.flatnonzero(self.codes == 0)
+
+    def drop(self, places: Iterable[int], reason: str, examples: Iterable[tuple[str, str]]) -> None:
+        """Drops kept records, whose places are given in order; `examples` go with the places.
+
+        Of each call the first few are shown, so that the first few of all of them are.
+        """
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        places = list(places)
+        self.codes[places] = self.reasons.index(reason)
+        self.examples.update(zip(places[:EXAMPLES], examples, strict=False))
+
+
+@dataclasses.dataclass
+class Encoded:
+    """What became of a chunk."""
+
+    fates: Fates
+    src: Int32[np.ndarray, " src_tokens"]
+    """Kept sources end to end, EOS after each."""
+    src_lengths: Int32[np.ndarray, " kept"]
+    """In tokens, EOS included."""
+    tgt: Int32[np.ndarray, " tgt_tokens"]
+    tgt_lengths: Int32[np.ndarray, " kept"]
+    hashes: UInt64[np.ndarray, " kept"]
+    """Of the kept pairs' texts; none where duplicates are not looked for."""
+    text: tuple[bytes, bytes]
+    """Validation: the sentences of each side, one a line; others: nothing."""
+
+    def keep(self, mask: Bool[np.ndarray, " kept"]) -> None:
+        """Leaves out the tokens of the other pairs."""
+        if mask.all():
+            return
+        self.src = self.src[np.repeat(mask, self.src_lengths)]
+        self.tgt = self.tgt[np.repeat(mask, self.tgt_lengths)]
+        self.src_lengths, self.tgt_lengths = self.src_lengths[mask], self.tgt_lengths[mask]
+        if len(self.hashes):
+            self.hashes = self.hashes[mask]
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoder:
+    """What is done to every chunk of a store; it can be pickled."""
+
+    src: Vocabulary
+    tgt: Vocabulary
+    filter: FilterConfig
+    scripts: tuple[str, str] = ("", "")
+    """Of the two languages, where the filter looks at them."""
+
+    def __call__(self, chunk: Chunk) -> Encoded:
+        """Check, filter, encode, and filter by length; a dropped record has one reason.
+
+        Only what the model cannot take is left out of validation, which is sides that are empty
+        or too long: the other filters clean what is learned from.
+        """
+        fates, training = Fates(len(chunk.records)), chunk.split == "train"
+        defects: dict[str, dict[int, tuple[str, str]]] = {}
+        for place, columns in enumerate(chunk.records):
+            if (defect := chunk.source.check(columns)) is not None:
+                of_reason = defects.setdefault(defect.reason, {})
+                of_reason[place] = (defect.file, defect.detail)
+        for reason, found in defects.items():
+            fates.drop(found, reason, found.values())
+        src, tgt = _sides(chunk, fates)
+        text = (b"", b"") if training else (_lines(src), _lines(tgt))
+        if training:
+            self._filter_text(chunk, fates, src, tgt)
+            src, tgt = _sides(chunk, fates)
+
+        places = fates.kept()
+        encoded = Encoded(
+            fates,
+            *self.src.encode_flat(src),
+            *self.tgt.encode_flat(tgt),
+            hashes=_hashes(src, tgt) if training and self.filter.duplicates else _NO_HASHES,
+            text=text,
+        )
+        self._filter_lengths(chunk, encoded, training)
+        encoded.keep(fates.codes[places] == 0)
+        return encoded
+
+    def _filter_text(
+        self, chunk: Chunk, fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes]
+    ) -> None:
+        places, file = fates.kept(), chunk.source.label
+        same = filters.identical(src, tgt, self.filter)
+        fates.drop(
+            places[same],
+            filters.IDENTICAL,
+            itertools.repeat((file, "source and target are one text")),
+        )
+        foreign = np.zeros(len(places), bool) | same
+        for side, sentences, script in zip(
+            ("source", "target"), (src, tgt), self.scripts, strict=True
+        ):
+            found = filters.other_script(sentences, script, self.filter) & ~foreign
+            detail = f"under {self.filter.script:.0%} of the {side}'s letters are {script}"
+            fates.drop(places[found], filters.SCRIPT, itertools.repeat((file, detail)))
+            foreign |= found
+
+    def _filter_lengths(self, chunk: Chunk, encoded: Encoded, training: bool) -> None:
+        places = encoded.fates.kept()
+        src, tgt = encoded.src_lengths, encoded.tgt_lengths
+        # A side may have no tokens where it looks like text: U+2581 reads as a blank.
+        void = np.minimum(src, tgt) == 1
+        long = filters.too_long(src, tgt, self.filter) & ~void
+        uneven = filters.uneven(src, tgt, self.filter) & ~void & ~long & training
+        for reason, mask in (
+            (corpora.EMPTY_SIDE, void),
+            (filters.TOO_LONG, long),
+            (filters.LENGTH_RATIO, uneven),
+        ):
+            details = (
+                (chunk.source.label, f"{src[number]} source and {tgt[number]} target tokens")
+                for number in np.flatnonzero(mask)
+            )
+            encoded.fates.drop(places[mask], reason, details)
+
+
+_NO_HASHES = np.zeros(0, np.uint64)
+
+
+def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:
+    """The sentences of the records that are kept so far."""
+    kept = [chunk.records[place] for place in fates.kept()]
+    return [src for src, _ in kept], [tgt for _, tgt in kept]
+
+
+def _lines(sentences: Sequence[bytes]) -> bytes:
+    return b"".join(sentence + b"\n" for sentence in sentences)
+
+
+def _hashes(src: Sequence[bytes], tgt: Sequence[bytes]) -> UInt64[np.ndarray, " pairs"]:
+    return duplicates.hashes(zip(src, tgt, strict=True))

@@ -1,0 +1,216 @@
+"""`prepare`: from raw corpora to the vocabulary and the token store of a run directory, once.
+
+Everything is written aside and renamed into place at the end: a directory holds a complete store or
+none. What a stopped call leaves is gone on with, to the same bytes as without the stop. The
+manifest in the store's folder records what it was made from; a later call with other settings or
+changed files is an error that names the difference, never a silent reuse.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.data import vocabulary
+from flaxformer_mt.data.corpus import CorpusError
+from flaxformer_mt.data.prepare import accounts, inputs
+from flaxformer_mt.data.prepare.encode import Encoder
+from flaxformer_mt.data.prepare.fill import VALID_TEXT, Filling
+from flaxformer_mt.data.prepare.lengths import lengths_of
+from flaxformer_mt.data.prepare.manifest import (
+    FORMAT,
+    MANIFEST,
+    PrepareError,
+    changed_settings,
+    named_corpora,
+    settings_of,
+)
+from flaxformer_mt.data.prepare.meter import Meter, Report
+from flaxformer_mt.data.prepare.picture import PICTURE, picture
+from flaxformer_mt.data.prepare.progress import LEFTOVERS, PROGRESS, VOCABULARY, Progress
+from flaxformer_mt.data.prepare.reuse import reuse
+from flaxformer_mt.data.prepare.sample import sizes, train_vocabulary
+from flaxformer_mt.data.prepare.scripts import script_of
+from flaxformer_mt.data.prepare.workers import WorkerDied, Workers
+from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.vocabulary import Vocabularies, VocabularyError
+
+
+def prepare(
+    config: DataConfig,
+    *,
+    seed: int,
+    directory: str | Path,
+    report: Report = lambda line: None,
+    bar: bool = False,
+    workers: int | None = None,
+) -> Store:
+    """The token store of a run directory, made on the first call and verified on later ones.
+
+    Writes `vocabulary/` (unless it is there, as in fine-tuning) and `data/`: the store, the
+    manifest, a picture of the lengths, and the validation sentences as text. `report` gets one line
+    of progress at a time; `bar` draws a progress bar on standard error as well. `workers` is the
+    number of processes that encode (0: this one alone), by default one for each processor where the
+    corpus is worth it; the result does not depend on it. A call that was stopped at any moment
+    is gone on with by the next one.
+
+    Raises:
+      PrepareError: nothing is left to train or validate on, a filter does not know a language, a
+        worker process died, or the directory was prepared with other settings or from files that
+        have changed; the message names them.
+      CorpusError, VocabularyError, StoreError: see there.
+    """
+    directory = Path(directory)
+    data = directory / "data"
+    if (data / MANIFEST).exists():
+        _remove_leftovers(data)
+        return reuse(config, seed=seed, directory=directory, report=report)
+    if data.exists() and any(data.iterdir()):
+        raise PrepareError(
+            f"{data}: holds files but no {MANIFEST}: it was not made by `prepare`; move it away"
+        )
+    if not config.train:
+        raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
+    scripts = _scripts(config)
+    aside = directory / "data.partial"
+    meter = Meter(report, bar=bar)
+    try:
+        progress, vocabularies = _begin(config, seed, directory, aside, meter)
+        encoder = Encoder(vocabularies.src, vocabularies.tgt, config.filter, scripts)
+        with (
+            Workers(encoder, workers) as processes,
+            Filling(aside, config, vocabularies, progress, processes, meter) as filling,
+        ):
+            digest = filling.fill()
+        accounts.require_pairs(progress.accounts)
+        inputs.require_unchanged(progress.inputs)
+        _finish(aside, progress, digest)
+        if not progress.vocabulary["found"] and not _has_vocabulary(directory):
+            vocabularies.save(directory / "vocabulary")
+        os.replace(aside, data)
+    except BaseException as error:
+        # Errors of what was read or asked for stay the same however often they are tried.
+        hopeless = isinstance(error, CorpusError | VocabularyError | PrepareError)
+        if (hopeless and not isinstance(error, WorkerDied)) or not (aside / PROGRESS).exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        raise
+    _remove_leftovers(data)
+    return Store.open(data, vocabulary_digest=vocabularies.digest)
+
+
+def valid_text(directory: str | Path) -> tuple[list[str], list[str]]:
+    """The validation sentences in a store's folder as raw text: sources and references.
+
+    Every sound pair is there, also one too long to be among the store's tokens.
+    """
+    texts = [(Path(directory) / name).read_bytes().decode("utf-8") for name in VALID_TEXT]
+    src, tgt = (text.split("\n")[:-1] for text in texts)
+    return src, tgt
+
+
+def _begin(
+    config: DataConfig, seed: int, directory: Path, aside: Path, meter: Meter
+) -> tuple[Progress, Vocabularies]:
+    """What an earlier call has left, if it was a call for the same; otherwise a new start."""
+    earlier = Progress.read(aside)
+    settings = settings_of(config, seed)
+    known = earlier.inputs if earlier else []
+    read_from = inputs.describe_all(named_corpora(config), config.folder, known=known, make=True)
+    if earlier is not None:
+        changes = changed_settings(earlier.settings, settings)
+        changes += inputs.changed_contents(earlier.inputs, read_from)
+        vocabularies = _vocabulary_of(earlier, directory, aside)
+        if vocabularies is None:
+            changes.append("the vocabulary is not the one it was begun with")
+        elif not changes:
+            earlier.inputs = read_from
+            meter.say(f"prepare: going on with what an earlier call left in {aside}")
+            return earlier, vocabularies
+        meter.say(
+            f"prepare: what an earlier call left in {aside} is of other data or settings and is "
+            f"started anew: {'; '.join(changes)}"
+        )
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    records: list[int] = []
+    if found := _has_vocabulary(directory):
+        vocabularies, sample = Vocabularies.load(directory / "vocabulary"), 0
+        meter.say(
+            f"prepare: using the vocabulary in {directory / 'vocabulary'}, "
+            f"{sizes(vocabularies)}; the settings data.vocabulary.* have no effect"
+        )
+    else:
+        vocabularies, sample, records = train_vocabulary(config, seed, meter)
+        vocabularies.save(aside / VOCABULARY)
+    description = {
+        "digest": vocabularies.digest,
+        "shared": vocabularies.shared,
+        "sizes": {"src": vocabularies.src.size, "tgt": vocabularies.tgt.size},
+        "found": found,
+        "sample": sample,
+    }
+    progress = Progress(settings, read_from, description, records)
+    progress.write(aside)
+    return progress, vocabularies
+
+
+def _vocabulary_of(progress: Progress, directory: Path, aside: Path) -> Vocabularies | None:
+    """The vocabulary with which the earlier call began, if it is still the one to use."""
+    folders = [] if progress.vocabulary["found"] else [aside / VOCABULARY]
+    if _has_vocabulary(directory):
+        # It may be the earlier call's, which ended between the last two steps.
+        folders.append(directory / "vocabulary")
+    try:
+        loaded = [Vocabularies.load(folder) for folder in folders]
+    except VocabularyError:
+        return None
+    same = all(found.digest == progress.vocabulary["digest"] for found in loaded)
+    return loaded[0] if loaded and same else None
+
+
+def _finish(aside: Path, progress: Progress, digest: str) -> None:
+    """Writes the manifest and the picture."""
+    store = Store.open(aside)
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "settings": progress.settings,
+        "inputs": progress.inputs,
+        "corpora": progress.accounts,
+        "vocabulary": progress.vocabulary,
+        "lengths": {"train": lengths_of(store.train), "valid": lengths_of(store.valid)},
+        "store": digest,
+    }
+    (aside / PICTURE).write_text(picture(manifest), "utf-8")
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    (aside / MANIFEST).write_text(text, "utf-8")
+
+
+def _has_vocabulary(directory: Path) -> bool:
+    return (directory / "vocabulary" / vocabulary.INDEX).exists()
+
+
+def _remove_leftovers(data: Path) -> None:
+    """What only an unfinished store needs: the last thing, so that any moment is safe."""
+    for name in LEFTOVERS:
+        (data / name).unlink(missing_ok=True)
+    shutil.rmtree(data / VOCABULARY, ignore_errors=True)
+
+
+def _scripts(config: DataConfig) -> tuple[str, str]:
+    if config.filter.script == 0:
+        return "", ""
+    found = []
+    for side, language in (("src", config.src_lang), ("tgt", config.tgt_lang)):
+        script = script_of(language)
+        if script is None:
+            raise PrepareError(
+                f"data.{side}_lang = {language!r}: its script is not known, and "
+                f"data.filter.script needs it: add it to the code, such as {language + '-Latn'!r}, "
+                f"or set data.filter.script to 0"
+            )
+        found.append(script)
+    return found[0], found[1]

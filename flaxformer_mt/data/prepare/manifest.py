@@ -1,0 +1,100 @@
+"""The manifest of a store: what it was made from, and what became of every pair."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.config.schema import (
+    CorpusConfig,
+    DataConfig,
+    FilterConfig,
+    VocabularyConfig,
+)
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+# What of a corpus's settings decides its contents, beside its files' bytes.
+_CONTENT = {
+    "files": (),
+    "tsv": (),
+    "jsonl": ("src", "tgt"),
+    "tfds": ("path", "split", "src", "tgt"),
+    "array_record": ("src", "tgt"),
+    "synthetic": ("split", "size"),
+}
+# Drawn anew from the stored pairs in every epoch.
+_NOT_STORED = ("sampling",)
+
+
+class PrepareError(ValueError):
+    """Data that cannot be prepared, or that is not what the run directory was prepared from."""
+
+
+def named_corpora(config: DataConfig) -> list[tuple[str, str, CorpusConfig]]:
+    """The split, the configuration key and the settings of each corpus that is prepared."""
+    train = [("train", f"data.train.{corpus.name}", corpus) for corpus in config.train]
+    return [*train, ("valid", "data.valid", config.valid)]
+
+
+def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
+    """What decides the store's contents, flat; files count by their contents, not their places."""
+    settings: dict[str, Any] = {
+        "training.seed": seed,
+        "data.src_lang": config.src_lang,
+        "data.tgt_lang": config.tgt_lang,
+        "data.train": [corpus.name for corpus in config.train],
+    }
+    for split, key, corpus in named_corpora(config):
+        settings[f"{key}.kind"] = corpus.kind
+        for name in _CONTENT[corpus.kind]:
+            settings[f"{key}.{name}"] = getattr(corpus, name)
+        if split == "train":
+            settings[f"{key}.weight"] = corpus.weight
+    for room in ("vocabulary", "filter"):
+        for name, value in dataclasses.asdict(getattr(config, room)).items():
+            if name not in _NOT_STORED:
+                settings[f"data.{room}.{name}"] = value
+    return settings
+
+
+def changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Each setting that differs, as "KEY: THEN then, NOW now".
+
+    A setting that an older program did not know had what is its default now.
+    """
+    then = {key: _default(key) for key in wanted if key not in recorded} | recorded
+    return [
+        f"{key}: {then.get(key, 'not set')!r} then, {wanted.get(key, 'not set')!r} now"
+        for key in sorted(then.keys() | wanted.keys())
+        if then.get(key) != wanted.get(key)
+    ]
+
+
+def read_manifest(directory: str | Path) -> dict[str, Any]:
+    """The manifest in a store's folder.
+
+    Raises:
+      PrepareError: it is missing, damaged or of another format.
+    """
+    path = Path(directory) / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        if manifest["format"] != FORMAT:
+            raise PrepareError(
+                f"{path}: has format {manifest['format']}; this program reads {FORMAT}"
+            )
+    except OSError as error:
+        raise PrepareError(f"{path}: cannot be read: {error.strerror}") from error
+    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise PrepareError(f"{path}: is damaged: {error!r}") from error
+    return manifest
+
+
+def _default(key: str) -> Any:
+    group, _, name = key.rpartition(".")
+    rooms = {"data.vocabulary": VocabularyConfig, "data.filter": FilterConfig}
+    return getattr(rooms.get(group, CorpusConfig)(), name, "not set")

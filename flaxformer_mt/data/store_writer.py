@@ -1,0 +1,197 @@
+"""Writing a token store: appended to, made durable on the way, gone on with after an interruption.
+
+Without `finish` there is no index, and what was written cannot be opened as a store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64, Integer
+
+from flaxformer_mt.data.store import (
+    FORMAT,
+    INDEX,
+    SHARD_TOKENS,
+    SIDES,
+    SPLITS,
+    StoreError,
+    file_name,
+    file_record,
+    flatten,
+    shard_name,
+)
+
+_PARTS = ("tokens", "offsets")
+
+
+class StoreWriter:
+    """Writes a store into an existing empty folder. Not safe for several threads."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        vocabulary_size: int,
+        vocabulary_digest: str,
+        state: dict[str, Any] | None = None,
+        shard_tokens: int = SHARD_TOKENS,
+    ) -> None:
+        """Begins a store, or goes on from the `state` that `flush` returned.
+
+        What was written after that `flush` is cut off.
+
+        Raises:
+          StoreError: a file is missing or shorter than it was at the `flush`.
+        """
+        self._directory = directory
+        self._vocabulary_digest = vocabulary_digest
+        self._shard_tokens = shard_tokens
+        self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
+        self._open: dict[tuple[str, str, str], _HashedFile] = {}
+        if state is None:
+            self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+            self._shards = dict.fromkeys(SPLITS, 0)  # the number of the one that is open
+            self._finished: dict[str, dict[str, Any]] = {}
+            for split in SPLITS:
+                self._begin_shard(split)
+            return
+        self._corpora = {split: [dict(c) for c in state["corpora"][split]] for split in SPLITS}
+        self._shards = dict(state["shards"])
+        self._finished = dict(state["finished"])
+        for split, side, part in itertools.product(SPLITS, SIDES, _PARTS):
+            path = directory / file_name(shard_name(split, self._shards[split]), side, part)
+            self._open[split, side, part] = _HashedFile.reopen(path, state["sizes"][path.name])
+
+    def begin_corpus(self, split: str, name: str, weight: float = 0.0) -> None:
+        """What is appended to the split from here on is this corpus's."""
+        self._corpora[split].append({"name": name, "weight": weight, "pairs": 0})
+
+    def append(
+        self, split: str, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]
+    ) -> None:
+        """Add pairs of token ids without marks to a split; the end mark is added."""
+        sides = []
+        for sentences in (src, tgt):
+            flat, offsets = flatten(sentences, self._dtype)
+            sides += [flat, np.diff(offsets)]
+        self.append_flat(split, *sides)
+
+    def append_flat(
+        self,
+        split: str,
+        src: Integer[np.ndarray, " src_tokens"],
+        src_lengths: Int64[np.ndarray, " pairs"],
+        tgt: Integer[np.ndarray, " tgt_tokens"],
+        tgt_lengths: Int64[np.ndarray, " pairs"],
+    ) -> None:
+        """Add pairs to a split: sentences end to end, each with its end mark, and their lengths."""
+        if len(src_lengths) != len(tgt_lengths):
+            raise StoreError(f"{len(src_lengths)} source but {len(tgt_lengths)} target sentences")
+        if not self._corpora[split]:
+            self.begin_corpus(split, "")
+        for side, flat, lengths in (("src", src, src_lengths), ("tgt", tgt, tgt_lengths)):
+            tokens = self._open[split, side, "tokens"]
+            offsets = tokens.size // self._dtype.itemsize + np.cumsum(lengths, dtype=np.int64)
+            tokens.write(flat.astype(self._dtype))
+            self._open[split, side, "offsets"].write(offsets.astype("<i8"))
+        self._corpora[split][-1]["pairs"] += len(src_lengths)
+        full = self._shard_tokens * self._dtype.itemsize
+        if any(self._open[split, side, "tokens"].size >= full for side in SIDES):
+            self._end_shard(split)
+            self._shards[split] += 1
+            self._begin_shard(split)
+
+    def flush(self) -> dict[str, Any]:
+        """Everything so far safe on disk; the plain JSON with which `resume` goes on from here."""
+        for file in self._open.values():
+            file.sync()
+        return {
+            "corpora": {split: [dict(c) for c in self._corpora[split]] for split in SPLITS},
+            "shards": dict(self._shards),
+            "finished": dict(self._finished),
+            "sizes": {file.path.name: file.size for file in self._open.values()},
+        }
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+
+    def finish(self) -> str:
+        """Close the files, write the index last, and return the store's digest."""
+        for split in SPLITS:
+            self._end_shard(split)
+        index = {
+            "format": FORMAT,
+            "dtype": self._dtype.str,
+            "vocabulary": self._vocabulary_digest,
+            "corpora": self._corpora,
+            "shards": {split: number + 1 for split, number in self._shards.items()},
+            "files": self._finished,
+        }
+        text = (json.dumps(index, indent=2) + "\n").encode()
+        (self._directory / INDEX).write_bytes(text)
+        return hashlib.sha256(text).hexdigest()
+
+    def _begin_shard(self, split: str) -> None:
+        for side, part in itertools.product(SIDES, _PARTS):
+            name = file_name(shard_name(split, self._shards[split]), side, part)
+            # "wb": what an interrupted writer began after its last flush gives way.
+            file = _HashedFile(self._directory / name, "wb")
+            self._open[split, side, part] = file
+            if part == "offsets":
+                file.write(np.zeros(1, "<i8"))
+
+    def _end_shard(self, split: str) -> None:
+        for side, part in itertools.product(SIDES, _PARTS):
+            file = self._open[split, side, part]
+            file.sync()
+            file.close()
+            self._finished[file.path.name] = file_record(file.path, file.sha256.hexdigest())
+
+
+class _HashedFile:
+    """A file being written whose size and digest are known at the end without reading it."""
+
+    def __init__(self, path: Path, mode: str) -> None:
+        self.path = path
+        self._file = open(path, mode)  # closed by its owner
+        self.sha256 = hashlib.sha256()
+        self.size = 0
+
+    @classmethod
+    def reopen(cls, path: Path, size: int) -> _HashedFile:
+        """The first `size` bytes of a file, to go on with."""
+        try:
+            file = cls(path, "r+b")
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be gone on with: {error.strerror}") from error
+        if path.stat().st_size > size:
+            file._file.truncate(size)
+        while data := file._file.read(1 << 22):
+            file.sha256.update(data)
+            file.size += len(data)
+        if file.size != size:
+            file.close()
+            raise StoreError(f"{path}: has {file.size:,} bytes where {size:,} were written")
+        return file
+
+    def write(self, array: np.ndarray) -> None:
+        data = array.tobytes()
+        self._file.write(data)
+        self.sha256.update(data)
+        self.size += len(data)
+
+    def sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()

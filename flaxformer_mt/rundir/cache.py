@@ -1,0 +1,227 @@
+"""Folders of a run that programs map into memory: `vocabulary/` and `data/` of one in a bucket.
+
+They are written once and then only read, so a copy under `cache_folder()` serves every process of
+a machine. Copies are named by the digest of what they hold, fetched aside, checked file by file and
+renamed into place. A folder in a bucket is complete when its index is there, which is uploaded
+last; `files.json`, just before it, has every file's size and sha256.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from flaxformer_mt.rundir.paths import asking, exists, is_primary, is_remote, persistently
+from flaxformer_mt.rundir.remote_folders import copy, files_below
+
+# By folder, the file without which it is incomplete.
+INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
+FILES = "files.json"
+_CHUNK = 1 << 23  # bytes
+_AT_ONCE = 8  # files on their way
+
+
+def cache_folder() -> Path:
+    """`$FLAXFORMER_CACHE`, or `flaxformer_mt` in the user's cache folder.
+
+    It may be deleted whenever no run uses it.
+    """
+    chosen = os.environ.get("FLAXFORMER_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "flaxformer_mt"
+
+
+def local_copy(folder: Path) -> Path:
+    """A run's `vocabulary` or `data` as a local folder: itself, or its copy in the cache.
+
+    Raises RunDirectoryError if it is not complete, cannot be fetched, or arrives otherwise than it
+    was uploaded.
+    """
+    if not is_remote(folder):
+        return folder
+    if not _is_complete(folder):
+        raise RunDirectoryError(
+            f"{folder}: is not there, or not complete: {INDEX[folder.name]} is missing; "
+            f"`prepare --workdir {folder.parent}` makes it"
+        )
+    files = asking(folder, "read", lambda: _described(folder))
+    key = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    place = cache_folder() / "folders" / key
+    if not place.exists():
+        with _aside(place) as aside:
+            with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+                for done in [
+                    pool.submit(_fetch, folder / name, aside / name, expected)
+                    for name, expected in files.items()
+                ]:
+                    done.result()
+    return place
+
+
+@contextlib.contextmanager
+def preparing(run: RunDirectory) -> Iterator[Path]:
+    """The local folder in which to `prepare` a run: it has those of its folders that there are.
+
+    For a local run that is the run directory. For one in a bucket, the folders made here are
+    uploaded at the end, the vocabulary first; what an interrupted `prepare` leaves is kept on this
+    machine, and its next call goes on with it. Needs the run's lock. Of several processes every one
+    prepares on its own machine and the first uploads. Raises RunDirectoryError.
+    """
+    if not is_remote(run.path):
+        yield run.path
+        return
+    # Another run may have been at the same address before.
+    identity = f"{run} {read_record(run).starts[0].time}"
+    work = cache_folder() / "preparing" / hashlib.sha256(identity.encode()).hexdigest()
+    _local(work.mkdir, parents=True, exist_ok=True)
+    absent = []
+    for name in INDEX:
+        if _is_complete(run.path / name):
+            _link(work / name, local_copy(run.path / name))
+        else:
+            if (work / name).is_symlink():
+                (work / name).unlink()
+            absent.append(name)
+    yield work
+    for name in absent:
+        if (work / name / INDEX[name]).exists():
+            if is_primary():
+                upload_folder(work / name, run.path / name)
+            _keep(work / name)
+
+
+def upload_folder(local: Path, remote: Path) -> None:
+    """Uploads every file of a folder that has an index, the index last.
+
+    A reader sees the folder complete or as one that is not there. Raises RunDirectoryError.
+    """
+    files = _listed(local)
+    index = INDEX[remote.name]
+
+    def put(name: str, data: Path | bytes) -> None:
+        target = remote / name
+        asking(target, "written", lambda: persistently(lambda: _put(data, target)))
+
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        for done in [pool.submit(put, name, local / name) for name in files if name != index]:
+            done.result()
+    put(FILES, json.dumps({"files": files}, indent=2).encode())
+    put(index, local / index)
+
+
+def _is_complete(folder: Path) -> bool:
+    return exists(folder / INDEX[folder.name])
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """Each file's size and sha256.
+
+    A folder that was copied into the bucket by other means has no list of its own; then its
+    names, sizes, and the indices, which hold digests, tell it from others.
+    """
+    if (folder / FILES).exists():
+        files: dict[str, Any] = json.loads((folder / FILES).read_bytes())["files"]
+        return files
+    return {
+        str(path.relative_to(folder)): {"size": path.stat().length}  # type: ignore[attr-defined]
+        | ({"sha256": _sha256(path)} if path.suffix == ".json" else {})
+        for path in files_below(folder)
+    }
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    return {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": _sha256(path)}
+        for path in files_below(folder)
+    }
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
+    _local(local.parent.mkdir, parents=True, exist_ok=True)
+    try:
+        asking(remote, "read", lambda: persistently(lambda: copy(remote, local)))
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"{remote}: is missing; upload the folder anew") from error
+    found = {"size": local.stat().st_size, "sha256": _sha256(local)}
+    for what, value in expected.items():
+        if found[what] != value:
+            raise RunDirectoryError(
+                f"{remote}: has {what} {found[what]}, and {FILES} says {value}: it is damaged or "
+                "was replaced; upload the folder anew"
+            )
+
+
+def _put(data: Path | bytes, target: Path) -> None:
+    if isinstance(data, bytes):
+        target.write_bytes(data)
+    else:
+        copy(data, target)
+
+
+def _keep(folder: Path) -> None:
+    """Moves what was uploaded among the copies, so that it need not be fetched."""
+    key = hashlib.sha256(json.dumps(_listed(folder), sort_keys=True).encode()).hexdigest()
+    place = cache_folder() / "folders" / key
+    if place.exists():
+        _local(shutil.rmtree, folder)
+    else:
+        _local(place.parent.mkdir, parents=True, exist_ok=True)
+        _local(folder.rename, place)
+    _link(folder, place)
+
+
+def _link(link: Path, target: Path) -> None:
+    if link.is_symlink():
+        link.unlink()
+    elif link.exists():
+        # Of a call that was ended after the upload.
+        _local(shutil.rmtree, link)
+    _local(link.symlink_to, target)
+
+
+@contextlib.contextmanager
+def _aside(place: Path) -> Iterator[Path]:
+    """A folder that becomes `place`, unless another process was faster: both hold the same."""
+    aside = place.with_name(f".{place.name}.{os.getpid()}")
+    shutil.rmtree(aside, ignore_errors=True)
+    _local(aside.mkdir, parents=True)
+    try:
+        yield aside
+        try:
+            os.rename(aside, place)
+        except OSError:
+            if not place.exists():
+                raise
+    except OSError as error:
+        raise RunDirectoryError(f"{place}: cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _local(action: Any, *arguments: Any, **named: Any) -> None:
+    try:
+        action(*arguments, **named)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{cache_folder()}: cannot be used as a cache: {error.strerror or error}; "
+            "FLAXFORMER_CACHE names another folder"
+        ) from error

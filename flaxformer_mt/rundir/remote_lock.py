@@ -1,0 +1,178 @@
+"""One training at a time on a run in a bucket, by agreement.
+
+No kernel watches over a bucket. The holder writes an object that names it, and rewrites it with a
+new count while it lives. Whoever finds one waits: a changed count means a living holder, and one
+that stays the same for `dead_after` seconds means that it was killed. Before and after taking the
+lock one looks again.
+
+What this guarantees: a holder that lives and reaches the bucket keeps others out, whatever the
+clocks say; one that was killed keeps them out for `dead_after` seconds, or not at all if they are
+on its machine. Two that take a free lock at once see, `settle` seconds later, the same winner,
+unless a write is on its way for longer than that. A holder that was cut off for so long that
+another took over notices before its next checkpoint (`Holding.check`) and ends. A precondition on
+the object's generation would leave no such gaps; the path layer has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import asking, is_primary
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Holding:
+    """A run's lock while it is held. The kernel's cannot be lost."""
+
+    def check(self) -> None:
+        """Raises RunDirectoryError if another process has taken the run over."""
+
+
+class RemoteHolding(Holding):
+    """A held lock, rewritten every `beat` seconds by a thread."""
+
+    def __init__(self, run: RunDirectory, beat: float) -> None:
+        self._run, self._beat = run, beat
+        self._token, self._count = uuid.uuid4().hex, 0
+        self._lost_to = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+
+    def check(self) -> None:
+        if self._lost_to:
+            raise RunDirectoryError(
+                f"{self._run}: {self._lost_to} has taken this run over while the bucket could not "
+                "be reached from here; nothing more is written to it"
+            )
+
+    def take(self, settle: float) -> None:
+        """Writes the lock and makes sure that nobody did at the same time."""
+        self._write()
+        time.sleep(settle)
+        self._look()
+        if self._lost_to:
+            raise _taken(self._run, self._lost_to)
+        self._thread.start()
+
+    def release(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        # Left behind, it only makes the next one wait.
+        with contextlib.suppress(Exception):
+            self._look()
+            if not self._lost_to:
+                self._run.lock_file.unlink()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(self._beat):
+            with contextlib.suppress(Exception):  # the next beat makes up for it
+                self._look()
+                if self._lost_to:
+                    return
+                self._write()
+
+    def _look(self) -> None:
+        found = read(self._run.lock_file)
+        if found is not None and found.get("token") != self._token:
+            self._lost_to = name(found)
+
+    def _write(self) -> None:
+        self._count += 1
+        content = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "token": self._token,
+            "count": self._count,
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        data = json.dumps(content).encode()
+        path = self._run.lock_file
+        asking(path, "written", lambda: path.write_bytes(data))
+
+
+@contextlib.contextmanager
+def remotely_locked(
+    run: RunDirectory, *, beat: float = 20.0, dead_after: float = 90.0, settle: float = 2.0
+) -> Iterator[Holding]:
+    """Holds the run for this process; another living holder is a RunDirectoryError naming it.
+
+    Of several processes of a run the first holds it for all.
+    """
+    if not is_primary():
+        yield Holding()
+        return
+    _wait_until_free(run, beat, dead_after)
+    holding = RemoteHolding(run, beat)
+    holding.take(settle)
+    try:
+        yield holding
+    finally:
+        holding.release()
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """What the lock says, or None if there is none. Raises RunDirectoryError."""
+    try:
+        data = asking(path, "read", path.read_bytes)
+        found = json.loads(data)
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def name(found: dict[str, Any]) -> str:
+    """A lock's holder, for people."""
+    return f"process {found.get('pid', '?')} on {found.get('host', 'an unknown machine')}"
+
+
+def _wait_until_free(run: RunDirectory, beat: float, dead_after: float) -> None:
+    first = found = read(run.lock_file)
+    if found is not None and not _is_dead_here(found):
+        _LOGGER.warning(
+            "%s: was taken by %s; waiting up to %.0f s to see whether that is alive",
+            run,
+            name(found),
+            dead_after,
+        )
+    deadline = time.monotonic() + dead_after
+    while found is not None and not _is_dead_here(found) and time.monotonic() < deadline:
+        time.sleep(min(beat / 4, dead_after))
+        found = read(run.lock_file)
+        if found is not None and found != first:
+            raise _taken(run, name(found))
+
+
+def _is_dead_here(found: dict[str, Any]) -> bool:
+    """Whether the holder was a process of this machine that is no more."""
+    pid = found.get("pid")
+    if found.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _taken(run: RunDirectory, holder: str) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"{run}: {holder} is training on it; wait for it, stop it, or choose another directory"
+    )

@@ -1,0 +1,225 @@
+"""Any bytes in any reader: an error or a counted drop, and what survives stood on that line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, read_pairs, text_files
+from flaxformer_mt.data.corpus.text_files import zstd
+
+CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
+PACKERS = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: zstd.compress(data, options=CHECKED),
+}
+ODD = [b"\0", b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x7f", b"\xff", b"\xc3", b"\xed\xa0\x80", b" "]
+ODD += [b"\t", *(sign.encode() for sign in "\u0085\u00a0\u2028\u2029\ufeff\U0001f600")]
+SIDE = st.lists(st.sampled_from([*ODD, b"word", b"W\xc3\xb6rter"]) | st.binary(max_size=4)).map(
+    lambda parts: b"".join(parts).replace(b"\n", b"")
+)
+ROWS = st.lists(st.tuples(SIDE, SIDE), max_size=8)
+WORDS = [(b"line %d" % number, b"Zeile %d" % (number * 7919)) for number in range(400)]
+
+fuzzed = settings(
+    max_examples=80,
+    deadline=None,
+    # The folder is the same for all examples, and each writes its files anew.
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def read(folder: Path, corpus: CorpusConfig) -> tuple[list[Pair], Drops]:
+    drops = Drops()
+    return list(read_pairs(corpus, str(folder), drops=drops)), drops
+
+
+def is_sound(side: bytes) -> bool:
+    try:
+        text = side.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return bool(text.strip()) and re.search(r"[\x00-\x08\n-\x1f\x7f]", text) is None
+
+
+def expected_pairs(rows: list[tuple[bytes, bytes]]) -> list[Pair]:
+    return [
+        Pair(line, src.decode(), tgt.decode())
+        for line, (src, tgt) in enumerate(rows, 1)
+        if is_sound(src) and is_sound(tgt)
+    ]
+
+
+def of_lines(sides: list[bytes]) -> list[bytes]:
+    """What a file of these lines says: no mark at its beginning, and no "\\r" at a line's end."""
+    if sides:
+        sides = [sides[0].removeprefix(b"\xef\xbb\xbf"), *sides[1:]]
+    return [side.removesuffix(b"\r") for side in sides]
+
+
+@fuzzed
+@given(ROWS, st.sampled_from(sorted(PACKERS)), st.booleans(), st.sampled_from([1, 5, 1 << 20]))
+def test_two_files(
+    tmp_path: Path, rows: list[tuple[bytes, bytes]], suffix: str, ended: bool, block: int
+) -> None:
+    # A last line of no bytes is one only if a newline ends it.
+    ended = ended or not rows or not all(rows[-1])
+    sides = [[row[side] for row in rows] for side in (0, 1)]
+    for name, lines in zip(("src", "tgt"), sides, strict=True):
+        data = b"".join(line + b"\n" for line in lines)
+        data = data if ended else data[:-1]
+        (tmp_path / f"{name}{suffix}").write_bytes(PACKERS[suffix](data))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "_BLOCK", block)
+        try:
+            pairs, drops = read(tmp_path, CorpusConfig(src=f"src{suffix}", tgt=f"tgt{suffix}"))
+        except CorpusError as error:
+            assert not suffix and re.search("name says plain text|is UTF-16", str(error))
+            return
+    rows = list(zip(*map(of_lines, sides), strict=True))
+    assert pairs == expected_pairs(rows)
+    assert len(pairs) + drops.total == len(rows)
+
+
+@fuzzed
+@given(ROWS)
+def test_two_columns(tmp_path: Path, rows: list[tuple[bytes, bytes]]) -> None:
+    lines = [src + b"\t" + tgt for src, tgt in rows]
+    (tmp_path / "a.tsv").write_bytes(b"".join(line + b"\n" for line in lines))
+    try:
+        pairs, drops = read(tmp_path, CorpusConfig(kind="tsv", path="a.tsv"))
+    except CorpusError as error:
+        assert re.search("name says plain text|is UTF-16", str(error))
+        return
+    columns = [tuple(line.split(b"\t")) for line in of_lines(lines)]
+    assert pairs == expected_pairs([row if len(row) == 2 else (b"", b"") for row in columns])
+    assert len(pairs) + drops.total == len(rows)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["en", "de", "x"]), inner),
+    max_leaves=5,
+)
+OBJECTS = st.fixed_dictionaries({"t": st.dictionaries(st.sampled_from(["en", "de"]), VALUES)})
+RECORDS = st.one_of(
+    SIDE,
+    (VALUES | OBJECTS).map(lambda value: json.dumps(value).encode()),
+    st.tuples(st.text(min_size=1), st.text(min_size=1)).map(
+        lambda pair: json.dumps({"t": {"en": pair[0], "de": pair[1]}}).encode()
+    ),
+)
+
+
+def expected_of_json(records: list[bytes]) -> list[Pair]:
+    rows = []
+    for record in records:
+        try:
+            sides = json.loads(record.decode("utf-8"))["t"]
+            row = (sides["en"].encode("utf-8"), sides["de"].encode("utf-8"))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            row = (b"", b"")
+        rows.append(row)
+    return expected_pairs(rows)
+
+
+@settings(fuzzed, max_examples=50)
+@given(st.lists(RECORDS, max_size=6))
+def test_json_lines(tmp_path: Path, records: list[bytes]) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"".join(record + b"\n" for record in records))
+    try:
+        pairs, drops = read(
+            tmp_path, CorpusConfig(kind="jsonl", path="a.jsonl", src="t.en", tgt="t.de")
+        )
+    except CorpusError as error:
+        assert re.search("name says plain text|is UTF-16", str(error))
+        return
+    assert pairs == expected_of_json(of_lines(records))
+    assert len(pairs) + drops.total == len(records)
+
+
+@settings(fuzzed, max_examples=40)
+@given(st.lists(RECORDS, max_size=6))
+def test_array_records(tmp_path: Path, records: list[bytes]) -> None:
+    writer = ArrayRecordWriter(str(tmp_path / "a.array_record"), "group_size:2")
+    for record in records:
+        writer.write(record)
+    writer.close()
+    corpus = CorpusConfig(kind="array_record", path="a.array_record", src="t.en", tgt="t.de")
+    pairs, drops = read(tmp_path, corpus)
+    assert pairs == expected_of_json(records)
+    assert len(pairs) + drops.total == len(records)
+
+
+def damaged(data: bytes, where: float, flip: int | None) -> bytes:
+    at = int(where * len(data))
+    return data[:at] if flip is None else data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :]
+
+
+@settings(fuzzed, max_examples=120)
+@given(
+    st.sampled_from([".gz", ".xz", ".zst"]),
+    st.floats(0, 1, exclude_max=True),
+    st.none() | st.integers(1, 255),
+)
+def test_damaged_packed_files(tmp_path: Path, suffix: str, where: float, flip: int | None) -> None:
+    """Cut anywhere, or with any byte changed: what is given before the error was written so."""
+    for name, side in (("src", 0), ("tgt", 1)):
+        text = b"".join(row[side] + b"\n" for row in WORDS)
+        (tmp_path / f"{name}{suffix}").write_bytes(PACKERS[suffix](text))
+    broken = tmp_path / f"tgt{suffix}"
+    broken.write_bytes(damaged(broken.read_bytes(), where, flip))
+    corpus = CorpusConfig(src=f"src{suffix}", tgt=f"tgt{suffix}")
+    pairs, failed = [], False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "_BLOCK", 100)
+        try:
+            for pair in read_pairs(corpus, str(tmp_path), drops=Drops()):
+                pairs.append(pair)
+        except CorpusError as error:
+            failed = True
+            assert str(broken) in str(error)
+    if flip is None:
+        assert failed
+    if not failed:  # A byte that says nothing, such as the time in a gzip file's head.
+        assert pairs == expected_pairs(WORDS)
+    # Flipped text is noticed where its checksum stands: at the end of what it covers.
+    elif flip is None:
+        assert pairs == expected_pairs(WORDS)[: len(pairs)]
+
+
+@pytest.fixture(scope="module")
+def sound_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sound") / "a"
+    writer = ArrayRecordWriter(str(path), "group_size:1")
+    for src, tgt in WORDS:
+        writer.write(json.dumps({"t": {"en": src.decode(), "de": tgt.decode()}}).encode())
+    writer.close()
+    return path
+
+
+@settings(fuzzed, max_examples=60)
+@given(st.floats(0, 1, exclude_max=True), st.none() | st.integers(1, 255))
+def test_damaged_shards(tmp_path: Path, sound_shard: Path, where: float, flip: int | None) -> None:
+    shutil.copyfile(sound_shard, tmp_path / "a")
+    (tmp_path / "a").write_bytes(damaged((tmp_path / "a").read_bytes(), where, flip))
+    corpus = CorpusConfig(kind="array_record", path="a", src="t.en", tgt="t.de")
+    try:
+        pairs, drops = read(tmp_path, corpus)
+    except CorpusError as error:
+        assert str(tmp_path / "a") in str(error)
+        return
+    assert flip is not None  # A byte of the padding.
+    assert pairs == expected_pairs(WORDS)
+    assert drops.total == 0

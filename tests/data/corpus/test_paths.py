@@ -1,0 +1,110 @@
+"""Corpora on object stores, through the real fsspec and epath and a store in memory."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+from etils.epath import backend
+from fsspec.registry import _registry
+
+from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.data.corpus import CorpusError, Pair, files, open_source, paths, read_pairs
+from flaxformer_mt.data.corpus.text_files import zstd
+from tests.data.corpus.conftest import Bucket
+
+PAIRS = [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [("", bytes), (".gz", gzip.compress), (".zst", zstd.compress)],
+)
+def test_files_are_streamed_from_a_store(bucket: Bucket, suffix: str, pack: Any) -> None:
+    bucket.pipe(f"gs://b/wmt/a.en{suffix}", pack(b"one\ntwo\n"))
+    bucket.pipe(f"gs://b/wmt/a.de{suffix}", pack(b"eins\nzwei\n"))
+    whole = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=f"gs://b/wmt/a.de{suffix}")
+    assert list(read_pairs(whole)) == PAIRS
+    assert list(read_pairs(whole, "/a/local/folder")) == PAIRS
+    relative = CorpusConfig(src=f"wmt/a.en{suffix}", tgt=f"wmt/a.de{suffix}")
+    assert list(read_pairs(relative, "gs://b")) == PAIRS
+    found = files(relative, "gs://b/")
+    assert str(found["src"]) == f"gs://b/wmt/a.en{suffix}"
+    assert paths.stamp(found["src"])[0] == len(pack(b"one\ntwo\n"))
+    source = pickle.loads(pickle.dumps(open_source(relative, "gs://b")))
+    defect = source.check((b"", b"x"))
+    assert defect is not None and defect.file == f"gs://b/wmt/a.en{suffix}"
+
+
+def test_a_local_file_may_stand_beside_a_remote_one(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.pipe("gs://b/a.en", b"one\ntwo\n")
+    (tmp_path / "a.de").write_bytes(b"eins\nzwei\n")
+    corpus = CorpusConfig(src="gs://b/a.en", tgt=str(tmp_path / "a.de"))
+    assert list(read_pairs(corpus, "gs://b")) == PAIRS
+
+
+def test_shards_on_a_store_match_a_pattern(bucket: Bucket, tmp_path: Path) -> None:
+    for number, pair in enumerate(PAIRS):
+        local = tmp_path / "shard"
+        writer = ArrayRecordWriter(str(local), "group_size:1")
+        writer.write(b'{"en": "%s", "de": "%s"}' % (pair.src.encode(), pair.tgt.encode()))
+        writer.close()
+        bucket.pipe(f"gs://b/x/part{number}/s-{number}", local.read_bytes())
+    corpus = CorpusConfig(kind="array_record", path="x/part*/s-*", src="en", tgt="de")
+    assert list(read_pairs(corpus, "gs://b")) == PAIRS
+    names = [str(path) for path in files(corpus, "gs://b").values()]
+    assert names == ["gs://b/x/part0/s-0", "gs://b/x/part1/s-1"]
+
+
+def test_a_missing_object_names_the_setting(bucket: Bucket) -> None:
+    corpus = CorpusConfig(name="a", kind="tsv", path="gs://b/no.tsv")
+    with pytest.raises(CorpusError, match=r"data\.train\.a\.path: gs://b/no\.tsv does not exist"):
+        list(read_pairs(corpus, key="data.train.a"))
+    corpus = CorpusConfig(name="a", kind="array_record", path="gs://b/no*", src="a", tgt="b")
+    with pytest.raises(CorpusError, match=r"data\.train\.a\.path: no file matches gs://b/no\*"):
+        list(read_pairs(corpus, key="data.train.a"))
+
+
+class Refused(Exception):
+    """What clients raise has a class of the client's."""
+
+
+def test_what_the_client_raises_names_the_path(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Refused("no such account")
+
+    corpus = CorpusConfig(kind="tsv", path="gs://b/a.tsv")
+    bucket.pipe("gs://b/a.tsv", b"one\teins\n" * 100_000)
+    stream = read_pairs(corpus)
+    assert next(stream).line == 1
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFile.read", refuse)
+    with pytest.raises(CorpusError, match=r"gs://b/a\.tsv: .* line [1-9].*: no such account"):
+        list(stream)
+    monkeypatch.setattr(Bucket, "exists", refuse)
+    with pytest.raises(CorpusError, match=r"gs://b/a\.tsv: .* Refused: no such account"):
+        list(read_pairs(corpus))
+
+
+def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = backend.fsspec_backend
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    for name in ("gcs", "gs"):
+        monkeypatch.delitem(_registry, name, raising=False)
+    fs._get_filesystem.cache_clear()
+    with pytest.raises(CorpusError) as caught:
+        list(read_pairs(CorpusConfig(kind="tsv", path="gs://b/a.tsv")))
+    assert 'for gs:// install "flaxformer-mt[gcs]"' in str(caught.value)
+    fs._get_filesystem.cache_clear()
+
+
+def test_local_paths_do_not_load_the_layer_for_stores(tmp_path: Path) -> None:
+    assert isinstance(paths.locate("a", "~"), Path)
+    assert isinstance(paths.locate("~/a", "gs://b"), Path)
+    assert str(paths.locate("a", "gs://b/c/")) == "gs://b/c/a"

@@ -1,0 +1,64 @@
+"""Small corpora for the tests of `prepare`, and what a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
+from flaxformer_mt.data.synthetic import pairs
+
+ALL_FILTERS = FilterConfig(
+    max_length=40, max_ratio=3.0, identical=True, duplicates=True, script=0.5
+)
+
+
+def write(folder: Path, name: str, pairs: list[tuple[bytes, bytes]]) -> None:
+    """FOLDER/NAME.en and FOLDER/NAME.de."""
+    folder.mkdir(exist_ok=True)
+    for side, lang in enumerate(("en", "de")):
+        (folder / f"{name}.{lang}").write_bytes(b"".join(pair[side] + b"\n" for pair in pairs))
+
+
+def messy(size: int) -> list[tuple[bytes, bytes]]:
+    """Grammar sentences among which every kind of bad pair occurs again and again."""
+    made = [(src.encode(), tgt.encode()) for src, tgt in pairs("train", size)]
+    for number in range(0, size, 7):
+        src, tgt = made[number]
+        made[number] = (
+            (src, b"bad \xff"),
+            (src, b""),
+            (src + b" \x07", tgt),
+            (src, src),
+            (src * 20, tgt * 20),
+            (src, b"x"),
+            (src, "Это другой язык".encode()),
+            made[number // 2],
+        )[number // 7 % 8]
+    return made
+
+
+def two_corpora(folder: Path, size: int) -> DataConfig:
+    """Two messy training corpora, the second of which repeats pairs of the first."""
+    all_pairs = messy(size)
+    write(folder, "one", all_pairs[: size // 2])
+    write(folder, "two", all_pairs[size // 3 :])
+    write(folder, "valid", all_pairs[:20])
+    return DataConfig(
+        folder=str(folder),
+        train=(
+            CorpusConfig(name="one", src="one.en", tgt="one.de"),
+            CorpusConfig(name="two", src="two.en", tgt="two.de"),
+        ),
+        valid=CorpusConfig(src="valid.en", tgt="valid.de"),
+        vocabulary=VocabularyConfig(size=200, character_coverage=0.999),
+        filter=ALL_FILTERS,
+    )
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,138 @@
+"""Lengths, the picture, and what is said while a corpus is read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from backports import zstd
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.data import synthetic
+from flaxformer_mt.data.corpus import open_source
+from flaxformer_mt.data.prepare import lengths, meter as meters, prepare, read_manifest
+from flaxformer_mt.data.prepare.extent import record_bytes, text_bytes
+from flaxformer_mt.data.prepare.lengths import lengths_of, percentiles, summary
+from flaxformer_mt.data.prepare.meter import Meter
+from flaxformer_mt.data.store import TokenPairs
+from tests.data.prepare.corpora import two_corpora
+
+LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=60)
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_figures_are_those_of_the_lengths_written_out(values: list[int]) -> None:
+    kinds, counts = np.unique(values, return_counts=True)
+    found = percentiles(kinds[::-1], counts[::-1], (0, 50, 95, 99, 100))
+    assert found == pytest.approx(np.percentile(values, [0, 50, 95, 99, 100]))
+    figures = summary(kinds, counts)
+    assert figures["tokens"] == sum(values) and figures["max"] == max(values)
+    assert figures["mean"] == round(float(np.mean(values)), 2)
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_the_histogram_counts_every_sentence_once(values: list[int]) -> None:
+    pairs = TokenPairs.from_lists([[5] * (v - 1) for v in values], [[5]] * len(values))
+    sides = lengths_of(pairs)
+    for side, side_lengths in (("src", values), ("tgt", [2] * len(values))):
+        histogram = sides[side]["histogram"]
+        width, counts = histogram["width"], histogram["counts"]
+        assert len(counts) <= lengths.BINS and sum(counts) == len(values)
+        for number, count in enumerate(counts):
+            in_bin = [v for v in side_lengths if number * width < v <= (number + 1) * width]
+            assert count == len(in_bin)
+
+
+def test_the_picture_shows_lengths_and_drops(tmp_path: Path) -> None:
+    prepare(two_corpora(tmp_path / "text", 300), seed=1, directory=tmp_path / "run")
+    data = tmp_path / "run" / "data"
+    manifest = read_manifest(data)
+    svg = ElementTree.parse(data / "lengths.svg").getroot()
+    name = "{http://www.w3.org/2000/svg}"
+    texts = [element.text for element in svg.iter(f"{name}text")]
+    train = [account for account in manifest["corpora"] if account["split"] == "train"]
+    for reason in {reason for account in train for reason in account["dropped"]}:
+        count = sum(account["dropped"].get(reason, 0) for account in train)
+        assert texts[texts.index(reason) + 1] == f"{count:,}"
+    kept = sum(account["kept"] for account in train)
+    assert f"{kept:,} training pairs by length in tokens, end mark included" in texts
+    outlines = [element.get("d", "") for element in svg.iter(f"{name}path")]
+    bins = [len(manifest["lengths"]["train"][s]["histogram"]["counts"]) for s in ("src", "tgt")]
+    assert [outline.count("h") for outline in outlines] == bins
+    width, height = float(svg.get("width", 0)), float(svg.get("height", 0))
+    for element in svg.iter():
+        assert 0 <= float(element.get("x", 0)) <= width
+        assert 0 <= float(element.get("y", 0)) <= height
+
+
+def test_lines_come_every_ten_seconds_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(meters.time, "monotonic", lambda: now)
+    lines: list[str] = []
+    meter = Meter(lines.append)
+    with meter.stage("data.train.a", 10_000):
+        for _ in range(50):
+            now += 0.5
+            meter.advance(100)
+        meter.say("something else")
+    assert lines == [
+        "prepare: data.train.a: 2,000 pairs of 10,000 pairs, 200 pairs a second, 0:40 left",
+        "prepare: data.train.a: 4,000 pairs of 10,000 pairs, 200 pairs a second, 0:30 left",
+        "something else",
+    ]
+    lines.clear()
+    with meter.stage("data.valid", None, unit="bytes"):
+        now += 10
+        meter.advance(30_000_000)
+    assert lines == ["prepare: data.valid: 30 MB, 3 MB a second"]
+
+
+def test_what_was_done_before_is_not_this_calls_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(meters.time, "monotonic", lambda: now)
+    lines: list[str] = []
+    meter = Meter(lines.append)
+    with meter.stage("data.train.a", 10_000, done=8_000):
+        now += 10
+        meter.advance(1_000)
+    assert lines == [
+        "prepare: data.train.a: 9,000 pairs of 10,000 pairs, 100 pairs a second, 0:10 left"
+    ]
+
+
+def test_a_bar_is_drawn_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    lines: list[str] = []
+    meter = Meter(lines.append, bar=True)
+    with meter.stage("data.train.a", 1000):
+        meter.advance(500)
+        meter.say("a line")
+    drawn = terminal.getvalue()
+    assert "prepare: data.train.a:" in drawn and "500/1.00k" in drawn and lines == ["a line"]
+    assert drawn.rstrip(" ").endswith("\r")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+def test_how_much_text_there_is_is_known_beforehand(tmp_path: Path, suffix: str) -> None:
+    opened: dict[str, Any] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".zst": zstd.open}
+    pairs = [(src.encode(), tgt.encode()) for src, tgt in synthetic.pairs("train", 3000)]
+    for side, name in enumerate(("a", "b")):
+        with opened[suffix](tmp_path / f"{name}{suffix}", "wb") as stream:
+            stream.write(b"".join(pair[side] + b"\n" for pair in pairs))
+    source = open_source(CorpusConfig(src=f"a{suffix}", tgt=f"b{suffix}"), str(tmp_path))
+    records = list(source.records())
+    assert text_bytes(source) == record_bytes(records)
+    assert text_bytes(open_source(CorpusConfig(kind="synthetic", size=9))) is None
+    if suffix:
+        (tmp_path / f"a{suffix}").write_bytes(b"nonsense")
+        assert text_bytes(source) is not None

@@ -1,0 +1,79 @@
+"""Scripts: of languages, and of letters."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.data.prepare.scripts import count_letters, script_of
+
+# A sentence of each script, from the first article of the Universal Declaration of Human Rights.
+SENTENCES = {
+    "en": "All human beings are born free and equal in dignity and rights.",
+    "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren.",
+    "vi": "Tất cả mọi người sinh ra đều được tự do và bình đẳng.",
+    "ru": "Все люди рождаются свободными и равными в своём достоинстве.",
+    "el": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι.",
+    "hy": "Բոլոր մարդիկ ծնվում են ազատ ու հավասար",
+    "he": "כל בני האדם נולדו בני חורין ושווים בערכם ובזכויותיהם",
+    "ar": "يولد جميع الناس أحرارًا متساوين في الكرامة والحقوق",
+    "hi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता",
+    "bn": "সমস্ত মানুষ স্বাধীনভাবে সমান মর্যাদা এবং অধিকার নিয়ে জন্মগ্রহণ করে",
+    "ta": "மனிதப் பிறவியினர் சகலரும் சுதந்திரமாகவே பிறக்கின்றனர்",
+    "th": "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกัน",
+    "ka": "ყველა ადამიანი იბადება თავისუფალი და თანასწორი",
+    "am": "የሰው ልጅ ሁሉ ሲወለድ ነጻና በክብርና በመብትም እኩልነት ያለው ነው",
+    "ko": "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다",
+    "ja": "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である",
+    "zh": "人人生而自由，在尊严和权利上一律平等",
+}
+HAN = {"ja", "ko", "zh"}
+"""Languages that have Han characters in common."""
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_a_sentence_is_in_the_script_of_its_language_alone(language: str) -> None:
+    sentence = SENTENCES[language].encode()
+    script = script_of(language)
+    assert script is not None
+    [letters], [own] = count_letters([sentence], script)
+    assert letters == own > 10
+    for other in SENTENCES:
+        other_script = script_of(other)
+        assert other_script is not None
+        if other_script != script and not {language, other} <= HAN:
+            assert count_letters([sentence], other_script)[1] == [0]
+
+
+def test_codes_with_subtags() -> None:
+    assert script_of("pt-BR") == "Latn" and script_of("DE") == "Latn"
+    assert script_of("sr") == "Cyrl" and script_of("sr-Latn") == script_of("sr_latn_RS") == "Latn"
+    assert script_of("zh-Hant") == "Hant" and script_of("zh_CN") == "Hani"
+    assert script_of("xx") is None and script_of("") is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1))
+def test_letters_are_counted_as_unicode_does(texts: list[str]) -> None:
+    letters, own = count_letters([text.encode() for text in texts], "Latn")
+    expected = [sum(unicodedata.category(c).startswith("L") for c in text) for text in texts]
+    assert letters.tolist() == expected and (own <= letters).all()
+
+
+def test_latin_letters_are_those_that_unicode_names_so() -> None:
+    """The ranges against an independent source: the characters' names."""
+    points = [chr(point) for point in range(sys.maxunicode) if not 0xD800 <= point < 0xE000]
+    letters = [c for c in points if unicodedata.category(c) in ("Lu", "Ll", "Lt", "Lo")]
+    for script, word in (("Latn", "LATIN"), ("Cyrl", "CYRILLIC"), ("Grek", "GREEK")):
+        named = [unicodedata.name(c, "").startswith(f"{word} ") for c in letters]
+        _, own = count_letters([c.encode() for c in letters], script)
+        wrong = np.flatnonzero((own == 1) & ~np.array(named))
+        missed = np.flatnonzero((own == 0) & np.array(named))
+        # Phonetic extensions mix scripts; rare supplements lie outside the ranges.
+        assert len(wrong) + len(missed) < 200, (script, len(wrong), len(missed))
+        in_bmp = [letters[i] for i in missed if ord(letters[i]) < 0x1D00]
+        assert not in_bmp, in_bmp

@@ -1,0 +1,215 @@
+"""Workers: the same bytes for any number, no JAX, deaths reported, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.config.schema import CorpusConfig, FilterConfig
+from flaxformer_mt.data.corpus import open_source
+from flaxformer_mt.data.prepare import PrepareError, prepare, workers
+from flaxformer_mt.data.prepare.encode import Chunk, Encoder
+from flaxformer_mt.data.prepare.workers import WorkerDied, Workers
+from tests.conftest import ROOT
+from tests.data.prepare.corpora import contents, two_corpora
+
+GRAMMAR = open_source(CorpusConfig(kind="synthetic", size=1))
+
+
+def chunks(count: int) -> Any:
+    return (Chunk("train", GRAMMAR, number + 1, [(b"a", b"b")]) for number in range(count))
+
+
+class Modules:
+    """In place of the encoder: which modules its process has imported."""
+
+    def __call__(self, chunk: Chunk) -> set[str]:
+        return {name.partition(".")[0] for name in sys.modules}
+
+
+class Slow:
+    """In place of the encoder: the first chunks take longest."""
+
+    def __call__(self, chunk: Chunk) -> int:
+        time.sleep(0.2 / chunk.first_line)
+        return chunk.first_line
+
+
+class Killed:
+    """In place of the encoder: its process is killed at the third chunk."""
+
+    def __call__(self, chunk: Chunk) -> int:
+        if chunk.first_line == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return chunk.first_line
+
+
+class Failing:
+    def __call__(self, chunk: Chunk) -> int:
+        raise RuntimeError("a bug in the encoder")
+
+
+def test_any_number_of_workers_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = two_corpora(tmp_path / "text", 600)
+    prepare(config, seed=1, directory=tmp_path / "0", workers=0)
+    expected = contents(tmp_path / "0")
+    monkeypatch.setattr(workers, "CHUNK", 23)
+    for count in (1, 2, 3):
+        run = tmp_path / str(count)
+        prepare(config, seed=1, directory=run, workers=count)
+        assert contents(run) == expected
+
+
+def test_workers_import_no_jax_and_no_tensorflow() -> None:
+    with Workers(Modules(), 1) as processes:  # type: ignore[arg-type]
+        [(_, modules)] = processes.encode(chunks(1))
+    assert "sentencepiece" in modules
+    assert not modules & {"jax", "jaxlib", "flax", "tensorflow", "tensorflow_datasets"}
+
+
+def test_results_come_in_order() -> None:
+    with Workers(Slow(), 3) as processes:  # type: ignore[arg-type]
+        assert [result for _, result in processes.encode(chunks(12))] == list(range(1, 13))
+
+
+def test_short_corpora_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_default_count", lambda: 2)
+    for count in (0, 1, workers.SHORT - 1, workers.SHORT):
+        with Workers(Slow()) as processes:  # type: ignore[arg-type]
+            assert len(list(processes.encode(chunks(count)))) == count
+            assert (processes._pool is not None) == (count == workers.SHORT)
+
+
+def test_reading_is_not_far_ahead_of_encoding() -> None:
+    read = itertools.count()
+    with Workers(Slow(), 1) as processes:  # type: ignore[arg-type]
+        results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
+        next(results)
+        assert next(read) <= workers.SHORT + 3
+
+
+@pytest.mark.timeout(60)
+def test_a_killed_worker_is_reported() -> None:
+    with (
+        pytest.raises(WorkerDied, match="a worker process of `prepare` died"),
+        Workers(Killed(), 2) as processes,  # type: ignore[arg-type]
+    ):
+        list(processes.encode(chunks(40)))
+    assert issubclass(WorkerDied, PrepareError)
+
+
+def test_an_error_in_a_worker_arrives() -> None:
+    with (
+        pytest.raises(RuntimeError, match="a bug in the encoder"),
+        Workers(Failing(), 1) as processes,  # type: ignore[arg-type]
+    ):
+        list(processes.encode(chunks(3)))
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from flaxformer_mt.data.prepare import prepare, progress, workers
+from tests.data.prepare.corpora import two_corpora
+
+if __name__ == "__main__":
+    progress.EVERY, workers.CHUNK = 60, 20
+    folder = Path(sys.argv[1])
+    print("begun", flush=True)
+    try:
+        prepare(two_corpora(folder / "text", 6_000), seed=1, directory=folder / "run",
+                workers=2, report=lambda line: print(line, flush=True))
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@contextlib.contextmanager
+def running(tmp_path: Path) -> Any:
+    """A `prepare` in a process group of its own, with two workers at work."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, script, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        progress = tmp_path / "run" / "data.partial" / "progress.json"
+        deadline = time.monotonic() + 60
+        while not (progress.exists() and b'"lines": 0' not in progress.read_bytes()):
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+            time.sleep(0.02)
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def children(process: subprocess.Popen[bytes]) -> list[int]:
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not listed.exists():
+        pytest.skip("needs Linux's list of a process's children")
+    return [int(number) for number in listed.read_text().split()]
+
+
+def wait_until_gone(processes: list[int]) -> None:
+    deadline = time.monotonic() + 30
+    while not all(map(gone, processes)):
+        assert time.monotonic() < deadline, "a worker outlives its parent"
+        time.sleep(0.05)
+
+
+def gone(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+@pytest.mark.timeout(120)
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    with running(tmp_path) as process:
+        started = children(process)
+        assert len(started) >= 2
+        process.kill()
+        wait_until_gone(started)
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_ends_quietly_and_keeps_what_was_done(tmp_path: Path) -> None:
+    with running(tmp_path) as process:
+        started = children(process)
+        # As a terminal does it: to every process of the group.
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 130 and errors == b""
+        wait_until_gone(started)
+        assert (tmp_path / "run" / "data.partial" / "progress.json").exists()
+
+
+def test_an_encoder_travels_without_its_processors() -> None:
+    import pickle
+
+    from tests.data.test_vocabulary import small
+
+    vocabulary = small()
+    vocabulary.encode(["warm"])
+    copy = pickle.loads(pickle.dumps(Encoder(vocabulary, vocabulary, FilterConfig())))
+    assert copy.src is copy.tgt and copy.src == vocabulary
+    assert "_processor" not in vars(copy.src)

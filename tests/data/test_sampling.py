@@ -1,0 +1,141 @@
+"""Subword regularisation: other cuts each epoch, the same text, and nothing left to chance."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.config.schema import BatchConfig, VocabularyConfig
+from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.synthetic import pairs as grammar
+from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, train_pair
+
+TEXT = list(grammar("train", 120, 1))
+LIMITS = (200, 200)
+CONFIG = VocabularyConfig(size=300, sampling=0.2)
+CONFIGS = {
+    "bpe": CONFIG,
+    "unigram": dataclasses.replace(CONFIG, kind="unigram"),
+}
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def config(request: pytest.FixtureRequest) -> VocabularyConfig:
+    return CONFIGS[request.param]
+
+
+@pytest.fixture(scope="module")
+def vocabularies(config: VocabularyConfig) -> Vocabularies:
+    return train_pair(TEXT, config)
+
+
+def stored(vocabularies: Vocabularies) -> TokenPairs:
+    src, tgt = zip(*TEXT, strict=True)
+    return TokenPairs.from_lists(vocabularies.src.encode(src), vocabularies.tgt.encode(tgt))
+
+
+def drawn(
+    vocabularies: Vocabularies,
+    config: VocabularyConfig,
+    indices: list[int],
+    epoch: int,
+    limits: tuple[int, int] = LIMITS,
+) -> list[list[int]]:
+    resampler = Resampler(vocabularies, config, seed=4)
+    pairs = resampler.draw(stored(vocabularies), np.array(indices), epoch, limits)
+    return [pairs.src(number).tolist() for number in range(len(indices))]
+
+
+def test_the_text_is_the_same_and_the_cuts_differ_between_epochs(
+    vocabularies: Vocabularies, config: VocabularyConfig
+) -> None:
+    everything = list(range(len(TEXT)))
+    first, second = (drawn(vocabularies, config, everything, epoch) for epoch in (0, 1))
+    for cut in (first, second):
+        assert all(ids[-1] == EOS for ids in cut)
+        texts = vocabularies.src.decode([ids[:-1] for ids in cut])
+        assert texts == [src for src, _ in TEXT]
+    assert np.mean([one != other for one, other in zip(first, second, strict=True)]) > 0.8
+
+
+def test_a_cut_depends_on_seed_epoch_and_pair_alone(
+    vocabularies: Vocabularies, config: VocabularyConfig
+) -> None:
+    whole = drawn(vocabularies, config, list(range(20)), 3)
+    assert drawn(vocabularies, config, [7, 2, 19], 3) == [whole[7], whole[2], whole[19]]
+
+
+def test_another_process_draws_the_same(
+    vocabularies: Vocabularies, config: VocabularyConfig
+) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        there = pool.apply(drawn, (vocabularies, config, list(range(9)), 3))
+    assert there == drawn(vocabularies, config, list(range(9)), 3)
+
+
+def test_without_dropout_bpe_joins_as_sentencepiece_does() -> None:
+    vocabularies = train_pair(TEXT, CONFIG)
+    cut = drawn(vocabularies, dataclasses.replace(CONFIG, sampling=0.0), list(range(120)), 0)
+    assert cut == [stored(vocabularies).src(number).tolist() for number in range(120)]
+
+
+def test_unigram_cuts_come_as_often_as_their_probabilities_say() -> None:
+    """One word in 4,000 places against all its cuts enumerated (64 different draws a word)."""
+    config = dataclasses.replace(CONFIGS["unigram"], sampling=0.5)
+    vocabulary = train_pair(TEXT, config).src
+    types = vocabulary.types()
+    ids = {kind.text: number for number, kind in enumerate(types) if kind.plain}
+
+    def cuts(text: str) -> list[list[int]]:
+        if not text:
+            return [[]]
+        return [
+            [ids[text[:end]], *rest]
+            for end in range(1, len(text) + 1)
+            if text[:end] in ids
+            for rest in cuts(text[end:])
+        ]
+
+    word = "\u2581the"
+    options = cuts(word)
+    weights = [math.exp(0.5 * sum(types[i].score for i in option)) for option in options]
+    expected = {tuple(o): w / sum(weights) for o, w in zip(options, weights, strict=True)}
+    counts = dict.fromkeys(expected, 0.0)
+    [[*sentence]] = [vocabulary.encode(["the"])[0]]
+    pairs = TokenPairs.from_lists([sentence] * 100, [sentence] * 100)
+    for seed in range(40):
+        resampler = Resampler(Vocabularies(vocabulary, vocabulary), config, seed)
+        got = resampler.draw(pairs, np.arange(100), 0, LIMITS)
+        for number in range(100):
+            counts[tuple(got.src(number)[:-1].tolist())] += 1 / 4000
+    # 40 seeds of 64 cuts: 2,560 independent draws.
+    for option, share in expected.items():
+        assert abs(counts[option] - share) < 5 * math.sqrt(share * (1 - share) / 2560) + 0.01
+
+
+def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(
+    vocabularies: Vocabularies, config: VocabularyConfig
+) -> None:
+    pairs = stored(vocabularies)
+    limit = int(pairs.src_lengths[5])
+    for epoch in range(5):
+        cut, other = drawn(vocabularies, config, [5, 6], epoch, (limit, 200))
+        assert (len(cut) <= limit and len(other) <= limit) or cut == pairs.src(5).tolist()
+    unknown = TokenPairs.from_lists([[UNK, UNK]], [[5]])
+    resampler = Resampler(vocabularies, dataclasses.replace(config, sampling=0.9), seed=4)
+    assert resampler.draw(unknown, np.array([0]), 0, LIMITS).src(0).tolist() == [UNK, UNK, EOS]
+
+
+def test_plans_are_made_of_the_cuts(vocabularies: Vocabularies, config: VocabularyConfig) -> None:
+    resampler = Resampler(vocabularies, config, seed=4)
+    planner = Planner(stored(vocabularies), BatchConfig(tokens=2000), 1, resampler=resampler)
+    window = planner.window(0, 0)
+    limits = planner.shapes[-1].src_length, planner.shapes[-1].tgt_length
+    assert sorted(window.plan.pairs.tolist()) == list(range(len(TEXT)))
+    assert window.pairs.src(3).tolist() == drawn(vocabularies, config, [3], 0, limits)[0]

@@ -1,0 +1,108 @@
+"""Sentences word by word have SentencePiece's own tokens, whatever the text and the model."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.data import segmentation
+from flaxformer_mt.data.segmentation import Words, words_of
+from flaxformer_mt.data.vocabulary import EOS, Vocabulary, train
+
+SENTENCES = [
+    f"{who} {verb} {what}\u00a0."
+    for who in ("the cat", "a small dog", "die Frau", "der  Mann")
+    for verb in ("sees", "likes", "kauft", "verliert")
+    for what in ("a house", "the green tree", "zwei Bücher", "<s> & </s>")
+]
+MODELS: list[dict[str, Any]] = [
+    {"size": 80},
+    {"size": 330, "byte_fallback": True},
+    {"size": 70, "normalization": "blanks"},
+    {"size": 330, "byte_fallback": True, "normalization": "nfkc"},
+    {"size": 44, "kind": "unigram"},
+]
+ALPHABET = "abt heM.ü\u2581\u00a0\t\u200b\u0301e\u3099か\uff76\uff9e\n☃漢"
+
+
+@functools.cache
+def trained(number: int) -> Vocabulary:
+    return train(SENTENCES, VocabularyConfig(**MODELS[number]))
+
+
+def one_by_one(vocabulary: Vocabulary, sentences: list[str]) -> tuple[list[int], list[int]]:
+    encoded = [[*tokens, EOS] for tokens in vocabulary.encode(sentences)]
+    return [token for tokens in encoded for token in tokens], list(map(len, encoded))
+
+
+@pytest.mark.parametrize("number", range(len(MODELS)))
+@settings(max_examples=150, deadline=None)
+@given(
+    sentences=st.lists(
+        st.text(st.sampled_from(ALPHABET), max_size=30)
+        | st.text(st.characters(exclude_categories=["Cs"]), max_size=15)
+        | st.sampled_from(SENTENCES),
+        max_size=6,
+    )
+)
+@example(sentences=["", " ", "\u2581", "a\u2581\u2581b", "a\u2581", " a  b ", "\u2581a"])
+@example(sentences=["☃漢 漢☃", "☃ ☃", "\u200b", "a \u200b b", "か\u200b\u3099", "か \u3099a"])
+def test_tokens_are_those_of_whole_sentences(number: int, sentences: list[str]) -> None:
+    vocabulary = trained(number)
+    flat, lengths = vocabulary.encode_flat([sentence.encode() for sentence in sentences])
+    assert (flat.tolist(), lengths.tolist()) == one_by_one(vocabulary, sentences)
+    assert flat.dtype == lengths.dtype == np.int32
+
+
+def test_bpe_goes_by_words_and_unigram_does_not() -> None:
+    words = [trained(number)._words for number in range(len(MODELS))]
+    assert [found is not None for found in words] == [True, True, True, True, False]
+    assert [found._rules for found in words[:4] if found] == [False, False, True, True]
+
+
+def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = Vocabulary(trained(0).model)
+    encoded = [sentence.encode() for sentence in SENTENCES]
+    first = vocabulary.encode_flat(encoded)
+    monkeypatch.setattr(segmentation, "_REMEMBERED", 3)
+    for _ in range(2):
+        for before, after in zip(first, vocabulary.encode_flat(encoded), strict=True):
+            assert (before == after).all()
+    assert vocabulary._words is not None and len(vocabulary._words._tokens) == 1
+
+
+def test_words_that_rules_would_change_twice_are_not_cut_out() -> None:
+    """nfkc: U+FF76 becomes a letter which, once it stands there, would compose with a mark."""
+    vocabulary = trained(3)
+    sentence = "a \u30ab\u200b\u3099 b"
+    words = words_of(vocabulary._processor, vocabulary.model)
+    assert words is not None
+    flat, _ = words.encode([sentence.encode()], end=EOS)
+    assert flat[:-1].tolist() == vocabulary.encode([sentence])[0]
+    assert words._unstable
+
+
+def test_a_model_with_types_across_blanks_is_not_cut() -> None:
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=120,
+        split_by_whitespace=False,
+        normalization_rule_name="identity",
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    assert any("\u2581" in processor.id_to_piece(number)[1:] for number in range(120))
+    assert words_of(processor, model.getvalue()) is None
+    assert isinstance(words_of(trained(0)._processor, trained(0).model), Words)

@@ -1,0 +1,207 @@
+"""Checkpoints in a bucket, written and read there by Orbax and TensorStore themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.rundir.averaging import average_checkpoints, averaged_steps, write_average
+from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.remote_folders import COMMITTED, replace
+from flaxformer_mt.rundir.retention import KeepPolicy
+from flaxformer_mt.rundir.selection import has_average, list_steps
+from flaxformer_mt.rundir.weights import default_weights
+from tests.rundir.buckets import needs_clients
+from tests.rundir.snapshots import ENVIRONMENT, abstract, assert_same, snapshot, tree
+
+pytestmark = needs_clients
+KEEP_ALL = KeepPolicy(keep_for_average=20)
+
+
+def save(run, *steps: int, policy: KeepPolicy = KEEP_ALL, **metrics: float) -> None:
+    with Checkpoints(run.checkpoints, policy) as checkpoints:
+        for step in steps:
+            assert checkpoints.save(snapshot(step, **metrics))
+
+
+def largest(gcs, bucket: str, item: str) -> str:
+    return max(
+        gcs.names(f"{bucket}/runs/one/checkpoints/{item}/"), key=lambda n: len(gcs.objects[n])
+    )
+
+
+def test_saved_is_restored_bit_for_bit_and_old_steps_go(gcs, bucket, remote):
+    policy = KeepPolicy(keep_latest=2, keep_best=1, keep_for_average=2)
+    order: list[str] = []
+    with Checkpoints(
+        remote.checkpoints, policy, before_save=lambda: order.append("before")
+    ) as checkpoints:
+        for step, bleu in ((1, 9.0), (2, 5.0), (3, 6.0), (4, 7.0)):
+            assert checkpoints.save(snapshot(step, bleu=bleu))
+        assert not checkpoints.save(snapshot(4))
+        assert_same(checkpoints.restore(*abstract(snapshot(1))), snapshot(4, bleu=7.0))
+    assert order == ["before"] * 4
+    assert list_steps(remote.checkpoints) == [1, 3, 4]
+    assert not gcs.names(f"{bucket}/runs/one/checkpoints/2/")
+    with Checkpoints(remote.checkpoints, policy) as checkpoints:
+        assert checkpoints.best_step() == 1
+        assert_same(checkpoints.restore(*abstract(snapshot(1)), "best"), snapshot(1, bleu=9.0))
+    params = load_params(remote, "latest")
+    assert np.array_equal(params["embedding"], tree(4)["embedding"])
+
+
+def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
+    save(remote, 1, 2)
+    del gcs.objects[f"{bucket}/runs/one/checkpoints/2/{COMMITTED}"]
+    assert list_steps(remote.checkpoints) == [1]
+    assert load_params(remote, "latest")
+    with Checkpoints(remote.checkpoints, KEEP_ALL) as checkpoints:
+        assert checkpoints.steps() == [1]
+        assert not gcs.names(f"{bucket}/runs/one/checkpoints/2/")
+        assert checkpoints.save(snapshot(2))
+    assert list_steps(remote.checkpoints) == [1, 2]
+
+
+def flip(gcs, bucket) -> None:
+    name = largest(gcs, bucket, "2/params")
+    data = bytearray(gcs.objects[name])
+    data[len(data) // 2] ^= 0x10
+    gcs.put(name, bytes(data))
+
+
+def delete(gcs, bucket) -> None:
+    del gcs.objects[largest(gcs, bucket, "2/opt_state")]
+
+
+def delete_meta(gcs, bucket) -> None:
+    del gcs.objects[f"{bucket}/runs/one/checkpoints/2/meta/metadata"]
+
+
+@pytest.mark.parametrize("damage", [flip, delete, delete_meta])
+def test_damage_costs_one_checkpoint(gcs, bucket, remote, damage):
+    save(remote, 1, 2)
+    damage(gcs, bucket)
+    reports: list[str] = []
+    with Checkpoints(remote.checkpoints, KEEP_ALL, report=reports.append) as checkpoints:
+        with pytest.raises(CheckpointError, match="checkpoints/2: "):
+            checkpoints.restore(*abstract(snapshot(1)), 2)
+        assert_same(checkpoints.restore(*abstract(snapshot(1))), snapshot(1))
+        assert checkpoints.steps() == [1]
+        (report,) = reports
+        assert report.endswith("set aside as damaged-2, going back to step 1")
+        assert checkpoints.save(snapshot(2))
+    assert list_steps(remote.checkpoints) == [1, 2]
+    assert gcs.names(f"{bucket}/runs/one/checkpoints/damaged-2/")
+
+
+@pytest.mark.parametrize("item", ["params", "meta"])
+def test_a_bucket_that_does_not_answer_is_not_damage(gcs, bucket, remote, item):
+    save(remote, 1, 2)
+    place = f"{bucket}/runs/one/checkpoints/2/"
+
+    def fault(method: str, name: str) -> int | None:
+        return 403 if name.startswith((place + item, place + COMMITTED)) else None
+
+    with Checkpoints(remote.checkpoints, KEEP_ALL) as checkpoints:
+        gcs.fault = fault
+        with pytest.raises(CheckpointError, match=f"checkpoints/2: {item} cannot be read"):
+            checkpoints.restore(*abstract(snapshot(1)))
+        gcs.fault = lambda method, name: None
+        assert checkpoints.steps() == [1, 2]
+        assert_same(checkpoints.restore(*abstract(snapshot(1))), snapshot(2))
+
+
+def test_a_failed_save_is_an_error_and_the_next_one_is_new(gcs, bucket, remote):
+    save(remote, 1)
+    with Checkpoints(remote.checkpoints, KEEP_ALL) as checkpoints:
+        gcs.fault = lambda method, name: 403 if method == "PUT" and "/2/" in name else None
+        with pytest.raises(CheckpointError, match="the earlier ones are unharmed"):
+            checkpoints.save(snapshot(2))
+            checkpoints.wait()
+        gcs.fault = lambda method, name: None
+        assert list_steps(remote.checkpoints) == [1]
+        assert checkpoints.save(snapshot(2))
+    assert list_steps(remote.checkpoints) == [1, 2]
+
+
+def test_averages_are_written_and_replaced(gcs, bucket, remote):
+    save(remote, 1, 2, 3)
+    assert default_weights(remote) == "latest" and not has_average(remote.checkpoints)
+    for steps in ([2, 3], [1, 2, 3]):
+        mean, taken = average_checkpoints(remote, len(steps))
+        assert taken == steps
+        write_average(remote, mean, taken)
+        assert default_weights(remote) == "average" and averaged_steps(remote) == steps
+        got, wanted = load_params(remote, "average"), mean
+        assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b), got, wanted))
+    below = {name.split("/")[4] for name in gcs.names(f"{bucket}/runs/one/checkpoints/")}
+    assert below == {"1", "2", "3", "average"}
+
+
+def test_a_replacement_is_old_or_none_or_new_at_every_request(gcs, bucket, remote):
+    """Interrupted at each of its changes in turn."""
+    old, new = {"a": b"old", COMMITTED: b"."}, {"a": b"new", "z": b"new", COMMITTED: b"."}
+    limit = 0
+    while True:
+        for folder, files in (("average", old), ("average.new", new)):
+            for name in gcs.names(f"{bucket}/c/{folder}/"):
+                del gcs.objects[name]
+            for name, data in files.items():
+                gcs.put(f"{bucket}/c/{folder}/{name}", data)
+        changes = []
+
+        def fault(method: str, name: str) -> int | None:
+            if method in ("PUT", "DELETE"):
+                changes.append(name)  # noqa: B023
+            return 403 if len(changes) > limit else None  # noqa: B023
+
+        gcs.fault = fault
+        place = remote.path.parent.parent / "c"
+        try:
+            replace(place / "average", place / "average.new")
+            ended = True
+        except OSError:
+            ended = False
+        gcs.fault = lambda method, name: None
+        found = {n.split("/")[-1]: gcs.objects[n] for n in gcs.names(f"{bucket}/c/average/")}
+        if COMMITTED in found:
+            assert found in (old, new)
+        if found != new:
+            assert len(gcs.names(f"{bucket}/c/average.new/")) == 3
+        if ended:
+            break
+        limit += 1
+    assert limit > 4 and found == new
+
+
+KILLED = """
+import os, signal, sys
+from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.retention import KeepPolicy
+from tests.rundir.snapshots import snapshot
+checkpoints = Checkpoints(open_run(sys.argv[1]).checkpoints, KeepPolicy(keep_for_average=20))
+checkpoints.save(snapshot(1))
+checkpoints.wait()
+checkpoints.save(snapshot(2))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_save_leaves_the_step_before(gcs, bucket, remote):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(remote)],
+        env={**os.environ, **ENVIRONMENT, **gcs.environment()},
+        timeout=200,
+    )
+    assert done.returncode == -signal.SIGKILL
+    with Checkpoints(remote.checkpoints, KEEP_ALL) as checkpoints:
+        assert_same(checkpoints.restore(*abstract(snapshot(1))), snapshot(1))
+        assert checkpoints.save(snapshot(2))

@@ -1,0 +1,386 @@
+"""A run in a bucket: its record, its lock, the files that grow, and those that are fetched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from flaxformer_mt.rundir import cache, remote_lock
+from flaxformer_mt.rundir.cache import local_copy, preparing, upload_folder
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.growing import StagedFiles, growing_files
+from flaxformer_mt.rundir.layout import create, open_run, read_record, record_start
+from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
+from flaxformer_mt.rundir.remote_lock import remotely_locked
+from flaxformer_mt.rundir.status import Status, read_status, write_status
+from tests.rundir.buckets import fill, needs_clients
+from tests.rundir.snapshots import ENVIRONMENT
+
+pytestmark = needs_clients
+FAST = {"beat": 0.1, "dead_after": 1.0, "settle": 0.1}
+
+
+def test_record_and_status_are_read_back(gcs, bucket, remote):
+    assert gcs.names(bucket) == [f"{bucket}/runs/one/config.json"]
+    assert open_run(f"gs://{bucket}/runs/one") == remote
+    record_start(remote, {"name": "other"}, ["again"])
+    assert [start.command_line for start in read_record(remote).starts] == [("train",), ("again",)]
+    assert read_status(remote) is None
+    write_status(remote, Status(state="stopped", step=3))
+    assert read_status(remote) == Status(state="stopped", step=3)
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        create(remote.path, {}, [])
+
+
+def test_no_run_and_no_access_are_told_apart(gcs, bucket):
+    with pytest.raises(RunDirectoryError, match="no such directory; `train --workdir gs://"):
+        open_run(f"gs://{bucket}/absent")
+    gcs.fault = lambda method, name: 403
+    with pytest.raises(RunDirectoryError, match=r"gs://.*: cannot be reached: .*Forbidden"):
+        open_run(f"gs://{bucket}/absent")
+
+
+def test_a_living_holder_is_named_and_a_released_lock_is_gone(gcs, remote):
+    with remotely_locked(remote, **FAST) as held:
+        start = time.monotonic()
+        with pytest.raises(RunDirectoryError, match=rf"process {os.getpid()} on .* is training"):
+            with remotely_locked(remote, **FAST):
+                pass
+        assert time.monotonic() - start < 1, "a heartbeat is proof enough"
+        held.check()
+    assert not remote.lock_file.exists()
+
+
+def test_a_killed_holder_elsewhere_is_waited_for(remote):
+    remote.lock_file.write_bytes(b'{"pid": 1, "host": "elsewhere", "token": "x", "count": 7}')
+    start = time.monotonic()
+    with remotely_locked(remote, **FAST):
+        assert time.monotonic() - start >= 1
+        assert json.loads(remote.lock_file.read_bytes())["pid"] == os.getpid()
+
+
+def test_a_killed_holder_of_this_machine_is_not_waited_for(remote):
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    content = {"pid": done.pid, "host": socket.gethostname(), "token": "x", "count": 7}
+    remote.lock_file.write_bytes(json.dumps(content).encode())
+    start = time.monotonic()
+    with remotely_locked(remote, beat=1, dead_after=60, settle=0.1):
+        assert time.monotonic() - start < 5
+
+
+def test_of_two_at_once_one_gets_it(remote):
+    outcomes: list[str] = []
+    both_ready = threading.Barrier(2)
+
+    def try_it() -> None:
+        both_ready.wait()
+        try:
+            with remotely_locked(remote, beat=0.1, dead_after=1, settle=0.5):
+                outcomes.append("held")
+                time.sleep(1.5)
+        except RunDirectoryError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=try_it) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["held", "refused"]
+
+
+def test_a_holder_notices_that_it_was_replaced(remote):
+    with remotely_locked(remote, **FAST) as held:
+        theirs = b'{"pid": 9, "host": "elsewhere", "token": "theirs", "count": 1}'
+        remote.lock_file.write_bytes(theirs)
+        deadline = time.monotonic() + 5
+        while not held._lost_to and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with pytest.raises(RunDirectoryError, match="process 9 on elsewhere has taken this run"):
+            held.check()
+        remote.lock_file.write_bytes(theirs)
+    assert remote.lock_file.read_bytes() == theirs, "another's lock is not removed"
+
+
+def test_locked_takes_the_lock_that_fits(remote, monkeypatch):
+    monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: None)
+    with locked(remote) as held:
+        held.check()
+        assert remote.lock_file.exists()
+
+
+def test_growing_files_reach_the_bucket_and_are_rewound(gcs, bucket, remote):
+    with growing_files(remote) as growing:
+        with MetricsLog(growing.metrics) as log:
+            for step in (1, 2, 3):
+                log.write(step, {"loss": 1.0})
+            growing.upload()
+            assert [line["step"] for line in read_metrics(remote.metrics)] == [1, 2, 3]
+            log.write(4, {"loss": 1.0})
+        growing.samples.mkdir()
+        (growing.samples / "step-3.txt").write_text("a sample")
+        staged = growing.metrics.parent
+    assert not staged.exists()
+    assert [line["step"] for line in read_metrics(remote.metrics)] == [1, 2, 3, 4]
+    assert (remote.samples / "step-3.txt").read_text() == "a sample"
+    with growing_files(remote) as growing, MetricsLog(growing.metrics, resume_step=2) as log:
+        assert log.dropped == 2
+        log.write(3, {"loss": 2.0})
+    assert [line["step"] for line in read_metrics(remote.metrics)] == [1, 2, 3]
+
+
+def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_path):
+    tmp_path /= "staged"
+    tmp_path.mkdir()
+    files = StagedFiles(remote, tmp_path, print, interval=0.05)
+    files.metrics.write_text('{"step": 1}\n')
+    (tmp_path / ".aside.tmp").write_text("not this")
+    deadline = time.monotonic() + 5
+    while not remote.metrics.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    files.close()
+    puts = [name for method, name in gcs.log if method == "PUT" and name.startswith(bucket)]
+    assert puts.count(f"{bucket}/runs/one/metrics.jsonl") == 1
+    assert not any("aside" in name for name in puts)
+
+
+def forbid(gcs, bucket: str) -> None:
+    gcs.fault = lambda method, name: 403 if method == "PUT" and name.startswith(bucket) else None
+
+
+def test_a_failed_upload_is_said_once_and_made_up_for(gcs, bucket, remote, tmp_path):
+    tmp_path /= "staged"
+    tmp_path.mkdir()
+    reports: list[str] = []
+    files = StagedFiles(remote, tmp_path, reports.append, interval=60)
+    files.metrics.write_text('{"step": 1}\n')
+    forbid(gcs, bucket)
+    files.upload()
+    files.upload()
+    gcs.fault = lambda method, name: None
+    files.upload()
+    files.close()
+    assert [line["step"] for line in read_metrics(remote.metrics)] == [1]
+    assert len(reports) == 2
+    assert "metrics not uploaded, trying again" in reports[0] and "Forbidden" in reports[0]
+    assert "uploaded again" in reports[1]
+
+
+def test_a_lasting_failure_ends_training_and_keeps_the_files(gcs, bucket, remote, tmp_path):
+    tmp_path /= "staged"
+    tmp_path.mkdir()
+    files = StagedFiles(remote, tmp_path, lambda line: None, interval=60, persistent=0)
+    files.metrics.write_text('{"step": 1}\n')
+    forbid(gcs, bucket)
+    with pytest.raises(RunDirectoryError, match=rf"could not be uploaded.*kept in {tmp_path}"):
+        files.upload()
+    gcs.fault = lambda method, name: None
+    files.close()
+
+
+def test_what_ended_training_is_what_is_raised(gcs, bucket, remote, monkeypatch):
+    monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: None)
+    reports: list[str] = []
+    with pytest.raises(KeyError), growing_files(remote, report=reports.append) as growing:
+        growing.metrics.write_text('{"step": 1}\n')
+        forbid(gcs, bucket)
+        raise KeyError
+    assert "the last metrics" in reports[-1] and growing.metrics.exists()
+    assert str(growing.metrics.parent) in reports[-1]
+    shutil.rmtree(growing.metrics.parent)
+
+
+def test_of_a_run_that_was_taken_over_nothing_is_uploaded(remote):
+    reports: list[str] = []
+    with pytest.raises(RunDirectoryError, match="has taken this run over"):
+        with (
+            remotely_locked(remote, **FAST) as held,
+            growing_files(remote, holding=held, report=reports.append) as growing,
+        ):
+            held._lost_to = "process 9 on elsewhere"
+            growing.metrics.write_text('{"step": 1}\n')
+            growing.upload()
+    assert "taken this run over" in reports[0] and not remote.metrics.exists()
+    shutil.rmtree(growing.metrics.parent)
+
+
+def same_files(one, other) -> bool:
+    def content(folder):
+        return {
+            path.relative_to(folder): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+
+    return content(one) == content(other)
+
+
+def test_a_folder_is_fetched_once(gcs, bucket, remote, tmp_path):
+    local = fill(tmp_path / "data", "manifest.json")
+    upload_folder(local, remote.data)
+    puts = [
+        name for method, name in gcs.log if method == "PUT" and f"{bucket}/runs/one/data" in name
+    ]
+    assert [name.split("/")[-1] for name in puts[-2:]] == ["files.json", "manifest.json"]
+    first = local_copy(remote.data)
+    assert same_files(first, local)
+    gcs.log.clear()
+    assert local_copy(remote.data) == first
+    assert not any(name.endswith("/tokens") for _, name in gcs.log)
+
+
+def test_a_folder_copied_by_other_means_is_fetched_too(gcs, bucket, remote, tmp_path):
+    local = fill(tmp_path / "data", "manifest.json")
+    for path in local.rglob("*"):
+        if path.is_file():
+            gcs.put(f"{bucket}/runs/one/data/{path.relative_to(local)}", path.read_bytes())
+    assert same_files(local_copy(remote.data), local)
+
+
+def test_an_incomplete_folder_is_not_there(gcs, bucket, remote, tmp_path):
+    upload_folder(fill(tmp_path / "data", "manifest.json"), remote.data)
+    del gcs.objects[f"{bucket}/runs/one/data/manifest.json"]
+    with pytest.raises(RunDirectoryError, match=r"manifest\.json is missing; `prepare --workdir"):
+        local_copy(remote.data)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
+def test_a_damaged_folder_is_refused_and_not_kept(
+    gcs, bucket, remote, tmp_path, damage, monkeypatch
+):
+    upload_folder(fill(tmp_path / "data", "manifest.json"), remote.data)
+    name = f"{bucket}/runs/one/data/tokens"
+    data = gcs.objects[name]
+    if damage == "delete":
+        del gcs.objects[name]
+        monkeypatch.setattr(cache, "persistently", lambda action: action())
+    else:
+        gcs.put(name, data[:-1] if damage == "cut" else b"\xff" + data[1:])
+    for _ in range(2):
+        with pytest.raises(RunDirectoryError, match="data/tokens: .*upload the folder anew"):
+            local_copy(remote.data)
+    assert not list((tmp_path / "cache").rglob("tokens"))
+    gcs.put(name, data)
+    assert (local_copy(remote.data) / "tokens").read_bytes() == data
+
+
+FETCH = """
+import sys
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.layout import open_run
+print(local_copy(open_run(sys.argv[1]).data))
+"""
+
+
+def test_processes_fetch_at_once_without_harm(gcs, remote, tmp_path):
+    local = fill(tmp_path / "data", "manifest.json")
+    upload_folder(local, remote.data)
+    command = [sys.executable, "-c", FETCH, str(remote)]
+    environment = {**os.environ, **ENVIRONMENT, **gcs.environment()}
+    environment["FLAXFORMER_CACHE"] = str(tmp_path / "cache")
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    places = {process.communicate(timeout=100)[0].strip() for process in running}
+    assert len(places) == 1
+    assert same_files(local_copy(remote.data), local)
+    assert len(os.listdir(tmp_path / "cache" / "folders")) == 1, "nothing is left aside"
+
+
+def make(folder) -> None:
+    """What `prepare` does on an empty folder."""
+    for name, index in cache.INDEX.items():
+        if not (folder / name).exists():
+            fill(folder / name, index)
+
+
+def test_prepared_folders_are_uploaded_and_not_fetched_again(gcs, bucket, remote, tmp_path):
+    with preparing(remote) as folder:
+        make(folder)
+    assert same_files(folder / "data", local_copy(remote.data))
+    with preparing(remote) as again:
+        assert (again / "data" / "tokens").exists()
+    assert again == folder
+    assert not any(
+        method == "GET" and name.endswith("tokens")
+        for method, name in gcs.log
+        if name.startswith(bucket)
+    )
+    indices = [
+        name.split("/")[-1]
+        for method, name in gcs.log
+        if method == "PUT" and name.startswith(bucket) and name.endswith(".json")
+    ]
+    assert indices == [
+        "config.json",
+        "files.json",
+        "vocabulary.json",
+        "files.json",
+        "manifest.json",
+    ]
+
+
+def test_on_another_machine_they_are_fetched(gcs, remote, tmp_path, monkeypatch):
+    with preparing(remote) as folder:
+        make(folder)
+    monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path / "elsewhere"))
+    with preparing(remote) as other:
+        assert other != folder
+        assert same_files(other / "data", folder / "data")
+        assert same_files(other / "vocabulary", folder / "vocabulary")
+
+
+def test_an_interrupted_prepare_or_upload_goes_on(gcs, bucket, remote, monkeypatch):
+    monkeypatch.setattr(cache, "persistently", lambda action: action())
+    with pytest.raises(KeyError), preparing(remote) as folder:
+        (folder / "data.partial").mkdir()
+        raise KeyError
+    assert (folder / "data.partial").exists()
+    gcs.fault = lambda method, name: 403 if method == "PUT" and "tokens" in name else None
+    with pytest.raises(RunDirectoryError, match="cannot be written"), preparing(remote) as folder:
+        assert (folder / "data.partial").exists()
+        make(folder)
+    assert not (remote.data / "manifest.json").exists()
+    gcs.fault = lambda method, name: None
+    with preparing(remote) as folder:
+        assert (folder / "data" / "tokens").exists(), "made already"
+    assert (remote.data / "manifest.json").exists()
+
+
+def test_another_run_at_the_same_address_starts_anew(gcs, bucket, remote, monkeypatch):
+    with preparing(remote) as folder:
+        make(folder)
+    for name in gcs.names(bucket):
+        del gcs.objects[name]
+    from flaxformer_mt.rundir import layout
+
+    monkeypatch.setattr(
+        layout,
+        "_this_start",
+        lambda command: layout.Start(
+            time="later", command_line=(), python="", packages={}, git_commit=None
+        ),
+    )
+    create(remote.path, {}, [])
+    with preparing(remote) as other:
+        assert other != folder and not (other / "data").exists()
+
+
+def test_a_local_run_is_its_own_copy(run):
+    with preparing(run) as folder:
+        assert folder == run.path
+    assert local_copy(run.data) == run.data
+    with growing_files(run) as growing:
+        assert growing.metrics == run.metrics and growing.tensorboard == run.tensorboard

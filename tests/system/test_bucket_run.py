@@ -1,0 +1,92 @@
+"""The commands on a run directory in a bucket: as on a local one, to the bit."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.rundir.checkpoints import load_params
+from flaxformer_mt.rundir.digests import tree_digest
+from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.selection import list_steps
+from flaxformer_mt.rundir.status import read_status
+from tests.rundir.buckets import bucket, gcs, needs_clients
+from tests.system.conftest import Run, tiny
+
+__all__ = ["bucket", "gcs"]
+pytestmark = [needs_clients, pytest.mark.slow]
+
+
+def test_train_resume_average_translate_and_evaluate(
+    command: Run,
+    corpus: Path,
+    trained: Path,
+    gcs: Any,
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workdir = f"gs://{bucket}/runs/tiny"
+    done = command("prepare", *tiny(corpus), "--workdir", workdir)
+    assert done.returncode == 0, done.stderr
+    part = command("train", *tiny(corpus), "--config.training.steps=10", "--workdir", workdir)
+    assert part.returncode == 0, part.stderr
+    # Lines past the checkpoint, as a kill leaves them.
+    run = open_run(workdir)
+    line = {"step": 11, "kind": "train"}
+    run.metrics.write_bytes(run.metrics.read_bytes() + json.dumps(line).encode() + b"\n")
+
+    # What the metrics in the bucket reach when a checkpoint becomes one.
+    reached: dict[str, bytes] = {}
+
+    def watch(method: str, name: str) -> None:
+        if method == "PUT" and name.endswith("0/commit_success.txt"):
+            reached[name.split("/")[-2]] = gcs.objects[f"{bucket}/runs/tiny/metrics.jsonl"]
+
+    gcs.fault = watch
+    # The rest on another machine: nothing is in its cache.
+    monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path / "elsewhere"))
+    done = command("train", *tiny(corpus), "--workdir", workdir)
+    assert done.returncode == 0, done.stderr
+    assert "resuming after step 10" in done.stderr and "finished at step 20" in done.stderr
+    assert b'"step": 20, "kind": "valid"' in reached["20"]
+    status = read_status(run)
+    assert status and (status.state, status.step) == ("finished", 20)
+    assert list_steps(run.checkpoints) == list_steps(open_run(trained).checkpoints)
+    assert not run.lock_file.exists()
+    assert tree_digest(load_params(run, 20)) == tree_digest(load_params(open_run(trained), 20))
+
+    def told(where: Path) -> list[tuple[Any, ...]]:
+        return [(line["kind"], line["step"], line.get("loss")) for line in read_metrics(where)]
+
+    # Where training ended once at step 10, it validated there all the same.
+    assert told(run.metrics) == told(trained / "metrics.jsonl")
+    assert gcs.names(f"{bucket}/runs/tiny/tensorboard/events")
+    assert (run.samples / "step-20.txt").read_text() == (
+        trained / "samples" / "step-20.txt"
+    ).read_text()
+
+    done = command("average", "--workdir", workdir, "--last", 2)
+    assert done.returncode == 0, done.stderr
+    text = (corpus / "test.en").read_text()
+    translated = command("translate", "--workdir", workdir, "--weights", 20, stdin=text)
+    assert translated.returncode == 0, translated.stderr
+    locally = command("translate", "--workdir", trained, "--weights", 20, stdin=text)
+    assert translated.stdout == locally.stdout
+    done = command("evaluate", "--workdir", workdir)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((run.evaluation / "held_out.json").read_bytes())["weights"] == "average"
+    assert os.listdir(tmp_path / "elsewhere") != []
+
+
+def test_a_bucket_that_refuses_is_one_line(command: Run, gcs: Any, bucket: str) -> None:
+    gcs.fault = lambda method, name: 403
+    done = command("translate", "--workdir", f"gs://{bucket}/runs/none", stdin="x\n")
+    assert done.returncode == 1
+    assert f"error: gs://{bucket}/runs/none: cannot be reached" in done.stderr
+    assert "Traceback" not in done.stderr
