@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from flaxformer_mt.rundir.paths import is_primary
+
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
@@ -50,8 +52,9 @@ def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def say(text: str) -> None:
-    """A line for people; standard output belongs to results."""
-    print(text, file=sys.stderr, flush=True)
+    """A line for people, from the first of several processes; standard output is for results."""
+    if is_primary():
+        print(text, file=sys.stderr, flush=True)
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:

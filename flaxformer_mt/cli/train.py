@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
+from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.validation import validation_decoder
 from flaxformer_mt.config import (
     ConfigError,
@@ -22,8 +23,10 @@ from flaxformer_mt.config import (
 from flaxformer_mt.config.load import apply_override
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model.parameters import summary
+from flaxformer_mt.parallel import ALONE, Processes, joined
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
 from flaxformer_mt.rundir.cache import local_copy, preparing
@@ -42,7 +45,7 @@ from flaxformer_mt.training.loop import Outcome, train
 from flaxformer_mt.training.program import Program, build
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.start_from import StartError, check_same_form
-from flaxformer_mt.training.telemetry import Telemetry
+from flaxformer_mt.training.telemetry import Silence, Telemetry
 
 STOPPED = 75  # EX_TEMPFAIL: not finished, and the same command goes on
 
@@ -53,9 +56,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_config(parser, required=False)
     add_workdir(parser)
     parser.add_argument("--init-from", metavar="RUN", help="start from the weights of another run")
+    add_processes(parser)
     options = parser.parse_args(rest)
     command = [*prog.split(), *arguments]
-    return train_run(options.workdir, options.config, overrides, command, options.init_from)
+    with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+        return train_run(
+            options.workdir, options.config, overrides, command, options.init_from, processes
+        )
 
 
 def train_run(
@@ -64,24 +71,43 @@ def train_run(
     overrides: Sequence[str],
     command: Sequence[str],
     init_from: str | None = None,
+    processes: Processes = ALONE,
 ) -> int:
-    """Creates or continues the run in `workdir`; returns the exit status."""
+    """Creates or continues the run in `workdir`; returns the exit status.
+
+    Of several processes the first reads and writes the run's record and holds its lock.
+    """
     run = RunDirectory(as_path(workdir))
-    if layout.has_record(run):
-        config, changed = _continued(run, spec, overrides)
-        status = read_status(run)
-        if status and status.state == "finished" and not changed:
-            say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
+    holding = Holding()
+    with contextlib.ExitStack() as held:
+
+        def begin() -> dict[str, Any] | None:
+            """The settings; None if there is nothing to do."""
+            nonlocal holding
+            if not layout.has_record(run):
+                if spec is None:
+                    raise ConfigError(
+                        f"{run}: no run there yet: --config FILE[:VARIANT] says what to train"
+                    )
+                config = to_dict(load_config(spec, overrides))
+                layout.create(run.path, config, command)
+                holding = held.enter_context(locked(run))
+                return config
+            continued, changed = _continued(run, spec, overrides)
+            status = read_status(run)
+            if status and status.state == "finished" and not changed:
+                say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
+                return None
+            config = to_dict(continued)
+            holding = held.enter_context(locked(run))
+            layout.record_start(run, config, command)
+            return config
+
+        settings = processes.first(begin)
+        if settings is None:
             return 0
-        with locked(run) as holding:
-            layout.record_start(run, to_dict(config), command)
-            return _guarded(run, config, init_from, holding)
-    if spec is None:
-        raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to train")
-    config = load_config(spec, overrides)
-    run = layout.create(run.path, to_dict(config), command)
-    with locked(run) as holding:
-        return _guarded(run, config, init_from, holding)
+        config = freeze(settings, str(run.config_file))
+        return _guarded(run, config, init_from, holding, processes)
 
 
 def _continued(
@@ -103,12 +129,16 @@ def _continued(
 
 
 def _guarded(
-    run: RunDirectory, config: ExperimentConfig, init_from: str | None, holding: Holding
+    run: RunDirectory,
+    config: ExperimentConfig,
+    init_from: str | None,
+    holding: Holding,
+    processes: Processes,
 ) -> int:
     """Trains, and leaves in `status.json` how it ended."""
     try:
         with growing_files(run, holding=holding, report=say) as growing:
-            outcome = _train(run, config, init_from, holding, growing)
+            outcome = _train(run, config, init_from, holding, growing, processes)
     except Exception as error:
         # On a full or broken disk the status cannot be kept; what went wrong must still be said.
         # Nor may it be where another process has taken the run over.
@@ -135,6 +165,7 @@ def _train(
     init_from: str | None,
     holding: Holding,
     growing: GrowingFiles,
+    processes: Processes,
 ) -> Outcome:
     settings = config.training
     has_checkpoint = bool(list_steps(run.checkpoints))
@@ -144,17 +175,11 @@ def _train(
     if has_average(run.checkpoints):
         steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
         say(f"translate and evaluate use the mean of steps {steps} until `average` is run again")
-    with preparing(run) as folder:
-        if source is not None and not (folder / "vocabulary").exists():
-            shutil.copytree(local_copy(source.vocabulary), folder / "vocabulary")
-        store = prepare(
-            config.data,
-            seed=settings.seed,
-            directory=folder,
-            report=say,
-            bar=sys.stderr.isatty(),
-        )
-    vocabularies = Vocabularies.load(folder / "vocabulary")
+    processes.first(lambda: _prepare(run, config, source))
+    # Of a run in a bucket every machine has a copy of its own.
+    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+    data = local_copy(run.data)
+    store = Store.open(data, vocabulary_digest=vocabularies.digest)
     sizes = {"src_vocab_size": vocabularies.src.size, "tgt_vocab_size": vocabularies.tgt.size}
     program = build(config, **sizes)
     say(model_table(program, config, **sizes))
@@ -178,33 +203,58 @@ def _train(
     ):
         start = checkpoints.latest_step() or 0
         write_status(run, Status(state="running", step=start))
-        with MetricsLog(growing.metrics, resume_step=start) as log:
-            telemetry = Telemetry(
-                log=log, tensorboard=growing.tensorboard, start=start, total=settings.steps
-            )
-            try:
-                return train(
+        with _telemetry(growing, processes, start=start, total=settings.steps) as telemetry:
+            return train(
+                config,
+                program=program,
+                train_pairs=store.train,
+                valid_pairs=store.valid,
+                checkpoints=checkpoints,
+                telemetry=telemetry,
+                stop=stop,
+                decode=validation_decoder(
                     config,
-                    program=program,
-                    train_pairs=store.train,
-                    valid_pairs=store.valid,
-                    checkpoints=checkpoints,
-                    telemetry=telemetry,
-                    stop=stop,
-                    decode=validation_decoder(
-                        config,
-                        vocabularies,
-                        program.model,
-                        data=folder / "data",
-                        samples=growing.samples,
-                    )
-                    if settings.validate_bleu
-                    else None,
-                    initial_params=initial,
-                    resampler=_resampler(config, vocabularies),
+                    vocabularies,
+                    program,
+                    data=data,
+                    samples=growing.samples,
+                    processes=processes,
                 )
-            finally:
-                telemetry.close()
+                if settings.validate_bleu
+                else None,
+                initial_params=initial,
+                resampler=_resampler(config, vocabularies),
+                processes=processes,
+            )
+
+
+def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:
+    """Makes or verifies `vocabulary/` and `data/`; a `source`'s vocabulary is taken along."""
+    with preparing(run) as folder:
+        if source is not None and not (folder / "vocabulary").exists():
+            shutil.copytree(local_copy(source.vocabulary), folder / "vocabulary")
+        prepare(
+            config.data,
+            seed=config.training.seed,
+            directory=folder,
+            report=say,
+            bar=sys.stderr.isatty(),
+        )
+
+
+@contextlib.contextmanager
+def _telemetry(
+    growing: GrowingFiles, processes: Processes, *, start: int, total: int
+) -> Iterator[Telemetry]:
+    if not processes.is_first:
+        yield Silence()
+        return
+    with MetricsLog(growing.metrics, resume_step=start) as log:
+        telemetry = Telemetry(log=log, tensorboard=growing.tensorboard, start=start, total=total)
+        try:
+            yield telemetry
+        finally:
+            telemetry.close()
 
 
 def _resampler(config: ExperimentConfig, vocabularies: Vocabularies) -> Resampler | None:

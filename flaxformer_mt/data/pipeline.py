@@ -146,9 +146,15 @@ class Batches(Iterator[tuple[Batch, Position]]):
 
 
 def one_pass(
-    pairs: TokenPairs, batch_config: BatchConfig, *, max_shapes: int = _VALIDATION_SHAPES
+    pairs: TokenPairs,
+    batch_config: BatchConfig,
+    *,
+    max_shapes: int = _VALIDATION_SHAPES,
+    share: Share = WHOLE,
 ) -> Iterator[Batch]:
     """Every pair once, in order of length, in few shapes: for validation, always the same.
+
+    Of a `share`, each batch has the rows of that share alone.
 
     Raises:
       PlanError: there are no pairs, or the budget is too small for the longest.
@@ -158,7 +164,7 @@ def one_pass(
     plan = plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
     for index in range(len(plan)):
         shape, rows = plan[index]
-        yield assemble(pairs, rows.pairs, shape, rows.counts)
+        yield assemble(pairs, rows.pairs, shape, rows.counts, share)
 
 
 class _Planned(grain.IterDataset):

@@ -1,4 +1,4 @@
-"""The mesh, the one table of logical rules, and placing arrays on devices."""
+"""The mesh, the one table of logical rules, placing arrays on devices, and several processes."""
 
 from flaxformer_mt.parallel.mesh import (
     RULES as RULES,
@@ -8,7 +8,18 @@ from flaxformer_mt.parallel.mesh import (
 )
 from flaxformer_mt.parallel.placement import (
     batch_sharding as batch_sharding,
+    batch_share as batch_share,
     place_batch as place_batch,
+    place_whole as place_whole,
     shardings_of as shardings_of,
+    whole_here as whole_here,
     without_names as without_names,
+)
+from flaxformer_mt.parallel.processes import (
+    ALONE as ALONE,
+    HEARTBEAT as HEARTBEAT,
+    Cluster as Cluster,
+    ProcessError as ProcessError,
+    Processes as Processes,
+    joined as joined,
 )

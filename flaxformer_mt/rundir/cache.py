@@ -75,8 +75,8 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
 
     For a local run that is the run directory. For one in a bucket, the folders made here are
     uploaded at the end, the vocabulary first; what an interrupted `prepare` leaves is kept on this
-    machine, and its next call goes on with it. Needs the run's lock. Of several processes every one
-    prepares on its own machine and the first uploads. Raises RunDirectoryError.
+    machine, and its next call goes on with it. Needs the run's lock; of several processes the first
+    alone calls it, and the others take a `local_copy` afterwards. Raises RunDirectoryError.
     """
     if not is_remote(run.path):
         yield run.path

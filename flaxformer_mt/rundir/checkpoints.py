@@ -315,13 +315,22 @@ def _read_surely(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
-    meta = stored.read_meta(folder)
-    if str(meta["step"]) != folder.name:
-        raise DamagedError(f"{folder}: holds step {meta['step']}; give the folder its name back")
-    # Before anything is read: settings that do not fit are found in no time.
-    for name, tree in abstract.items():
-        stored.check_form(folder, meta, name, flatten_paths(tree))
-    position = stored.read_document(folder, meta, "position")
+    damage = None
+    try:
+        meta = stored.read_meta(folder)
+        if str(meta["step"]) != folder.name:
+            raise DamagedError(
+                f"{folder}: holds step {meta['step']}; give the folder its name back"
+            )
+        # Before anything is read: settings that do not fit are found in no time.
+        for name, tree in abstract.items():
+            stored.check_form(folder, meta, name, flatten_paths(tree))
+        position = stored.read_document(folder, meta, "position")
+    except DamagedError as error:
+        damage = error
+    # From here on all processes need each other.
+    if not everywhere(damage is None):
+        raise damage or DamagedError(f"{folder}: cannot be read on another host")
     trees = {name: stored.read_tree(folder, meta, name, tree) for name, tree in abstract.items()}
     return Snapshot(
         step=meta["step"],

@@ -137,11 +137,11 @@ def growing_files(
 ) -> Iterator[GrowingFiles]:
     """A run's growing files for the process that trains, while it holds the run.
 
-    Raises RunDirectoryError.
+    Of several processes the first alone writes such files. Raises RunDirectoryError.
     When files that are staged for a bucket cannot be uploaded in the end, they are kept and the
     error says where.
     """
-    if not is_remote(run.path):
+    if not is_remote(run.path) or not is_primary():
         yield GrowingFiles(run.path)
         return
     folder = Path(tempfile.mkdtemp(prefix="flaxformer_mt-"))

@@ -8,6 +8,7 @@ restores flipped bytes in a data file without complaint.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 from jax.experimental import multihost_utils
 
 from flaxformer_mt.rundir.digests import dtype_name, flatten_paths, tree_digest
@@ -193,8 +195,13 @@ def _read_arrays(
 ) -> tuple[dict[str, Any], str]:
     """The arrays by path, or what went wrong in one line."""
     try:
-        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-            tree = reader.restore(folder / name, args=ocp.args.StandardRestore(_nested(wanted)))
+        # Without a Checkpointer around it, at whose end all processes wait for each other: also
+        # for the one that could not read.
+        with contextlib.closing(ocp.StandardCheckpointHandler()) as reader:
+            place = epath.Path(folder / name)
+            if not place.exists():
+                raise FileNotFoundError(f"{place} is missing")
+            tree = reader.restore(place, args=ocp.args.StandardRestore(_nested(wanted)))
         return flatten_paths(tree), ""
     except (MemoryError, PermissionError) as error:
         raise CheckpointError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
@@ -212,8 +219,8 @@ def _read_arrays(
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
-        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
-            document = reader.restore(folder / name)
+        with contextlib.closing(ocp.JsonCheckpointHandler()) as reader:
+            document: Any = reader.restore(epath.Path(folder / name))
     except PermissionError as error:
         raise CheckpointError(f"{folder}: {name} cannot be read: {error.strerror}") from error
     except Exception as error:  # As above.

@@ -16,10 +16,11 @@ from flaxformer_mt.data.pipeline import Batches, one_pass
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.parallel import ALONE, Processes, place_whole
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Progress
-from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.training.signals import StopRequest, verdict
 from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.telemetry import Telemetry, perplexity
 from flaxformer_mt.training.window import Window
@@ -53,6 +54,7 @@ def train(
     decode: Decode | None,
     initial_params: Any = None,
     resampler: Resampler | None = None,
+    processes: Processes = ALONE,
 ) -> Outcome:
     """Trains until `config.training.steps`, until patience ends, or until a stop is requested.
 
@@ -68,6 +70,11 @@ def train(
     nothing but non-finite gradients come are nothing to go back to. `max_bad_updates` skipped in a
     row restore the last checkpoint and leave out the batches that made them; after `max_rollbacks`
     of these DivergenceError is raised.
+
+    Several processes do all this in step, on their shares of each batch. What a decision hangs on
+    is the same in all of them: steps are counted, metrics and `bad_run` come of the global batch,
+    validation's scores are the first process's. A stop that any one is asked for is asked on with
+    each step and known to all of them a step later, so that they save the same one.
     """
     if config.training.best_metric == "bleu" and decode is None:
         raise ValueError(
@@ -83,6 +90,7 @@ def train(
         decode,
         initial_params,
         resampler,
+        processes,
     )
     try:
         return run.until_done(stop)
@@ -96,7 +104,8 @@ class _Dispatched:
 
     metrics: Mapping[str, jax.Array]
     batch: Position
-    positions: int  # source and target, padding included
+    positions: int  # source and target of the global batch, padding included
+    ballot: Any  # of all processes, whether to stop
 
 
 class _Run:
@@ -113,11 +122,13 @@ class _Run:
         decode: Decode | None,
         initial_params: Any,
         resampler: Resampler | None,
+        processes: Processes,
     ) -> None:
         self.config, self.program, self.checkpoints = config, program, checkpoints
         self.train_pairs, self.valid_pairs = train_pairs, valid_pairs
         self.telemetry, self.decode, self.initial_params = telemetry, decode, initial_params
-        self.resampler = resampler
+        self.resampler, self.processes = resampler, processes
+        self.ballot = 0  # what all processes know of a stop
         self.pending: _Dispatched | None = None
         self.bad: list[Position] = []  # the batches of the present run of skipped updates
         self.validation_due = self.save_due = False
@@ -154,6 +165,7 @@ class _Run:
             seed=self.config.training.seed,
             position=self.progress.position,
             skip=frozenset(self.progress.left_out),
+            share=self.program.share,
             workers=self.config.data.workers,
             epoch_pairs=self.config.data.epoch_pairs,
             resampler=self.resampler,
@@ -163,8 +175,8 @@ class _Run:
         settings = self.config.training
         outcome = self.patience_over()
         while outcome is None and self.step < settings.steps:
-            self.one_step()
-            last, stopping = self.step == settings.steps, stop.received
+            self.one_step(stop)
+            last, stopping = self.step == settings.steps, self.stopping(stop)
             report_due = last or self.step % settings.log_every == 0
             self.validation_due |= last or _divides(settings.validate_every, self.step)
             self.save_due |= self.step % settings.save_every == 0
@@ -183,19 +195,29 @@ class _Run:
             elif self.save_due or stopping:
                 self.save({})
             if outcome is None and stopping and not last:
-                outcome = Outcome("stopped", self.step, f"{stopping} received")
+                outcome = Outcome("stopped", self.step, stopping)
         self.checkpoints.wait()
         return outcome or Outcome("finished", self.step, f"all {settings.steps:,} steps done")
 
-    def one_step(self) -> None:
+    def stopping(self, stop: StopRequest) -> str | None:
+        """Why to stop after this step, if so. Of several processes, what all of them know."""
+        if self.processes.count > 1:
+            return verdict(self.ballot)
+        return f"{stop.received} received" if stop.received else None
+
+    def one_step(self, stop: StopRequest) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""
         waited = self.batches.seconds_waited
         batch, position = next(self.batches)
         self.window.waited(self.batches.seconds_waited - waited)
         self.state, metrics = self.program.train_step(self.state, batch)
+        ballot = self.processes.ask(stop.ballot(self.processes.number))
         self.settle()
         self.pending = _Dispatched(
-            metrics, self.batches.delivered, batch.src.size + batch.tgt_in.size
+            metrics,
+            self.batches.delivered,
+            (batch.src.size + batch.tgt_in.size) * self.program.share.count,
+            ballot,
         )
         self.step += 1
         self.progress = dataclasses.replace(
@@ -211,7 +233,8 @@ class _Run:
         """Waits for the dispatched step's metrics and takes them into the window."""
         if self.pending is None:
             return
-        metrics = jax.device_get(self.pending.metrics)
+        metrics, ballot = jax.device_get((self.pending.metrics, self.pending.ballot))
+        self.ballot = max(self.ballot, int(ballot))
         self.window.add(metrics, positions=self.pending.positions)
         self.telemetry.step(float(metrics["nll"]))
         if metrics["bad_run"]:
@@ -241,6 +264,8 @@ class _Run:
         scores = validation_loss(self.program, self.valid_pairs, self.config, params)
         if self.decode is not None:
             scores.update(self.decode(params, self.step))
+        mine = scores
+        scores = self.processes.first(lambda: mine)
         value = scores[settings.best_metric]
         sign = 1 if settings.best_metric == "bleu" else -1
         progress = self.progress
@@ -322,7 +347,8 @@ def validation_loss(
     program: Program, pairs: TokenPairs, config: ExperimentConfig, params: Any
 ) -> dict[str, float]:
     """`loss` (plain negative log-likelihood, nats a target token) and `perplexity` of all pairs."""
-    sums = [program.eval_step(params, batch) for batch in one_pass(pairs, config.data.batch)]
+    batches = one_pass(pairs, config.data.batch, share=program.share)
+    sums = [program.eval_step(params, batch) for batch in batches]
     totals = jax.device_get(sums)
     tokens = sum(float(item.tokens) for item in totals)
     nll = sum(float(item.nll) for item in totals) / tokens
@@ -331,7 +357,7 @@ def validation_loss(
 
 def with_params(state: TrainState, params: Any) -> TrainState:
     """The state with other parameters, laid out as its own; shapes must agree."""
-    placed = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), params, state.params)
+    placed = place_whole(params, jax.tree.map(lambda old: old.sharding, state.params))
     ema = None if state.ema is None else jax.tree.map(jnp.copy, placed)
     return dataclasses.replace(state, params=placed, ema=ema)
 

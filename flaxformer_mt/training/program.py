@@ -11,12 +11,14 @@ import jax
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.batch import Share
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.parallel import (
     MeshError,
     batch_sharding,
+    batch_share,
     make_mesh,
     on_mesh,
     place_batch,
@@ -32,10 +34,15 @@ from flaxformer_mt.training.step import Metrics, make_eval_step, make_train_step
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What `train` calls; made once by `build`. All functions run on `mesh`."""
+    """What `train` calls; made once by `build`. All functions run on `mesh`.
+
+    Batches are host arrays: of a global batch the rows of `share`, which are all, unless the mesh
+    spans several processes.
+    """
 
     model: Transformer
     mesh: Mesh
+    share: Share
     abstract: TrainState  # shapes, dtypes and shardings of the state
     init: Callable[[], TrainState]
     train_step: Callable[[TrainState, Batch], tuple[TrainState, Metrics]]  # donates the state
@@ -82,21 +89,24 @@ def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int)
         shardings,
     )
 
+    share = Share(*batch_share(mesh))
+
     def run_init() -> TrainState:
         with on_mesh(mesh):
             return init()
 
     def run_train(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         with on_mesh(mesh):
-            return train_step(state, place_batch(batch, mesh))
+            return train_step(state, place_batch(batch, mesh, parts=share.count))
 
     def run_eval(params: Any, batch: Batch) -> LossSums:
         with on_mesh(mesh):
-            return eval_step(params, place_batch(batch, mesh))
+            return eval_step(params, place_batch(batch, mesh, parts=share.count))
 
     return Program(
         model=model,
         mesh=mesh,
+        share=share,
         abstract=abstract,
         init=run_init,
         train_step=run_train,

@@ -6,6 +6,16 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
+_PROCESS = 128  # above any signal's number
+
+
+def verdict(ballot: int) -> str | None:
+    """Which stop a ballot asks for, such as "SIGTERM received by process 1"; None for 0."""
+    if ballot == 0:
+        return None
+    process, number = divmod(ballot, _PROCESS)
+    return f"{signal.Signals(number).name} received by process {process}"
+
 
 class StopRequest:
     """While entered, the first SIGINT or SIGTERM sets `received`; a second one acts as usual.
@@ -29,6 +39,12 @@ class StopRequest:
         trace: TracebackType | None,
     ) -> None:
         self._restore()
+
+    def ballot(self, process: int) -> int:
+        """What `process` says of a stop when all ask each other: 0, or what `verdict` reads."""
+        if self.received is None:
+            return 0
+        return process * _PROCESS + signal.Signals[self.received].value
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name

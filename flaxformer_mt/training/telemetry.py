@@ -104,3 +104,28 @@ class Telemetry:
         if self._bar is not None:
             self._bar.close()
         self._board.close()
+
+
+class Silence(Telemetry):
+    """Says and keeps nothing: for all processes of a run but the first, which speaks for them."""
+
+    def __init__(self) -> None:
+        pass
+
+    def step(self, nll: float) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        pass
+
+    def training(self, step: int, values: Mapping[str, float]) -> None:
+        pass
+
+    def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
+        pass
+
+    def rewind(self, step: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.training.signals import StopRequest, verdict
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -43,3 +43,14 @@ def test_nothing_is_left_behind_without_a_signal():
         assert [signal.getsignal(each) for each in SIGNALS] != before
         raise RuntimeError
     assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_processes_tell_each_other_who_was_asked_to_stop(number):
+    assert verdict(StopRequest().ballot(3)) is None
+    with StopRequest() as stop:
+        signal.raise_signal(number)
+    assert verdict(stop.ballot(0)) == f"{number.name} received by process 0"
+    assert verdict(stop.ballot(12)) == f"{number.name} received by process 12"
+    # The largest of several ballots is one that asks for a stop.
+    assert max(stop.ballot(2), StopRequest().ballot(5)) == stop.ballot(2)

@@ -1,0 +1,46 @@
+"""The flags with which a run's processes find each other, where nothing else tells them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from flaxformer_mt.parallel import HEARTBEAT, Cluster
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "several processes",
+        "TPU pod slices, GKE, Slurm and Open MPI are recognised and need no flags. Elsewhere give "
+        "each process these three; every process runs the same command.",
+    )
+    group.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="where the first process is found by the others"
+    )
+    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
+    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
+    group.add_argument(
+        "--heartbeat",
+        type=int,
+        default=HEARTBEAT,
+        metavar="SECONDS",
+        help="when a process dies, the others end within this time",
+    )
+
+
+def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Cluster | None:
+    """What the flags of `add_processes` say; None where there are none."""
+    found = (options.coordinator, options.num_processes, options.process_id)
+    if options.heartbeat < 1:
+        parser.error(f"--heartbeat {options.heartbeat}: must be at least 1 second")
+    if found == (None, None, None):
+        return None
+    if None in found:
+        parser.error("--coordinator, --num-processes and --process-id go together")
+    if not re.fullmatch(r".+:\d+", options.coordinator):
+        parser.error(f"--coordinator {options.coordinator}: write HOST:PORT")
+    if not 0 <= options.process_id < options.num_processes:
+        parser.error(
+            f"--process-id {options.process_id}: must lie between 0 and --num-processes - 1"
+        )
+    return Cluster(options.coordinator, options.num_processes, options.process_id)

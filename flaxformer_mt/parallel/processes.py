@@ -1,0 +1,228 @@
+"""Several processes as one run: who they are, what the first does for all, what they agree on.
+
+Each process runs the same program (JAX's multi-controller way) on devices of its own. What only one
+may do, such as preparing data or writing a report, the first does, and the others wait for it at
+JAX's coordination service: no device is involved, and a wait may last for hours. What all must
+decide alike in the midst of training they ask each other on the devices, without waiting.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+T = TypeVar("T")
+
+HEARTBEAT = 100  # seconds; JAX's own default
+_PIECE = 2_000  # milliseconds of waiting between two looks at pending signals
+
+
+class ProcessError(RuntimeError):
+    """A run of several processes that cannot begin, or whose first process has failed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """How processes find each other; what a launcher would otherwise tell JAX."""
+
+    coordinator: str  # HOST:PORT of the first process
+    count: int
+    number: int  # of this process, from 0
+
+
+class Processes:
+    """The processes of a run, as one of them sees them: this is `number` of `count`.
+
+    All call the methods in the same order. For a run of one process they cost nothing and touch no
+    device.
+    """
+
+    def __init__(self, number: int = 0, count: int = 1) -> None:
+        self.number, self.count = number, count
+        self._calls = 0
+        self._vote: _Vote | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes and speaks for all."""
+        return self.number == 0
+
+    def first(self, action: Callable[[], T]) -> T:
+        """What `action` returns in the first process, which alone runs it: plain JSON.
+
+        What it raises is raised there; the others, which had waited for it, raise ProcessError.
+        """
+        if self.count == 1:
+            return action()
+        key = self._next_key()
+        if not self.is_first:
+            answer = json.loads(_read(key))
+            if "failed" in answer:
+                raise ProcessError(f"the first process has failed: {answer['failed']}")
+            value: T = answer["value"]
+            return value
+        try:
+            value = action()
+        except BaseException as error:
+            reason = (str(error) or type(error).__name__).split("\n", 1)[0]
+            with contextlib.suppress(Exception):  # the error at hand is the one to tell
+                _write(key, json.dumps({"failed": reason}))
+            raise
+        _write(key, json.dumps({"value": value}))
+        return value
+
+    def gather(self, values: Sequence[str]) -> list[list[str]]:
+        """Every process's `values`, in the processes' order: on the first one, [] on the others."""
+        if self.count == 1:
+            return [list(values)]
+        key = self._next_key()
+        if not self.is_first:
+            _write(f"{key}/{self.number}", json.dumps(list(values)))
+            return []
+        found = [list(values)]
+        for number in range(1, self.count):
+            found.append(json.loads(_read(f"{key}/{number}")))
+            _client().key_value_delete(f"{key}/{number}")
+        return found
+
+    def ask(self, value: int) -> Any:
+        """The largest `value` that any process has at this call; `jax.device_get` gets it.
+
+        It is dispatched to the devices behind what they have to do and not waited for.
+        """
+        if self.count == 1:
+            return value
+        if self._vote is None:
+            self._vote = _Vote()
+        return self._vote(value)
+
+    def _next_key(self) -> str:
+        self._calls += 1
+        return f"flaxformer_mt/{self._calls}"
+
+
+ALONE = Processes()
+
+
+@contextlib.contextmanager
+def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[Processes]:
+    """The processes of this run, found by `cluster` or else by what started this process.
+
+    JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; where it recognises
+    nothing, or a job of one task, this process is alone and nothing is started. It must come before
+    any use of a device. A process that dies takes the others along within `heartbeat` seconds, and
+    so does one that leaves this block by an exception: JAX aborts them, since nobody could go on
+    without it.
+
+    Raises ProcessError if the others cannot be met.
+    """
+    try:
+        processes = _join(cluster, heartbeat)
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, ProcessError):
+            raise
+        raise ProcessError(f"the run's processes did not come together: {error}") from error
+    try:
+        yield processes
+    except BaseException as error:
+        if processes.count > 1:
+            # At a regular end JAX waits for all to come to theirs: but they wait for this one.
+            _leave_at_exit(130 if isinstance(error, KeyboardInterrupt) else 1)
+            if not isinstance(error, ProcessError):
+                print(
+                    f"process {processes.number} of {processes.count} has failed: "
+                    f"{type(error).__name__}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        raise
+
+
+def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
+    if cluster is None and _one_task():
+        return ALONE
+    # Its handler of SIGTERM would stand in the way of ours, and knows nothing of Ctrl-C.
+    jax.config.update("jax_enable_preemption_service", False)
+    try:
+        jax.distributed.initialize(
+            cluster and cluster.coordinator,
+            cluster and cluster.count,
+            cluster and cluster.number,
+            cluster_detection_method="deactivate" if cluster else None,
+            heartbeat_timeout_seconds=heartbeat,
+        )
+    except ValueError as error:
+        if cluster is None and "coordinator_address should be defined" in str(error):
+            return ALONE
+        raise
+    # The devices of all are counted here: each waits until every other one has shown its own.
+    return Processes(jax.process_index(), jax.process_count())
+
+
+def _one_task() -> bool:
+    """Whether Slurm or Open MPI has started this process alone.
+
+    JAX would take that for a cluster of one and leave it a single one of the machine's GPUs.
+    """
+    return any(os.environ.get(name) == "1" for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"))
+
+
+def _leave_at_exit(status: int) -> None:
+    def leave() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    # The last one registered is the first to run: before JAX's, which would wait.
+    atexit.register(leave)
+
+
+class _Vote:
+    """The largest of the processes' numbers, by one small program on all devices."""
+
+    def __init__(self) -> None:
+        mesh = Mesh(np.asarray(jax.devices()), ("device",))
+        self._split = NamedSharding(mesh, PartitionSpec("device"))
+        self._largest = jax.jit(jnp.max, out_shardings=NamedSharding(mesh, PartitionSpec()))
+        self._ballots: dict[int, jax.Array] = {}  # nearly always the same one
+
+    def __call__(self, value: int) -> jax.Array:
+        if value not in self._ballots:
+            self._ballots[value] = jax.make_array_from_callback(
+                (jax.device_count(),), self._split, lambda _: np.full(1, value, np.int32)
+            )
+        return self._largest(self._ballots[value])
+
+
+def _client() -> Any:
+    # JAX has no public door to its coordination service; Orbax enters by this one as well.
+    from jax._src import distributed
+
+    return distributed.global_state.client
+
+
+def _write(key: str, text: str) -> None:
+    _client().key_value_set(key, text)
+
+
+def _read(key: str) -> str:
+    """What a process writes there, however long it takes; a dead process ends the waiting."""
+    while True:
+        try:
+            text: str = _client().blocking_key_value_get(key, _PIECE)
+            return text
+        except jax.errors.JaxRuntimeError as error:
+            # In pieces, since Python attends to Ctrl-C only between them.
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise

@@ -1,0 +1,80 @@
+"""One of several processes: trains the runs of a plan one after the other, and says how they ended.
+
+A program of its own, which `test_several_processes` starts: many runs for one start of Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from flaxformer_mt.cli.train import train_run
+from flaxformer_mt.parallel import Cluster, Processes, joined
+
+
+def stop_after(checkpoint: Path) -> None:
+    """A SIGTERM for this process once that checkpoint is there."""
+
+    def wait() -> None:
+        while not checkpoint.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def together(processes: Processes) -> dict[str, Any]:
+    """What the processes tell each other."""
+    number = processes.number
+    text = "ä" * 3_000_000  # more than fits into one message of gRPC by default
+
+    def fail() -> None:
+        raise LookupError("no such thing\nand more")
+
+    try:
+        processes.first(fail)
+        failure = ""
+    except (LookupError, RuntimeError) as error:
+        failure = f"{type(error).__name__}: {error}"
+    return {
+        "first": processes.first(lambda: {"of": number, "value": 0.1}),
+        "failure": failure,
+        "gathered": [len(part[0]) for part in processes.gather([text + str(number)])],
+        "largest": [
+            int(jax.device_get(processes.ask(value))) for value in (0, number, 10 - number, 0)
+        ],
+    }
+
+
+def one_run(job: dict[str, Any], processes: Processes) -> Any:
+    if job["workdir"] is None:
+        return together(processes)
+    if job.get("stop_process") == processes.number:
+        stop_after(Path(job["workdir"]) / "checkpoints" / str(job["stop_after"]))
+    try:
+        return train_run(
+            job["workdir"], job["config"], job["overrides"], ["a test"], processes=processes
+        )
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main(coordinator: str, count: str, number: str, plan: str, answers: str) -> None:
+    # Its failures are harmless, and pytest is told the same (pyproject.toml).
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    with joined(Cluster(coordinator, int(count), int(number))) as processes:
+        found = [one_run(job, processes) for job in json.loads(Path(plan).read_text())]
+        (Path(answers) / f"{processes.number}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,293 @@
+"""Two and four processes train, validate, save, stop and die as one. Gloo carries their numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.cli.train import train_run
+from flaxformer_mt.rundir import stored
+from flaxformer_mt.rundir.checkpoints import list_steps, load_params
+from flaxformer_mt.rundir.digests import tree_digest
+from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.status import read_status
+from tests.system.conftest import ROOT, WARNINGS, tiny
+from tests.training.runs import TIMES
+
+STEPS, HEARTBEAT, PATIENCE = 30, 10, 3000  # the last two in seconds
+SETTINGS = {
+    "training.steps": STEPS,
+    "training.validate_every": 15,
+    "training.save_every": 5,
+    "training.keep_for_average": 20,
+    "training.schedule.warmup_steps": 10,
+    "data.batch.max_shapes": 1,
+}
+FSDP = ["mesh.data=1", "mesh.fsdp=-1"]  # every array is split over all devices
+TENSOR = ["mesh.data=2", "mesh.tensor=2"]  # two processes share the rows of a batch
+
+
+@dataclasses.dataclass
+class Runs:
+    """Where the runs are, and what each process of the groups has answered."""
+
+    folder: Path
+    config: str
+    overrides: list[str]
+
+    def __getitem__(self, name: str) -> Path:
+        return self.folder / name
+
+    def job(self, name: str, *changes: str, **more: Any) -> dict[str, Any]:
+        overrides = [*self.overrides, *changes]
+        return {
+            "workdir": str(self[name]),
+            "config": self.config,
+            "overrides": overrides,
+            **more,
+        }
+
+    def copy(self, name: str, origin: str, *, until: int) -> None:
+        """The run `origin` as it was after step `until`."""
+        shutil.copytree(self[origin], self[name])
+        for step in list_steps(self[name] / "checkpoints"):
+            if step > until:
+                shutil.rmtree(self[name] / "checkpoints" / str(step))
+        status = {"state": "stopped", "step": until, "reason": ""}
+        (self[name] / "status.json").write_text(json.dumps(status))
+
+
+class Group:
+    """`program` in several processes; COORDINATOR, COUNT and NUMBER in it are filled in."""
+
+    def __init__(self, folder: Path, count: int, devices: int, program: Sequence[str]) -> None:
+        folder.mkdir()
+        self.files = [folder / f"{number}.txt" for number in range(count)]
+        self.processes: list[subprocess.Popen[bytes]] = []
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        environment = os.environ | {
+            "PYTHONPATH": str(ROOT),
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            # Small programs, run for a few steps: nothing to optimise them for.
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        }
+        for number, file in enumerate(self.files):
+            told = {"COORDINATOR": f"127.0.0.1:{port}", "COUNT": str(count), "NUMBER": str(number)}
+            with file.open("w") as stream:
+                process = subprocess.Popen(
+                    [sys.executable, *WARNINGS, *(told.get(word, word) for word in program)],
+                    cwd=ROOT,
+                    env=environment,
+                    stdout=subprocess.DEVNULL,  # where Gloo greets
+                    stderr=stream,
+                )
+            self.processes.append(process)
+
+    def said(self) -> list[str]:
+        return [file.read_text() for file in self.files]
+
+    def end(self) -> list[int]:
+        """Exit statuses, after all have ended."""
+        try:
+            return [process.wait(timeout=PATIENCE) for process in self.processes]
+        finally:
+            for process in self.processes:
+                process.kill()
+
+
+@dataclasses.dataclass
+class Answers:
+    by_process: list[list[Any]]  # one answer a job
+    said: list[str]
+
+
+def work_off(runs: Runs, count: int, devices: int, jobs: Sequence[dict[str, Any]]) -> Answers:
+    answers = runs[f"answers of {count}"]
+    answers.mkdir()
+    (answers / "plan.json").write_text(json.dumps(jobs))
+    program = ["-m", "tests.system.on_several_processes", "COORDINATOR", "COUNT", "NUMBER"]
+    program += [str(answers / "plan.json"), str(answers)]
+    group = Group(answers / "said", count, devices, program)
+    statuses = group.end()
+    assert statuses == [0] * count, "\n".join(group.said())
+    found = [json.loads((answers / f"{number}.json").read_text()) for number in range(count)]
+    return Answers(found, group.said())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Runs:
+    arguments = tiny(corpus) + [f"--config.{key}={value}" for key, value in SETTINGS.items()]
+    overrides = [word.removeprefix("--config.") for word in arguments[2:]]
+    return Runs(tmp_path_factory.mktemp("several"), arguments[1], overrides)
+
+
+@pytest.fixture(scope="module")
+def one(runs: Runs) -> Path:
+    """The run of a single process with one device."""
+    assert train_run(str(runs["one"]), runs.config, runs.overrides, ["a test"]) == 0
+    return runs["one"]
+
+
+@pytest.fixture(scope="module")
+def killed(runs: Runs) -> tuple[list[int], float, str]:
+    """Exit statuses, seconds until the end, and what the first said: the second was killed."""
+    arguments = [f"--config.{override}" for override in (*runs.overrides, *FSDP)]
+    flags = ["--coordinator", "COORDINATOR", "--num-processes", "COUNT", "--process-id", "NUMBER"]
+    program = ["-m", "flaxformer_mt.cli.main", "train", "--workdir", str(runs["disturbed"])]
+    program += ["--config", runs.config, *arguments, *flags, "--heartbeat", str(HEARTBEAT)]
+    program += ["--config.training.steps=100000"]
+    group = Group(runs["killed"], 2, 2, program)
+    first, second = group.processes
+    try:
+        while not (runs["disturbed"] / "checkpoints" / "5").exists():
+            assert first.poll() is None and second.poll() is None, group.said()
+            time.sleep(0.01)
+        second.kill()
+        begin = time.monotonic()
+    finally:
+        statuses = group.end()
+    return statuses, time.monotonic() - begin, group.said()[0]
+
+
+@pytest.fixture(scope="module")
+def two(runs: Runs, one: Path, killed: Any) -> Answers:
+    """Two processes with two devices each."""
+    runs.copy("from one", "one", until=15)
+    newest = max(list_steps(runs["disturbed"] / "checkpoints"))
+    jobs = [
+        {"workdir": None},
+        runs.job("undisturbed", *FSDP),
+        runs.job("disturbed", *FSDP, stop_process=1, stop_after=newest + 5),
+        runs.job("disturbed", *FSDP),
+        runs.job("from one", *FSDP),
+        runs.job("wrong", "model.d_modl=3"),
+        runs.job("undisturbed", *FSDP),
+    ]
+    return work_off(runs, 2, 2, jobs)
+
+
+@pytest.fixture(scope="module")
+def four(runs: Runs, two: Answers) -> Answers:
+    """Four processes with a device each, on a run of two whose newest checkpoint is damaged."""
+    runs.copy("on four", "undisturbed", until=10)
+    params = runs["on four"] / "checkpoints" / "10" / "params"
+    shards = [path for path in (params / "ocdbt.process_1" / "d").iterdir()]
+    largest = max(shards, key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:100])
+    return work_off(runs, 4, 1, [{"workdir": None}, runs.job("on four", *TENSOR)])
+
+
+def reports(run: Path) -> list[dict[str, Any]]:
+    lines = read_metrics(run / "metrics.jsonl")
+    return [{key: line[key] for key in line if key not in TIMES} for line in lines]
+
+
+def assert_equal_reports(ours: Path, theirs: Path) -> None:
+    """Losses and scores to rounding; what counts batches and tokens exactly."""
+    for mine, other in zip(reports(ours), reports(theirs), strict=True):
+        assert mine == pytest.approx(other, rel=1e-6), mine["step"]
+        for key in {"kind", "step", "epoch", "padding", "skipped"} & mine.keys():
+            assert mine[key] == other[key]
+
+
+def digests(run: Path, step: int) -> dict[str, Any]:
+    return stored.read_meta(run / "checkpoints" / str(step))["leaves"]
+
+
+def test_two_equal_one(runs: Runs, one: Path, two: Answers) -> None:
+    assert [answers[1] for answers in two.by_process] == [0, 0]
+    assert_equal_reports(runs["undisturbed"], one)
+    scores = [line for line in reports(runs["undisturbed"]) if line["kind"] == "valid"]
+    assert len(scores) == 2 and all(line["chrf"] > 0 for line in scores)
+    for step in (15, STEPS):
+        ours, theirs = (run / "samples" / f"step-{step}.txt" for run in (runs["undisturbed"], one))
+        assert ours.read_text() == theirs.read_text()
+
+
+def test_only_the_first_speaks(two: Answers, four: Answers) -> None:
+    assert f"finished at step {STEPS}" in two.said[0]
+    assert [*two.said[1:], *four.said[1:]] == [""] * 4
+
+
+def test_what_they_tell_each_other(two: Answers, four: Answers) -> None:
+    for count, found in ((2, two), (4, four)):
+        for number, answers in enumerate(found.by_process):
+            told = answers[0]
+            assert told["first"] == {"of": 0, "value": 0.1}
+            assert told["failure"] == (
+                "ProcessError: the first process has failed: no such thing"
+                if number
+                else "LookupError: no such thing\nand more"
+            )
+            assert told["gathered"] == ([3_000_001] * count if number == 0 else [])
+            assert told["largest"] == [0, count - 1, 10, 0]
+
+
+def test_a_stop_of_one_is_a_stop_of_all(runs: Runs, two: Answers) -> None:
+    assert [answers[2] for answers in two.by_process] == [75, 75]
+    assert "SIGTERM received by process 1" in two.said[0]
+
+
+def test_kills_and_stops_leave_no_trace(runs: Runs, two: Answers) -> None:
+    """Process 1 killed, then stopped by SIGTERM, then on to the end: bit-equal state and log."""
+    assert [answers[3] for answers in two.by_process] == [0, 0]
+    assert digests(runs["disturbed"], STEPS) == digests(runs["undisturbed"], STEPS)
+    assert reports(runs["disturbed"]) == reports(runs["undisturbed"])
+
+
+def test_a_dead_process_ends_the_others(runs: Runs, killed: Any) -> None:
+    statuses, seconds, said = killed
+    assert statuses[1] == -signal.SIGKILL
+    assert statuses[0] not in (0, 75), said
+    assert seconds < 2 * HEARTBEAT
+
+
+def test_one_goes_on_with_what_two_have_saved(runs: Runs, one: Path, two: Answers) -> None:
+    runs.copy("on one", "undisturbed", until=15)
+    params = load_params(open_run(runs["on one"]), 15)
+    saved = digests(runs["on one"], 15)["params"]
+    assert tree_digest(params) == {path: leaf["digest"] for path, leaf in saved.items()}
+    mesh = ["mesh.data=-1", "mesh.fsdp=1"]
+    overrides = [*runs.overrides, *mesh]
+    assert train_run(str(runs["on one"]), runs.config, overrides, ["a test"]) == 0
+    assert_equal_reports(runs["on one"], one)
+
+
+def test_two_go_on_with_what_one_has_saved(runs: Runs, one: Path, two: Answers) -> None:
+    assert [answers[4] for answers in two.by_process] == [0, 0]
+    assert "resuming after step 15" in two.said[0]
+    assert_equal_reports(runs["from one"], one)
+
+
+def test_four_go_on_with_the_newest_whole_step_of_two(runs: Runs, one: Path, four: Answers) -> None:
+    assert [answers[1] for answers in four.by_process] == [0] * 4
+    assert "set aside as damaged-10, going back to step 5" in four.said[0]
+    assert_equal_reports(runs["on four"], one)
+
+
+def test_all_end_when_the_first_cannot_begin(two: Answers) -> None:
+    first, second = (answers[5] for answers in two.by_process)
+    assert first.startswith("ConfigError") and "did you mean 'd_model'?" in first
+    assert second.startswith("ProcessError: the first process has failed") and "d_modl" in second
+
+
+def test_a_finished_run_is_finished_for_all(runs: Runs, two: Answers) -> None:
+    assert [answers[6] for answers in two.by_process] == [0, 0]
+    assert "nothing to do" in two.said[0]
+    status = read_status(open_run(runs["undisturbed"]))
+    assert status is not None and (status.state, status.step) == ("finished", STEPS)
