@@ -3,14 +3,13 @@
     flaxformer-mt train --config configs/multi30k.py:tiny --workdir runs/multi30k \\
         --config.data.folder=FOLDER/tok
     flaxformer-mt average --workdir runs/multi30k
-    flaxformer-mt evaluate --workdir runs/multi30k --tokenized --beam-size 5 --length-penalty 1
+    flaxformer-mt evaluate --workdir runs/multi30k
 
 `tiny`      Transformer-Tiny of Wu et al. (ACL 2021) on lower-cased, normalised, Moses-tokenised
             text (`data/task1/tok` of the multi30k/dataset repository). Published: 41.02 BLEU.
 `tiny_raw`  the same model on the cased raw text (`data/task1/raw`), scored by sacreBLEU.
 
-Cost: 16,000 steps of about 0.7 s on two CPU cores, some 3 hours. Not yet trained to the end by this
-project: the published score is what to expect of `tiny`.
+Cost: 5,200 steps of about 0.7 s on two CPU cores, a good hour.
 """
 
 from ml_collections import ConfigDict
@@ -56,7 +55,7 @@ def get_config(variant: str = "tiny") -> ConfigDict:
     config.data.batch.tokens = 4096
     config.data.batch.max_shapes = 16
 
-    config.training.steps = 16_000
+    config.training.steps = 5_200
     config.training.schedule.kind = "peak"
     config.training.schedule.peak = 0.004
     config.training.schedule.warmup_steps = 2000
@@ -67,5 +66,7 @@ def get_config(variant: str = "tiny") -> ConfigDict:
     config.training.loss_chunk = 256
 
     config.decoding.beam_size = 5
-    config.decoding.length_penalty = 1.0
+    # Chosen on the validation set. The published run's penalty divides by |Y|, this one by
+    # ((5 + |Y|) / 6)^alpha, which at alpha 1 favours shorter outputs.
+    config.decoding.length_penalty = 1.6
     return config
