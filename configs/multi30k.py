@@ -9,7 +9,8 @@
             text (`data/task1/tok` of the multi30k/dataset repository). Published: 41.02 BLEU.
 `tiny_raw`  the same model on the cased raw text (`data/task1/raw`), scored by sacreBLEU.
 
-Cost: 5,200 steps of about 0.7 s on two CPU cores, a good hour.
+Cost: 5,200 steps of about 0.7 s on two CPU cores, a good hour. `tiny` reaches 39.7 BLEU on the test
+set and 41.1 on the validation set; the published run is three times as long.
 """
 
 from ml_collections import ConfigDict
