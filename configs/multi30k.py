@@ -9,8 +9,8 @@
             text (`data/task1/tok` of the multi30k/dataset repository). Published: 41.02 BLEU.
 `tiny_raw`  the same model on the cased raw text (`data/task1/raw`), scored by sacreBLEU.
 
-Cost: 5,200 steps of about 0.7 s on two CPU cores, a good hour. `tiny` reaches 39.7 BLEU on the test
-set and 41.1 on the validation set; the published run is three times as long.
+Cost: 16,000 steps of about 0.7 s on two CPU cores, three hours. After 5,200 of them `tiny` has 39.7
+BLEU on the test set and 41.1 on the validation set; the rest is what the published run has as well.
 """
 
 from ml_collections import ConfigDict
@@ -56,7 +56,7 @@ def get_config(variant: str = "tiny") -> ConfigDict:
     config.data.batch.tokens = 4096
     config.data.batch.max_shapes = 16
 
-    config.training.steps = 5_200
+    config.training.steps = 16_000
     config.training.schedule.kind = "peak"
     config.training.schedule.peak = 0.004
     config.training.schedule.warmup_steps = 2000
