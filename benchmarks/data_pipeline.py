@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -101,9 +101,9 @@ def prepare_europarl(folder: Path, workdir: Path) -> tuple[Store, float, int]:
     first = workdir / "first"
     prepare(config.data, seed=1, directory=first)
     again = workdir / "again"
-    again.mkdir(parents=True, exist_ok=True)
-    if not (again / "vocabulary").exists():
-        os.symlink((first / "vocabulary").resolve(), again / "vocabulary")
+    shutil.rmtree(again, ignore_errors=True)
+    again.mkdir(parents=True)
+    shutil.copytree(first / "vocabulary", again / "vocabulary")
     begin = time.perf_counter()
     store = prepare(config.data, seed=1, directory=again)
     return store, time.perf_counter() - begin, len(store.train)

@@ -19,7 +19,6 @@ from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.rundir.layout import open_run
 
 TEST = "test_2016_flickr"
-BEAM = ("--beam-size", "5", "--length-penalty", "1")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = open_run(options.workdir)
     place = ["--workdir", str(run)]
     average.main(place, "average", "")
-    evaluate.main([*place, *BEAM, "--set", "valid"], "evaluate", "")
-    evaluate.main([*place, *BEAM, "--set", TEST, "--folder", options.data], "evaluate", "")
+    evaluate.main([*place, "--set", "valid"], "evaluate", "")
+    evaluate.main([*place, "--set", TEST, "--folder", options.data], "evaluate", "")
     result = record(
         run,
         name=f"multi30k_{options.variant}",

@@ -9,7 +9,7 @@ from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, sa
 from flaxformer_mt.config import ExperimentConfig, load_config, to_dict
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.prepare import describe, prepare, read_manifest
-from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.view import batches_as_text, shapes_table
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -42,22 +42,23 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             directory=folder,
             report=say,
             bar=sys.stderr.isatty(),
+            thorough=True,
         )
     print(describe(read_manifest(folder / "data")))
     if options.inspect:
         _show_batches(config, store, Vocabularies.load(folder / "vocabulary"))
-    say(f"ready: flaxformer-mt train --config {options.config} --workdir {options.workdir}")
+    say(f"ready: flaxformer-mt train --workdir {options.workdir}")
     return 0
 
 
 def _show_batches(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> None:
-    vocabulary, seed = config.data.vocabulary, config.training.seed
+    seed = config.training.seed
     planner = Planner(
         store.train,
         config.data.batch,
         seed,
         epoch_pairs=config.data.epoch_pairs,
-        resampler=Resampler(vocabularies, vocabulary, seed) if vocabulary.sampling else None,
+        resampler=resampler_for(config.data, vocabularies, seed),
     )
     print(f"\n{shapes_table(planner)}")
     for text in batches_as_text(planner, vocabularies):

@@ -22,7 +22,7 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.load import apply_override
 from flaxformer_mt.data.prepare import prepare
-from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model.parameters import summary
@@ -223,7 +223,7 @@ def _train(
                 if settings.validate_bleu
                 else None,
                 initial_params=initial,
-                resampler=_resampler(config, vocabularies),
+                resampler=resampler_for(config.data, vocabularies, settings.seed),
                 processes=processes,
             )
 
@@ -255,13 +255,6 @@ def _telemetry(
             yield telemetry
         finally:
             telemetry.close()
-
-
-def _resampler(config: ExperimentConfig, vocabularies: Vocabularies) -> Resampler | None:
-    vocabulary = config.data.vocabulary
-    return (
-        Resampler(vocabularies, vocabulary, config.training.seed) if vocabulary.sampling else None
-    )
 
 
 def _weights(source: RunDirectory, vocabularies: Vocabularies, program: Program) -> Any:

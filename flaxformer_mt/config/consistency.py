@@ -131,6 +131,11 @@ def _mixture(config: ExperimentConfig) -> Iterator[str]:
             "weights an epoch is every pair once"
         )
     batch = data.batch
+    if batch.form == "pack" and config.model.positions == "learned":
+        yield (
+            "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal': a packed row is "
+            "longer than the table of learned positions"
+        )
     if batch.form == "bucket" and (batch.src_length or batch.tgt_length):
         yield "'data.batch.src_length' and '.tgt_length' are for 'data.batch.form' = 'pack'"
     if bool(batch.src_length) != bool(batch.tgt_length):

@@ -91,11 +91,11 @@ def plan_packed(
             )
     lengths = np.stack([src_lengths, tgt_lengths]).astype(np.int64)
     room = np.array([[shape.src_length], [shape.tgt_length]])
-    batches = int(np.ceil((lengths.sum(axis=1) / room[:, 0]).max() / shape.rows / _FILL))
+    batches = int(np.ceil((lengths.sum(axis=1) / room[:, 0]).max(initial=0) / shape.rows / _FILL))
     slots = _deal(lengths, room, batches * shape.rows, random)
-    while not _exchange(slots, lengths, room, random):
+    while too_long := _exchange(slots, lengths, room, random):
         # Sizes that do not go together, such as all just over half a row: more rows.
-        more = max(1, batches // 200)
+        more = -(-too_long // shape.rows)
         empty = np.full((more * shape.rows, slots.shape[1]), lengths.shape[1], np.int32)
         slots, batches = np.concatenate([slots, empty]), batches + more
     slots = slots[_shuffled(len(slots), random)]
@@ -146,7 +146,7 @@ def _deal(
     order = order[np.argsort(-size.max(axis=0)[order], kind="stable")]
     load = np.zeros((2, rows), np.int64)
     slots = []
-    for start in range(0, pairs, rows):
+    for start in range(0, pairs, max(rows, 1)):
         take = order[start : start + rows]
         to = np.argsort(load.max(axis=0), kind="stable")[: len(take)]
         group = np.arange(len(take)) * _GROUPS // len(take)
@@ -166,16 +166,16 @@ def _exchange(
     lengths: Int64[np.ndarray, "2 pairs"],
     room: Int64[np.ndarray, "2 1"],
     random: np.random.Philox,
-) -> bool:
-    """Exchanges pairs between rows until none is too long; False if some stay so."""
+) -> int:
+    """Exchanges pairs between rows until none is too long, or no more; how many stay so."""
     lengths = np.concatenate([lengths, np.zeros((2, 1), np.int64)], axis=1)  # the empty slot
     load = lengths[:, slots].sum(axis=2)
     for turn in range(_EXCHANGES):
         excess = _excess(load, room)
         long, fitting = np.flatnonzero(excess), np.flatnonzero(excess == 0)
-        if not len(long):
-            return True
         count = min(len(long), len(fitting))
+        if not count:
+            return len(long)
         long = long[_shuffled(len(long), random)[:count]]
         fitting = fitting[_shuffled(len(fitting), random)]
         if turn % 2:
@@ -185,7 +185,7 @@ def _exchange(
         for start in range(0, count, _ROWS_AT_A_TIME):
             part = slice(start, min(start + _ROWS_AT_A_TIME, count))
             _exchange_best(slots, lengths, load, room, long[part], fitting[part])
-    return False
+    return int(np.count_nonzero(_excess(load, room)))
 
 
 def _exchange_best(

@@ -1,8 +1,9 @@
 """The stream of training batches: planned, put together ahead of the step, resumable.
 
-The one door of this room to JAX and Grain. Every worker plans every window, which is cheap, and
-puts together its own share of the batches; a batch is the same whoever makes it, so the stream does
-not depend on their number, and its whole state is the position of the next batch.
+The one door of this room to JAX and Grain. Every worker plans every window, which is cheap unless
+segmentations are drawn, and puts together its own share of the batches; a batch is the same whoever
+makes it, so the stream does not depend on their number, and its whole state is the position of the
+next batch.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Batches(Iterator[tuple[Batch, Position]]):
         """Seconds that `next` has waited for data in all."""
         self._error: BaseException | None = None
         self._closed = False
-        dataset: Any = _Planned(planner, position, frozenset(skip), share)
+        dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
             _allow_workers()
             dataset = dataset.mp_prefetch(
@@ -167,7 +168,7 @@ def one_pass(
         yield assemble(pairs, rows.pairs, shape, rows.counts, share)
 
 
-class _Planned(grain.IterDataset):
+class _Stream(grain.IterDataset):
     """The stream as Grain's data set: dictionaries of arrays, batch `n` of every `step`."""
 
     def __init__(
@@ -182,12 +183,12 @@ class _Planned(grain.IterDataset):
         del sequential_slice
         self.first, self.step = sl.start or 0, sl.step or 1
 
-    def __iter__(self) -> _PlannedIterator:
-        return _PlannedIterator(self)
+    def __iter__(self) -> _StreamIterator:
+        return _StreamIterator(self)
 
 
-class _PlannedIterator(grain.DatasetIterator):
-    def __init__(self, dataset: _Planned) -> None:
+class _StreamIterator(grain.DatasetIterator):
+    def __init__(self, dataset: _Stream) -> None:
         super().__init__()
         self._dataset = dataset
         self._count = 0
@@ -235,7 +236,8 @@ def _allow_workers() -> None:
 def _begin_worker(number: int, count: int) -> None:
     """In a worker: leave signals to the trainer, and end when it does, however it ends."""
     del number, count
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, signal.SIG_IGN)
     parent = os.getppid()
 
     def watch() -> None:

@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Collection, Generator
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+from jaxtyping import Int64
+
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.bucket import plan_buckets, shapes_for
 from flaxformer_mt.data.order import Order
@@ -15,13 +18,18 @@ from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 
-# Drawing a window's segmentations takes some 60 microseconds a pair, and the first batch waits.
-_SAMPLED_WINDOW = 1 << 15
+# Drawing segmentations takes some 100 microseconds a pair, and the first batch waits for a window;
+# but a window of few batches leaves many of them partly empty.
+_SAMPLED_PAIRS = 1 << 15
+_SAMPLED_BATCHES = 50
 
 
 @dataclasses.dataclass(frozen=True)
-class Window:
-    """A planned window: its batches name pairs of `pairs`."""
+class PlannedWindow:
+    """A planned window: its batches name pairs of `pairs`.
+
+    Those are the store's, or, where segmentations are drawn, the window's own in memory.
+    """
 
     pairs: TokenPairs
     plan: Plan
@@ -44,24 +52,25 @@ class Planner:
         resampler: Resampler | None = None,
     ) -> None:
         self._pairs, self._seed, self._resampler = pairs, seed, resampler
-        counts = pairs.length_counts()
+        src, tgt, counts = _expected_lengths(pairs)
         self._packed = batch.form == "pack"
         self.shapes: tuple[Shape, ...] = (
-            (packed_shape(counts[0], counts[1], batch, counts[2]),)
+            (packed_shape(src, tgt, batch, counts),)
             if self._packed
-            else shapes_for(counts[0], counts[1], batch, counts[2])
+            else shapes_for(src, tgt, batch, counts)
         )
-        window = batch.window if resampler is None else min(batch.window, _SAMPLED_WINDOW)
+        self._longest = int(src.max()), int(tgt.max())
+        window = batch.window
+        if resampler is not None:
+            pairs_a_batch = batch.tokens * counts.sum() / (np.maximum(src, tgt) * counts).sum()
+            window = min(window, max(_SAMPLED_PAIRS, int(_SAMPLED_BATCHES * pairs_a_batch)))
         self.order = Order(pairs.parts, seed, window, epoch_pairs)
 
-    def window(self, epoch: int, window: int) -> Window:
+    def window(self, epoch: int, window: int) -> PlannedWindow:
         """The batches of a window."""
         indices, pairs = self.order.pairs(epoch, window), self._pairs
         if self._resampler is not None:
-            limit = self.shapes[-1]
-            pairs = self._resampler.draw(
-                pairs, indices, epoch, (limit.src_length, limit.tgt_length)
-            )
+            pairs = self._resampler.draw(pairs, indices, epoch, self._longest)
             src_lengths, tgt_lengths = pairs.src_lengths, pairs.tgt_lengths
         else:
             src_lengths, tgt_lengths = (
@@ -75,7 +84,23 @@ class Planner:
         )
         if self._resampler is None:
             plan = dataclasses.replace(plan, pairs=indices[plan.pairs])
-        return Window(pairs, plan)
+        return PlannedWindow(pairs, plan)
+
+
+def _expected_lengths(
+    pairs: TokenPairs,
+) -> tuple[Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"]]:
+    """Source lengths, target lengths, and how often they come together: in a mixture, as drawn."""
+    if not any(part.weight for part in pairs.parts):
+        return pairs.length_counts()
+    total = sum(part.weight for part in pairs.parts)
+    found = []
+    for part in pairs.parts:
+        src, tgt, counts = pairs.length_counts(part.first, part.first + part.size)
+        drawn = counts * (part.weight / total * len(pairs) / part.size)
+        found.append((src, tgt, np.maximum(np.round(drawn), 1).astype(np.int64)))
+    src, tgt, counts = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return src, tgt, counts
 
 
 @dataclasses.dataclass(frozen=True)

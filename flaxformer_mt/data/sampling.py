@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int64, Integer
 
-from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data.order import hashed
 from flaxformer_mt.data.store import Sentences, TokenPairs, Tokens
 from flaxformer_mt.data.vocabulary import EOS, Type, Vocabularies, Vocabulary
@@ -29,14 +29,20 @@ _REMEMBERED = 1 << 20
 _BLANK = "\u2581"
 
 
+def resampler_for(config: DataConfig, vocabularies: Vocabularies, seed: int) -> Resampler | None:
+    """The one that a config asks for, if any."""
+    strength = config.vocabulary.sampling
+    return Resampler(vocabularies, strength, seed) if strength else None
+
+
 class Resampler:
     """Draws segmentations of stored pairs. Not safe for several threads."""
 
-    def __init__(self, vocabularies: Vocabularies, kind: VocabularyConfig, seed: int) -> None:
-        """`kind.sampling` is BPE-dropout's p or the unigram model's alpha, in (0, 1)."""
+    def __init__(self, vocabularies: Vocabularies, strength: float, seed: int) -> None:
+        """`strength` is BPE-dropout's p or the unigram model's alpha, in (0, 1)."""
         self._seed = seed
-        src = _Cutter(vocabularies.src, kind, seed)
-        tgt = src if vocabularies.shared else _Cutter(vocabularies.tgt, kind, seed)
+        src = _Cutter(vocabularies.src, strength, seed)
+        tgt = src if vocabularies.shared else _Cutter(vocabularies.tgt, strength, seed)
         self._cutters = {"src": src, "tgt": tgt}
 
     def draw(
@@ -96,11 +102,11 @@ class Resampler:
 class _Cutter:
     """The cuts of a vocabulary's words."""
 
-    def __init__(self, vocabulary: Vocabulary, config: VocabularyConfig, seed: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, strength: float, seed: int) -> None:
         types = vocabulary.types()
         self._types = types
         self._ids = {kind.text: number for number, kind in enumerate(types) if kind.plain}
-        self._bpe, self._strength, self._seed = config.kind == "bpe", config.sampling, seed
+        self._bpe, self._strength, self._seed = vocabulary.is_bpe, strength, seed
         self._longest = max((len(text) for text in self._ids), default=0)
         self.begins_word = np.array([kind.text.startswith(_BLANK) for kind in types])
         self.begins_word[EOS] = True

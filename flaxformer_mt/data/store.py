@@ -119,11 +119,16 @@ class Sentences:
             tokens[runs(ends[here] - lengths[here], lengths[here])] = shard.gather(local)
         return tokens
 
-    def all_lengths(self) -> Iterator[Int32[np.ndarray, " some"]]:
-        """Every length in order, a piece at a time."""
-        for shard in self.shards:
-            for start in range(0, len(shard), _PAIRS_AT_A_TIME):
-                yield np.diff(shard.offsets[start : start + _PAIRS_AT_A_TIME + 1]).astype(np.int32)
+    def all_lengths(
+        self, first: int = 0, stop: int | None = None
+    ) -> Iterator[Int32[np.ndarray, " some"]]:
+        """The lengths of sentences `first` to `stop` (all) in order, a piece at a time."""
+        stop = len(self) if stop is None else stop
+        for shard, begin in zip(self.shards, self.firsts, strict=False):
+            local = range(max(first - begin, 0), min(stop - begin, len(shard)), _PAIRS_AT_A_TIME)
+            for start in local:
+                end = min(start + _PAIRS_AT_A_TIME, local.stop)
+                yield np.diff(shard.offsets[start : end + 1]).astype(np.int32)
 
     def _by_shard(
         self, indices: Integer[np.ndarray, " items"]
@@ -168,13 +173,14 @@ class TokenPairs:
         return np.concatenate([np.zeros(0, np.int32), *self.sides["tgt"].all_lengths()])
 
     def length_counts(
-        self,
+        self, first: int = 0, stop: int | None = None
     ) -> tuple[
         Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"]
     ]:
-        """The combinations of a source and a target length that occur, and how often each does."""
+        """Which source and target lengths occur together in pairs `first` to `stop`, how often."""
         counts = np.zeros((1, 1), np.int64)
-        for src, tgt in zip(*(self.sides[side].all_lengths() for side in SIDES), strict=True):
+        sides = (self.sides[side].all_lengths(first, stop) for side in SIDES)
+        for src, tgt in zip(*sides, strict=True):
             grow = [
                 (0, max(0, int(lengths.max(initial=0)) + 1 - size))
                 for lengths, size in zip((src, tgt), counts.shape, strict=True)

@@ -110,7 +110,7 @@ class StoreWriter:
             self._begin_shard(split)
 
     def flush(self) -> dict[str, Any]:
-        """Everything so far safe on disk; the plain JSON with which `resume` goes on from here."""
+        """Everything so far safe on disk; the plain JSON from which a new writer goes on."""
         for file in self._open.values():
             file.sync()
         return {
@@ -172,7 +172,10 @@ class _HashedFile:
         try:
             file = cls(path, "r+b")
         except OSError as error:
-            raise StoreError(f"{path}: cannot be gone on with: {error.strerror}") from error
+            raise StoreError(
+                f"{path}: cannot be gone on with: {error.strerror}; delete {path.parent} and run "
+                f"`prepare` again"
+            ) from error
         if path.stat().st_size > size:
             file._file.truncate(size)
         while data := file._file.read(1 << 22):
@@ -180,7 +183,10 @@ class _HashedFile:
             file.size += len(data)
         if file.size != size:
             file.close()
-            raise StoreError(f"{path}: has {file.size:,} bytes where {size:,} were written")
+            raise StoreError(
+                f"{path}: has {file.size:,} bytes where {size:,} were written; delete "
+                f"{path.parent} and run `prepare` again"
+            )
         return file
 
     def write(self, array: np.ndarray) -> None:

@@ -155,6 +155,11 @@ class Vocabulary:
         wanted = range(self.size) if ids is None else [int(token) for token in ids]
         return [self._processor.id_to_piece(token) for token in wanted]
 
+    @functools.cached_property
+    def is_bpe(self) -> bool:
+        """Whether the model is BPE, not unigram: scores are places in the order of joins."""
+        return all(kind.score.is_integer() for kind in self.types() if kind.plain)
+
     def types(self) -> list[Type]:
         """Every type, in id order."""
         processor = self._processor

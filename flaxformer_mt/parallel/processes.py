@@ -155,13 +155,16 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
     # Its handler of SIGTERM would stand in the way of ours, and knows nothing of Ctrl-C.
     jax.config.update("jax_enable_preemption_service", False)
     try:
-        jax.distributed.initialize(
-            cluster and cluster.coordinator,
-            cluster and cluster.count,
-            cluster and cluster.number,
-            cluster_detection_method="deactivate" if cluster else None,
-            heartbeat_timeout_seconds=heartbeat,
-        )
+        if cluster is None:
+            jax.distributed.initialize(heartbeat_timeout_seconds=heartbeat)
+        else:
+            jax.distributed.initialize(
+                cluster.coordinator,
+                cluster.count,
+                cluster.number,
+                cluster_detection_method="deactivate",
+                heartbeat_timeout_seconds=heartbeat,
+            )
     except ValueError as error:
         if cluster is None and "coordinator_address should be defined" in str(error):
             return ALONE

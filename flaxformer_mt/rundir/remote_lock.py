@@ -53,6 +53,9 @@ class RemoteHolding(Holding):
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
     def check(self) -> None:
+        # Not what the thread saw last: after a suspended machine wakes up, that is old.
+        with contextlib.suppress(OSError):
+            self._look()
         if self._lost_to:
             raise RunDirectoryError(
                 f"{self._run}: {self._lost_to} has taken this run over while the bucket could not "

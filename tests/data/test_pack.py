@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -57,6 +59,25 @@ def test_sizes_that_do_not_go_together_take_more_rows() -> None:
     src = tgt = np.full(100, 6, np.int32)
     plan = plan_packed(src, tgt, Shape(4, 10, 10), stream(0, 0, 0))
     assert len(plan) == 25 and min(fill(plan, src, tgt)) == 0.6
+
+
+def test_many_pairs_that_do_not_go_together_are_planned_at_once() -> None:
+    """Two fit in no row; in a mixture a fifth does not combine with the rest."""
+    src = tgt = np.full(20_000, 129, np.int32)
+    begin = time.perf_counter()
+    plan = plan_packed(src, tgt, Shape(96, 256, 256), stream(0, 0, 0))
+    assert len(plan) == -(-20_000 // 96)
+    random = np.random.default_rng(0)
+    src = np.where(np.arange(20_000) % 10, random.integers(130, 250, 20_000), 12).astype(np.int32)
+    plan = plan_packed(src, src, Shape(96, 256, 256), stream(0, 0, 0))
+    assert min(fill(plan, src, src)) > 0.7
+    # It took minutes when rows were added a few at a time.
+    assert time.perf_counter() - begin < 30
+
+
+def test_a_window_without_pairs_is_a_plan_without_batches() -> None:
+    none = np.zeros(0, np.int32)
+    assert len(plan_packed(none, none, Shape(8, 9, 9), stream(0, 0, 0))) == 0
 
 
 def test_what_stands_together_differs_between_epochs() -> None:

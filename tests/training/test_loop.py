@@ -209,7 +209,7 @@ def test_initial_parameters_are_a_checkpoint_before_the_first_step(tmp_path):
     assert_same(on_host(start.params), given)
     assert_same(on_host(start.ema), given)
     assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(start.opt_state))
-    assert start.position["position"] == {"epoch": 0, "index": 0}
+    assert start.position["position"] == {"epoch": 0, "window": 0, "index": 0}
 
 
 def test_a_restart_needs_the_other_runs_parameters_no_more(tmp_path):

@@ -127,3 +127,9 @@ def test_progress_survives_json():
     )
     assert Progress.from_dict(json.loads(json.dumps(progress.to_dict()))) == progress
     assert Progress.from_dict(json.loads(json.dumps(Progress().to_dict()))) == Progress()
+
+
+def test_a_position_of_two_parts_is_one_of_the_first_window():
+    """Checkpoints from before there were windows."""
+    old = {**Progress().to_dict(), "position": {"epoch": 3, "index": 17}}
+    assert Progress.from_dict(old).position == Position(3, 0, 17)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,18 @@ def one_line(account: Account) -> str:
     return f"{line}, dropped: {dropped.describe()}" if dropped.total else line
 
 
-def require_pairs(accounts: Sequence[Account]) -> None:
-    """Raises PrepareError if nothing is left to train or to validate on."""
+def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> None:
+    """Raises PrepareError if nothing is left to train or to validate on.
+
+    Nor may a corpus be empty that has a share in a mixture (`weighted`, by key): the shares of the
+    others would change.
+    """
+    for account in accounts:
+        if account["key"] in weighted and not account["kept"]:
+            raise PrepareError(
+                f"{account['key']}: has a weight in the mixture and no pair is left of it: "
+                f"{one_line(account)}"
+            )
     for split in ("train", "valid"):
         of_split = [account for account in accounts if account["split"] == split]
         if any(account["kept"] for account in of_split):

@@ -7,11 +7,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backports import zstd
-
 from flaxformer_mt.data.corpus import Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
-from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles
+from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles, zstd
 
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),

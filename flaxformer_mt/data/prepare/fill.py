@@ -20,7 +20,7 @@ from flaxformer_mt.data.prepare.duplicates import Seen
 from flaxformer_mt.data.prepare.encode import Chunk, Encoded
 from flaxformer_mt.data.prepare.extent import record_bytes, text_bytes
 from flaxformer_mt.data.prepare.filters import DUPLICATE
-from flaxformer_mt.data.prepare.manifest import named_corpora
+from flaxformer_mt.data.prepare.manifest import PrepareError, named_corpora
 from flaxformer_mt.data.prepare.meter import Meter
 from flaxformer_mt.data.prepare.progress import HASHES, PROGRESS, VOCABULARY, Progress
 from flaxformer_mt.data.prepare.workers import Workers
@@ -105,6 +105,7 @@ class Filling(contextlib.AbstractContextManager["Filling"]):
                     self._write_progress()
                 meter.advance(size if text else len(chunk.records))
         progress.lines = progress.bytes = 0
+        self._write_progress()
         meter.say(f"prepare: {accounts.one_line(account)}")
 
     def _store(self, chunk: Chunk, encoded: Encoded, account: Account) -> None:
@@ -152,6 +153,12 @@ def _chunks(split: str, source: Source, done: int) -> Iterator[Chunk]:
 def _open_at(path: Path, size: int) -> BinaryIO:
     """A file opened to go on after its first `size` bytes; what follows them is cut off."""
     file = open(path, "ab")
+    if file.tell() < size:
+        file.close()
+        raise PrepareError(
+            f"{path}: has lost a part of what was written: delete {path.parent} and run "
+            f"`prepare` again"
+        )
     file.truncate(size)
     file.seek(size)
     return file

@@ -16,7 +16,6 @@ from typing import Any
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import accounts, inputs
 from flaxformer_mt.data.prepare.encode import Encoder
 from flaxformer_mt.data.prepare.fill import VALID_TEXT, Filling
@@ -35,7 +34,7 @@ from flaxformer_mt.data.prepare.progress import LEFTOVERS, PROGRESS, VOCABULARY,
 from flaxformer_mt.data.prepare.reuse import reuse
 from flaxformer_mt.data.prepare.sample import sizes, train_vocabulary
 from flaxformer_mt.data.prepare.scripts import script_of
-from flaxformer_mt.data.prepare.workers import WorkerDied, Workers
+from flaxformer_mt.data.prepare.workers import Workers
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies, VocabularyError
 
@@ -48,6 +47,7 @@ def prepare(
     report: Report = lambda line: None,
     bar: bool = False,
     workers: int | None = None,
+    thorough: bool = False,
 ) -> Store:
     """The token store of a run directory, made on the first call and verified on later ones.
 
@@ -56,7 +56,7 @@ def prepare(
     of progress at a time; `bar` draws a progress bar on standard error as well. `workers` is the
     number of processes that encode (0: this one alone), by default one for each processor where the
     corpus is worth it; the result does not depend on it. A call that was stopped at any moment
-    is gone on with by the next one.
+    is gone on with by the next one. Of a store that is there every byte is read if `thorough`.
 
     Raises:
       PrepareError: nothing is left to train or validate on, a filter does not know a language, a
@@ -68,7 +68,7 @@ def prepare(
     data = directory / "data"
     if (data / MANIFEST).exists():
         _remove_leftovers(data)
-        return reuse(config, seed=seed, directory=directory, report=report)
+        return reuse(config, seed=seed, directory=directory, report=report, thorough=thorough)
     if data.exists() and any(data.iterdir()):
         raise PrepareError(
             f"{data}: holds files but no {MANIFEST}: it was not made by `prepare`; move it away"
@@ -86,16 +86,17 @@ def prepare(
             Filling(aside, config, vocabularies, progress, processes, meter) as filling,
         ):
             digest = filling.fill()
-        accounts.require_pairs(progress.accounts)
+        weighted = {key for _, key, corpus in named_corpora(config) if corpus.weight}
+        accounts.require_pairs(progress.accounts, weighted)
         inputs.require_unchanged(progress.inputs)
         _finish(aside, progress, digest)
         if not progress.vocabulary["found"] and not _has_vocabulary(directory):
             vocabularies.save(directory / "vocabulary")
         os.replace(aside, data)
-    except BaseException as error:
-        # Errors of what was read or asked for stay the same however often they are tried.
-        hopeless = isinstance(error, CorpusError | VocabularyError | PrepareError)
-        if (hopeless and not isinstance(error, WorkerDied)) or not (aside / PROGRESS).exists():
+    except BaseException:
+        # With progress, the next call goes on from it; if what it was asked for or the files have
+        # changed by then, it notices and begins anew.
+        if not (aside / PROGRESS).exists():
             shutil.rmtree(aside, ignore_errors=True)
         raise
     _remove_leftovers(data)

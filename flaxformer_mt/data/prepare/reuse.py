@@ -19,8 +19,10 @@ from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 
 
-def reuse(config: DataConfig, *, seed: int, directory: Path, report: Report) -> Store:
-    """The store in a run directory, verified.
+def reuse(
+    config: DataConfig, *, seed: int, directory: Path, report: Report, thorough: bool
+) -> Store:
+    """The store in a run directory, verified: every byte if `thorough` (see `Store.open`).
 
     Raises:
       PrepareError: it was prepared with other settings, another vocabulary or from files that
@@ -45,7 +47,7 @@ def reuse(config: DataConfig, *, seed: int, directory: Path, report: Report) -> 
             f"{directory / 'vocabulary'}: is not the vocabulary with which {data} was prepared; "
             f"put that back, or use a new directory"
         )
-    store = Store.open(data, vocabulary_digest=vocabularies.digest)
+    store = Store.open(data, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
         raise PrepareError(
             f"{data / INDEX}: is not the store that {MANIFEST} records; delete {data} and "

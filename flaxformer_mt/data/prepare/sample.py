@@ -53,12 +53,14 @@ def train_vocabulary(
 
 def sample(records: Iterator[tuple[int, Record]], size: int, seed: int) -> list[tuple[int, Record]]:
     """At most `size` records, each with the same chance (Vitter 1985's reservoir, algorithm R)."""
-    random = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+    # Raw bits: for those alone NumPy promises the same stream in every version.
+    random = np.random.Philox(np.random.SeedSequence(seed))
     drawn = list(itertools.islice(records, size))
     seen = len(drawn)
     while chunk := list(itertools.islice(records, _AT_A_TIME)):
         seen_by_then = seen + 1 + np.arange(len(chunk))
-        places = (random.random(len(chunk)) * seen_by_then).astype(np.int64)
+        shares = (random.random_raw(len(chunk)) >> np.uint64(11)) * 2.0**-53
+        places = (shares * seen_by_then).astype(np.int64)
         for number in np.flatnonzero(places < size):
             drawn[places[number]] = chunk[number]
         seen += len(chunk)

@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# Makes the Kubernetes manifest (a JobSet) that runs one flaxformer-mt command on GKE; see --help.
+set -euo pipefail
+
+self=make.sh
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+# shellcheck source=launch/keep_going.bash
+. "$here/../keep_going.bash"
+
+usage() {
+    cat <<'TEXT'
+launch/gke/make.sh NAME --image IMAGE --tpu TYPE:TOPOLOGY [OPTION ...] -- COMMAND [ARGUMENT ...]
+launch/gke/make.sh NAME --image IMAGE --gpu TYPE [OPTION ...] -- COMMAND [ARGUMENT ...]
+
+    launch/gke/make.sh mt --image IMAGE --tpu v6e:4x4 --spot -- \
+        train --config wmt14_en_de:base --workdir gs://BUCKET/en-de | kubectl apply -f -
+
+Prints the manifest of a JobSet that runs `flaxformer-mt COMMAND ...` on every host, and starts it
+again on all of them when one fails or is preempted.
+
+  --image IMAGE           what launch/docker/build.sh made and pushed
+  --tpu TYPE:TOPOLOGY     v4:2x2x2, v5e:4x4, v5p:2x2x4, v6e:4x4, tpu7x:2x2x2: of one slice
+  --slices N              slices, joined by the data-centre network (default 1)
+  --chips-per-host N      where it is not 4 (8 for v5e:2x4 and v6e:2x4, 1 for 1x1)
+  --gpu TYPE              nvidia-l4, nvidia-a100-80gb, nvidia-h100-80gb, ...
+  --gpus-per-node N       default 8
+  --nodes N               default 1
+  --spot                  nodes that may be preempted
+  --retries N             restarts in all (default 10)
+  --service-account NAME  the Kubernetes account, which may read and write the bucket (default: default)
+  --namespace NAME        default: default
+  --apply                 hand the manifest to `kubectl apply` instead of printing it
+  --dry-run               with --apply: print that command and the manifest, and run nothing
+  --help                  this text
+TEXT
+}
+
+name=
+image=
+tpu=
+gpu=
+slices=1
+chips=
+nodes=1
+spot=
+retries=10
+account=default
+namespace=default
+apply=
+dry_run=
+
+while [ "$#" -gt 0 ]; do
+    case $1 in
+        --)
+            shift
+            break
+            ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        --spot) spot=yes ;;
+        --apply) apply=yes ;;
+        --dry-run) dry_run=yes ;;
+        --image | --tpu | --gpu | --slices | --chips-per-host | --gpus-per-node | --nodes | --retries | --service-account | --namespace)
+            [ "$#" -gt 1 ] || bad_usage "$1 needs a value"
+            case $1 in
+                --slices | --chips-per-host | --gpus-per-node | --nodes | --retries)
+                    is_count "$2" || bad_usage "$1 needs a whole number, not '$2'"
+                    [ "$1" = --retries ] || [ "$2" -ge 1 ] || bad_usage "$1 needs 1 or more"
+                    ;;
+            esac
+            case $1 in
+                --image) image=$2 ;;
+                --tpu) tpu=$2 ;;
+                --gpu) gpu=$2 ;;
+                --slices) slices=$2 ;;
+                --chips-per-host | --gpus-per-node) chips=$2 ;;
+                --nodes) nodes=$2 ;;
+                --retries) retries=$2 ;;
+                --service-account) account=$2 ;;
+                --namespace) namespace=$2 ;;
+            esac
+            shift
+            ;;
+        -*) bad_usage "unknown option '$1'" ;;
+        *)
+            [ -z "$name" ] || bad_usage "'$1': the command comes after --"
+            name=$1
+            ;;
+    esac
+    shift
+done
+
+[ -n "$name" ] || bad_usage "the first word is the job's NAME"
+case $name in
+    *[!a-z0-9-]* | [!a-z]* | *-) bad_usage "'$name': a name is small letters, digits and -, a letter first" ;;
+esac
+[ -n "$image" ] || bad_usage "--image is missing"
+[ "$#" -gt 0 ] || bad_usage "which command is to run? It comes after --"
+[ -z "$tpu" ] || [ -z "$gpu" ] || bad_usage "--tpu or --gpu, not both"
+
+topology=
+if [ -n "$tpu" ]; then
+    template=$here/jobset.tpu.yaml
+    topology=${tpu#*:}
+    case $tpu in
+        v4:*) accelerator="tpu-v4-podslice" ;;
+        v5e:*) accelerator="tpu-v5-lite-podslice" ;;
+        v5p:*) accelerator="tpu-v5p-slice" ;;
+        v6e:*) accelerator="tpu-v6e-slice" ;;
+        tpu7x:*) accelerator="tpu7x" ;;
+        *) bad_usage "--tpu $tpu: v4, v5e, v5p, v6e or tpu7x, then : and the topology, e.g. v6e:4x4" ;;
+    esac
+    total=1
+    IFS=x read -r -a sides <<<"$topology"
+    for side in ${sides[@]+"${sides[@]}"}; do
+        if ! is_count "$side" || [ "$side" -lt 1 ]; then
+            bad_usage "--tpu $tpu: the topology is like 4x4 or 2x2x4"
+        fi
+        total=$((total * side))
+    done
+    wanted=2
+    case $tpu in v4:* | v5p:* | tpu7x:*) wanted=3 ;; esac
+    [ "${#sides[@]}" = "$wanted" ] || bad_usage "--tpu $tpu: the topology has $wanted sides"
+    if [ -z "$chips" ]; then
+        case $tpu in
+            v5e:2x4 | v6e:2x4) chips=8 ;;
+            *) chips=$((total < 4 ? total : 4)) ;;
+        esac
+    fi
+    [ $((total % chips)) = 0 ] || bad_usage "--tpu $tpu: $total chips are not hosts of $chips"
+    hosts=$((total / chips))
+    [ "$slices" = 1 ] || [ "$hosts" -gt 1 ] || bad_usage "--slices $slices: GKE joins slices of several hosts only"
+elif [ -n "$gpu" ]; then
+    template=$here/jobset.gpu.yaml
+    accelerator=$gpu
+    chips=${chips:-8}
+    hosts=$nodes
+    [ "$slices" = 1 ] || bad_usage "--slices goes with --tpu; for GPUs it is --nodes"
+else
+    bad_usage "--tpu or --gpu?"
+fi
+
+# Words as a JSON list, which is YAML too.
+as_json() {
+    local word out=
+    for word in "$@"; do
+        word=${word//\\/\\\\}
+        word=${word//\"/\\\"}
+        word=${word//$'\n'/\\n}
+        word=${word//$'\t'/\\t}
+        out="$out, \"$word\""
+    done
+    printf '[%s]' "${out#, }"
+}
+
+manifest() {
+    local text spot_line=
+    text=$(cat "$template")
+    [ -z "$spot" ] || spot_line=$'\n                cloud.google.com/gke-spot: "true"'
+    # The command last: it may hold anything. Quoted, so that no & in it means something.
+    text=${text//@NAME@/"$name"}
+    text=${text//@NAMESPACE@/"$namespace"}
+    text=${text//@SERVICE_ACCOUNT@/"$account"}
+    text=${text//@SLICES@/"$slices"}
+    text=${text//@HOSTS@/"$hosts"}
+    text=${text//@CHIPS@/"$chips"}
+    text=${text//@RETRIES@/"$retries"}
+    text=${text//@ACCELERATOR@/"$accelerator"}
+    text=${text//@TOPOLOGY@/"$topology"}
+    text=${text//@SPOT@/"$spot_line"}
+    text=${text//@IMAGE@/"$image"}
+    text=${text//@ARGUMENTS@/"$(as_json "$@")"}
+    printf '%s\n' "$text"
+}
+
+if [ -n "$apply" ] && [ -z "$dry_run" ]; then
+    manifest "$@" | kubectl apply -f -
+    exit
+fi
+[ -z "$apply" ] || echo "# kubectl apply -f - < the following"
+manifest "$@"

@@ -1,0 +1,366 @@
+#!/usr/bin/env bash
+# Runs one flaxformer-mt command on all workers of a Cloud TPU, which it creates where needed; see --help.
+# shellcheck disable=SC2317  # `attempt` and what it calls: by keep_going
+set -euo pipefail
+
+self=tpu_vm.sh
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+root=$(dirname "$here")
+# shellcheck source=launch/keep_going.bash
+. "$here/keep_going.bash"
+
+usage() {
+    cat <<'TEXT'
+launch/tpu_vm.sh NAME --zone ZONE [OPTION ...] -- COMMAND [ARGUMENT ...]
+launch/tpu_vm.sh NAME --zone ZONE --stop       ask the command that runs there to save and stop
+
+    launch/tpu_vm.sh mt --zone us-west4-a --type v5litepod-8 --spot --queued --delete-on-exit -- \
+        train --config wmt14_en_de:base --workdir gs://BUCKET/en-de
+
+Creates the TPU VM or pod slice NAME, or uses the one that is there; copies this checkout to every
+worker and installs it; runs `flaxformer-mt COMMAND ...` on all workers; streams their output. When the
+TPU was preempted it is made again and the same command run again, which for `train` on a gs:// --workdir
+means that it goes on. The command outlives the connection: called again, the script follows it.
+
+  --zone ZONE         e.g. us-west4-a (default: the variable CLOUDSDK_COMPUTE_ZONE)
+  --project PROJECT   default: gcloud's
+  --type TYPE         what to create: v5litepod-8, v6e-16, v5p-8, v4-32, ...
+  --runtime VERSION   the VM's software (default: the one for JAX on that type)
+  --spot              cheaper, and may be preempted at any time
+  --queued            wait in the queue for a TPU (a queued resource of the same name)
+  --valid-until TIME  with --queued: give up waiting after e.g. 6h
+  --slices N          with --queued: N slices of --type, joined by the data-centre network
+  --create-flag FLAG  one more flag for gcloud's create, e.g. --create-flag=--internal-ips; repeatable
+  --connect-flag FLAG one more flag for gcloud's ssh and scp, e.g. --connect-flag=--internal-ip; repeatable
+  --package SPEC      install this with pip instead of copying the checkout
+  --extras a,b        what to install beyond the CPU version (default: tpu,gcs)
+  --retries N         restarts in all, preemptions included (default 10)
+  --wait SECONDS      before the first restart, doubled after each failure up to 600 (default 10)
+  --delete-on-exit    delete the TPU at the end, also after a failure or Ctrl-C
+  --dry-run           print what would run, and run nothing
+  --help              this text
+
+Exit status: the command's (0 done, 2 wrong usage, 75 stopped on request, saved and not finished), or
+gcloud's. SIGINT and SIGTERM end the streaming; with --delete-on-exit the command is first stopped
+and may save.
+TEXT
+}
+
+name=
+zone=${CLOUDSDK_COMPUTE_ZONE:-}
+project=
+type=
+runtime=
+spot=
+queued=
+valid_until=
+slices=1
+create_flags=()
+connect_flags=()
+package=
+extras=tpu,gcs
+retries=10
+wait_s=10
+delete_on_exit=
+stop_only=
+dry_run=
+poll=${FLAXFORMER_POLL:-30}
+
+# --- the command line --------------------------------------------------------------------------
+
+while [ "$#" -gt 0 ]; do
+    option=$1
+    case $option in
+        --)
+            shift
+            break
+            ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        --spot | --queued | --delete-on-exit | --stop | --dry-run)
+            case $option in
+                --spot) spot=yes ;;
+                --queued) queued=yes ;;
+                --delete-on-exit) delete_on_exit=yes ;;
+                --stop) stop_only=yes ;;
+                --dry-run) dry_run=yes ;;
+            esac
+            shift
+            continue
+            ;;
+        --*=*)
+            value=${option#*=}
+            option=${option%%=*}
+            shift
+            ;;
+        --*)
+            [ "$#" -gt 1 ] || bad_usage "$option needs a value"
+            value=$2
+            shift 2
+            ;;
+        *)
+            [ -z "$name" ] || bad_usage "'$option': the command comes after --"
+            name=$option
+            shift
+            continue
+            ;;
+    esac
+    case $option in
+        --zone) zone=$value ;;
+        --project) project=$value ;;
+        --type) type=$value ;;
+        --runtime) runtime=$value ;;
+        --valid-until) valid_until=$value ;;
+        --slices) slices=$value ;;
+        --create-flag) create_flags+=("$value") ;;
+        --connect-flag) connect_flags+=("$value") ;;
+        --package) package=$value ;;
+        --extras) extras=$value ;;
+        --retries) retries=$value ;;
+        --wait) wait_s=$value ;;
+        *) bad_usage "unknown option '$option'" ;;
+    esac
+done
+command=("$@")
+
+[ -n "$name" ] || bad_usage "which TPU? The first word is its NAME"
+case $name in
+    [a-z]*) ;;
+    *) bad_usage "'$name': the name of a TPU begins with a small letter" ;;
+esac
+case $name in *[!a-z0-9-]*) bad_usage "'$name': only small letters, digits and - in the name of a TPU" ;; esac
+[ -n "$zone" ] || bad_usage "--zone is missing, and CLOUDSDK_COMPUTE_ZONE is not set"
+for pair in "--slices=$slices" "--retries=$retries" "--wait=$wait_s"; do
+    is_count "${pair#*=}" || bad_usage "${pair%%=*} needs a whole number, not '${pair#*=}'"
+done
+[ "$slices" -ge 1 ] || bad_usage "--slices needs 1 or more"
+[ "$slices" = 1 ] || [ -n "$queued" ] || bad_usage "--slices $slices needs --queued: only a queued resource joins slices"
+[ -z "$valid_until" ] || [ -n "$queued" ] || bad_usage "--valid-until goes with --queued"
+if [ -z "$stop_only" ]; then
+    [ "${#command[@]}" -gt 0 ] || bad_usage "which command is to run? It comes after --"
+fi
+if [ -n "$type" ] && [ -z "$runtime" ]; then
+    # https://cloud.google.com/tpu/docs/runtimes
+    case $type in
+        v6e-*) runtime=v2-alpha-tpuv6e ;;
+        v5p-*) runtime=v2-alpha-tpuv5 ;;
+        v5litepod-*) runtime=v2-alpha-tpuv5-lite ;;
+        v2-* | v3-* | v4-*) runtime=tpu-ubuntu2204-base ;;
+        *) bad_usage "--type $type: its software is not known here; name it with --runtime" ;;
+    esac
+fi
+
+# --- gcloud's words ----------------------------------------------------------------------------
+
+where=("--zone=$zone")
+[ -z "$project" ] || where+=("--project=$project")
+kind=tpu-vm
+state_key='value(state)'
+ready=READY
+if [ -n "$queued" ]; then
+    kind="queued-resources"
+    state_key='value(state.state)'
+    ready=ACTIVE
+fi
+tpus=(gcloud compute tpus)
+describe=("${tpus[@]}" "$kind" describe "$name" "${where[@]}" "--format=$state_key")
+delete=("${tpus[@]}" "$kind" delete "$name" "${where[@]}" --quiet)
+create=("${tpus[@]}" "$kind" create "$name" "${where[@]}" "--accelerator-type=$type")
+workers=(--worker=all)
+reach=tpu-vm
+if [ -n "$queued" ]; then
+    delete+=(--force) # with its TPUs
+    create+=("--runtime-version=$runtime")
+    if [ "$slices" = 1 ]; then
+        create+=("--node-id=$name")
+    else
+        create+=("--node-count=$slices")
+        reach="queued-resources"
+        workers+=(--node=all)
+    fi
+    [ -z "$valid_until" ] || create+=("--valid-until-duration=$valid_until")
+else
+    create+=("--version=$runtime")
+fi
+[ -z "$spot" ] || create+=(--spot)
+create+=(${create_flags[@]+"${create_flags[@]}"})
+
+on_workers=("${workers[@]}" "${where[@]}" ${connect_flags[@]+"${connect_flags[@]}"})
+archive_name=flaxformer_mt.tar.gz
+options=(--extras "$extras")
+sources=("$here/tpu_worker.sh")
+if [ -n "$package" ]; then
+    options=(--requirement "$package")
+fi
+remote=$(quoted bash tpu_worker.sh run "${options[@]}" -- ${command[@]+"${command[@]}"})
+ssh=("${tpus[@]}" "$reach" ssh "$name" "${on_workers[@]}")
+run_remote=("${ssh[@]}" "--command=$remote")
+stop_remote=("${ssh[@]}" "--command=bash tpu_worker.sh stop")
+
+copy=("${tpus[@]}" "$reach" scp)
+list_files=(git -C "$root" ls-files -z --cached --others --exclude-standard)
+
+# --- dry run -----------------------------------------------------------------------------------
+
+plan() {
+    if [ -n "$stop_only" ]; then
+        quoted "${stop_remote[@]}"
+        return
+    fi
+    echo "# Is it there? $ready: it is used. Preempted, suspended or failed: it is deleted and made again."
+    quoted "${describe[@]}"
+    if [ -n "$type" ]; then
+        echo "# Where it is not:"
+        quoted "${create[@]}"
+    else
+        echo "# Where it is not: an error, because no --type says what to create."
+    fi
+    local files=("${sources[@]}")
+    if [ -z "$package" ]; then
+        echo "# This checkout: tracked files, and new ones that git does not ignore."
+        printf '%s | %s\n' "$(quoted "${list_files[@]}")" \
+            "$(quoted tar -C "$root" -czf "$archive_name" --null --files-from=-)"
+        files+=("$archive_name")
+    fi
+    quoted "${copy[@]}" "${files[@]}" "$name:" "${on_workers[@]}"
+    echo "# The command, on every worker; again, from the first line on, up to $retries times after a preemption or a failure."
+    quoted "${run_remote[@]}"
+    if [ -n "$delete_on_exit" ]; then
+        echo "# At the end, whatever it was (--delete-on-exit):"
+        quoted "${delete[@]}"
+    fi
+}
+
+# --- one attempt -------------------------------------------------------------------------------
+
+scratch=
+state=unknown
+
+# read_state: sets `state`, `NONE` where there is no such TPU.
+read_state() {
+    local status=0
+    state=$("${describe[@]}" 2>"$scratch/describe") || status=$?
+    [ "$status" != 0 ] || return 0
+    state=NONE
+    if ! grep -q NOT_FOUND "$scratch/describe"; then
+        cat "$scratch/describe" >&2
+        say "gcloud could not say whether $name exists, for the reason above"
+        return "$status"
+    fi
+}
+
+remove() {
+    say "deleting $name ($state)"
+    run_child group "${delete[@]}"
+}
+
+# have_tpu: 0 when NAME is there and ready.
+have_tpu() {
+    local reported='' created=
+    while :; do
+        read_state || return $?
+        case $state in
+            "$ready")
+                [ -n "$created" ] || say "using $name, which is there"
+                return 0
+                ;;
+            NONE)
+                if [ -z "$type" ]; then
+                    say "there is no $name in $zone, and no --type says what to create"
+                    return 2
+                fi
+                say "creating $name: $type${spot:+, spot}${queued:+, queued}"
+                run_child group "${create[@]}" || return $?
+                created=yes
+                [ -n "$queued" ] || return 0
+                ;;
+            PREEMPTED | TERMINATED | SUSPENDED | FAILED)
+                if [ -n "$created" ]; then
+                    say "$name: $state before it was ready"
+                    remove || true
+                    return 1
+                fi
+                remove || return $?
+                ;;
+            STOPPED | STOPPING)
+                say "$name is $state: start it (gcloud compute tpus tpu-vm start) or delete it"
+                return 2
+                ;;
+            *)
+                [ "$state" = "$reported" ] || say "$name is $state: waiting"
+                reported=$state
+                pause "$poll"
+                ;;
+        esac
+        [ -z "$stopping" ] || return 75
+    done
+}
+
+pack() {
+    # Without git (an unpacked archive): all but environments and runs.
+    { "${list_files[@]}" 2>/dev/null ||
+        (cd "$root" && find . -type f ! -path './.*' ! -path './runs/*' ! -path './data/*' -print0); } |
+        while IFS= read -r -d '' file; do
+            [ ! -e "$root/$file" ] || printf '%s\0' "$file"
+        done | tar -C "$root" -czf "$scratch/$archive_name" --null --files-from=-
+}
+
+attempt() {
+    local status=0 files=("${sources[@]}")
+    have_tpu || return $?
+    if [ -z "$package" ]; then
+        pack || return 1
+        files+=("$scratch/$archive_name")
+    fi
+    run_child group "${copy[@]}" "${files[@]}" "$name:" "${on_workers[@]}" || status=$?
+    if [ "$status" = 0 ]; then
+        run_child group "${run_remote[@]}" || status=$?
+    else
+        say "copying to the workers failed with exit status $status"
+    fi
+    [ "$status" != 0 ] && [ -z "$stopping" ] || return "$status"
+    # ssh cannot tell a lost machine from a failed command; the machine's state can.
+    read_state || return "$status"
+    if [ "$state" != "$ready" ]; then
+        say "$name is $state after exit status $status: preempted; it will be made again"
+        return 75
+    fi
+    return "$status"
+}
+
+finish() {
+    local was=$stopping
+    stopping= # what follows has to run
+    if [ -n "$delete_on_exit" ]; then
+        if [ -n "$was" ] && read_state && [ "$state" = "$ready" ]; then
+            say "letting the command save before $name is deleted"
+            run_child group "${stop_remote[@]}" || say "it could not be stopped in good order"
+        fi
+        if read_state && [ "$state" = NONE ]; then
+            say "$name is gone already"
+        else
+            remove || say "$name COULD NOT BE DELETED and goes on costing: $(quoted "${delete[@]}")"
+        fi
+    elif [ -n "$was" ]; then
+        say "the command goes on running on $name: call this again to follow it, or with --stop to stop it"
+    else
+        say "$name is still there; to delete it: $(quoted "${delete[@]}")"
+    fi
+    rm -rf "$scratch"
+}
+
+if [ -n "$dry_run" ]; then
+    plan
+    exit 0
+fi
+command -v gcloud >/dev/null ||
+    { say "gcloud is not installed: https://cloud.google.com/sdk/docs/install" && exit 1; }
+[ -z "$stop_only" ] || exec "${stop_remote[@]}"
+scratch=$(mktemp -d)
+watch_signals
+status=0
+keep_going "$retries" "$wait_s" 600 attempt || status=$?
+finish
+exit "$status"

@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# Runs one flaxformer-mt command on one worker of a TPU; tpu_vm.sh copies it there. See --help.
+#
+# The command is detached from the connection that started it: a laptop that sleeps ends the stream of
+# its log and not the training, and the next call follows the command that still runs.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+tpu_worker.sh run [OPTION ...] -- COMMAND [ARGUMENT ...]   start `flaxformer-mt COMMAND ...`, or follow
+                                   it where it still runs; ends with its exit status
+tpu_worker.sh stop                 ask the running command to save and stop, and wait for that
+tpu_worker.sh --help               this text
+
+  --archive FILE       the checkout to run, a .tar.gz (default: ~/flaxformer_mt.tar.gz)
+  --requirement SPEC   install this with pip instead, e.g. gs://-downloaded wheels or git+https://...
+  --extras a,b         what to install beyond the CPU version (default: tpu,gcs)
+
+Its state is in ~/.flaxformer_job: command, log, pid, status.
+TEXT
+}
+
+job=$HOME/.flaxformer_job
+checkout=$HOME/flaxformer_mt
+
+say() { printf 'tpu_worker.sh on %s: %s\n' "$(hostname 2>/dev/null || echo worker)" "$*" >&2; }
+
+fail() {
+    local status=$1
+    shift
+    say "$@"
+    exit "$status"
+}
+
+# The lock is held by the command and all its children, so that no process number is taken for it
+# after a restart of the machine.
+is_running() { [ -e "$job/lock" ] && ! flock --nonblock "$job/lock" true; }
+
+is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+# Ubuntu 22.04, on which TPU VM images stand, brings Python 3.10. A standalone build from uv needs
+# neither root nor apt, whose lock a new machine's own upgrades hold for minutes.
+find_python() {
+    local name
+    for name in python3.13 python3.12 python3.11 python3; do
+        if is_recent "$name"; then
+            command -v "$name"
+            return
+        fi
+    done
+    say "no Python 3.11 or newer here: installing 3.12 with uv"
+    { python3 -m pip install --quiet --user uv &&
+        python3 -m uv python install --quiet 3.12; } >&2 ||
+        fail 1 "could not install Python 3.12, for the reason above"
+    python3 -m uv python find 3.12
+}
+
+# prepare: sets `program`, the words that stand for flaxformer-mt.
+prepare() {
+    local python
+    python=$(find_python)
+    if [ -n "$requirement" ]; then
+        local venv=$HOME/flaxformer_venv
+        [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 || fail 1 "$python makes no environment"
+        "$venv/bin/python" -m pip install --quiet "$requirement" >&2 ||
+            fail 1 "pip could not install $requirement, for the reason above"
+        program=("$venv/bin/flaxformer-mt")
+        return
+    fi
+    [ -e "$archive" ] || fail 1 "$archive is not here"
+    mkdir -p "$checkout"
+    # What an earlier version had and this one has not must go; the environment stays.
+    find "$checkout" -mindepth 1 -maxdepth 1 ! -name '.venv*' -exec rm -rf {} +
+    tar -xzf "$archive" -C "$checkout" || fail 1 "$archive cannot be unpacked"
+    export FLAXFORMER_EXTRAS=$extras FLAXFORMER_PYTHON=$python
+    # Installs, so that the log of the command begins with the command.
+    "$checkout/launch/local.sh" --version >&2 || fail 1 "the installation failed, for the reason above"
+    program=("$checkout/launch/local.sh")
+}
+
+start() {
+    rm -rf "$job"
+    mkdir -p "$job"
+    printf '%s\n' "$wanted" >"$job/command"
+    : >"$job/log"
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    setsid flock "$job/lock" bash -c '
+        job=$1
+        shift
+        "$@" </dev/null >>"$job/log" 2>&1 &
+        echo "$!" >"$job/pid"
+        status=0
+        wait "$!" || status=$?
+        echo "$status" >"$job/status.new"
+        mv "$job/status.new" "$job/status"
+    ' tpu_worker "$job" "$@" </dev/null >/dev/null 2>&1 &
+    local tries=0
+    until [ -e "$job/pid" ] || [ "$tries" -ge 100 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    [ -e "$job/pid" ] || fail 1 "the command did not start"
+}
+
+# follow LINES: streams the log, from its beginning (`+1`) or its last LINES, to the command's end.
+follow() {
+    local lines=$1 streamer
+    tail -n "$lines" -f "$job/log" &
+    streamer=$!
+    trap 'kill "$streamer" 2>/dev/null || true' EXIT
+    while is_running; do sleep "${FLAXFORMER_POLL:-2}"; done
+    sleep 1.2 # tail looks once a second
+    [ -e "$job/status" ] || fail 1 "the command was killed, or the machine restarted: no exit status"
+    exit "$(cat "$job/status")"
+}
+
+run() {
+    wanted="$requirement $*"
+    if is_running; then
+        [ "$(cat "$job/command" 2>/dev/null)" = "$wanted" ] ||
+            fail 2 "another command is running here:$(cat "$job/command"); stop it first (--stop)"
+        say "the command is still running: following its log"
+        follow 20
+    fi
+    program=()
+    prepare
+    start "${program[@]}" "$@"
+    follow +1
+}
+
+stop() {
+    if ! is_running; then
+        say "nothing is running"
+        return
+    fi
+    kill -TERM "$(cat "$job/pid")" 2>/dev/null || true
+    say "asked the command to save and stop"
+    local waited=0
+    while is_running; do
+        [ "$waited" -lt 600 ] || fail 1 "it is still running after 10 minutes; its log is $job/log"
+        sleep 1
+        waited=$((waited + 1))
+    done
+    say "stopped with exit status $(cat "$job/status" 2>/dev/null || echo unknown)"
+}
+
+# In a function and read to its end before it starts: a later call may write a newer script over it.
+main() {
+    archive=$HOME/flaxformer_mt.tar.gz
+    requirement=
+    extras=tpu,gcs
+    local verb=${1:-}
+    [ "$#" -eq 0 ] || shift
+    case $verb in
+        -h | --help)
+            usage
+            return
+            ;;
+        stop)
+            stop
+            return
+            ;;
+        run) ;;
+        *) fail 2 "run, stop or --help, not '$verb'" ;;
+    esac
+    while [ "$#" -gt 0 ] && [ "$1" != -- ]; do
+        [ "$#" -gt 1 ] || fail 2 "$1 needs a value"
+        case $1 in
+            --archive) archive=$2 ;;
+            --requirement) requirement=$2 ;;
+            --extras) extras=$2 ;;
+            *) fail 2 "unknown option '$1'" ;;
+        esac
+        shift 2
+    done
+    [ "$#" -gt 1 ] || fail 2 "which command is to run?"
+    shift
+    run "$@"
+}
+
+main "$@"
+exit

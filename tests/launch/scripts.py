@@ -1,0 +1,96 @@
+"""What the tests of launch/ share: running a script, and a `gcloud` that rents nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+LAUNCH = ROOT / "launch"
+
+
+def run(
+    script: str, *arguments: str, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """A script of launch/ to its end; `variables` join the environment."""
+    return subprocess.run(
+        ["bash", LAUNCH / script, *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **variables},
+        cwd=cwd,
+        timeout=60,
+    )
+
+
+# Its world is the folder $CLOUD: `states` holds what describe answers, one line a call until one is
+# left; no such file means no such TPU. `created` is what states become by create. `ends` holds how
+# the remote commands end, one line each: an exit status, or a state that the TPU falls into.
+GCLOUD = r"""#!/bin/bash
+echo "$*" >>"$CLOUD/calls"
+pop() {
+  head -n 1 "$1"
+  if [ "$2" = all ] || [ "$(wc -l <"$1")" -gt 1 ]; then sed -i 1d "$1"; fi
+}
+case "$4" in
+  describe)
+    if [ -e "$CLOUD/broken" ]; then cat "$CLOUD/broken" >&2; exit 1; fi
+    if [ ! -e "$CLOUD/states" ]; then echo "ERROR: NOT_FOUND: no $5" >&2; exit 1; fi
+    pop "$CLOUD/states" ;;
+  create)
+    if [ -s "$CLOUD/creates" ]; then
+      status=$(pop "$CLOUD/creates" all)
+      [ "$status" = 0 ] || { echo "ERROR: no capacity" >&2; exit "$status"; }
+    fi
+    cp "$CLOUD/created" "$CLOUD/states" ;;
+  delete) rm "$CLOUD/states" ;;
+  scp) [ -z "$WORKER" ] || cp "$5" "$6" "$WORKER" ;;
+  ssh)
+    [ ! -e "$CLOUD/hang" ] || exec sleep 60
+    end=0
+    [ ! -s "$CLOUD/ends" ] || end=$(pop "$CLOUD/ends" all)
+    case $end in
+      [0-9]*) exit "$end" ;;
+      *) echo "$end" >"$CLOUD/states"; exit 255 ;;
+    esac ;;
+esac
+"""
+
+
+@dataclass
+class Cloud:
+    """A folder that stands for Google's side, and what was asked of it."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path, *, created: str = "READY\n") -> Cloud:
+        folder.mkdir()
+        (folder / "gcloud").write_text(GCLOUD)
+        (folder / "gcloud").chmod(0o755)
+        (folder / "created").write_text(created)
+        (folder / "calls").touch()
+        return cls(folder)
+
+    def write(self, name: str, *lines: str) -> None:
+        (self.folder / name).write_text("".join(f"{line}\n" for line in lines))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            "CLOUD": str(self.folder),
+            "FLAXFORMER_POLL": "0",
+            "CLOUDSDK_COMPUTE_ZONE": "",
+        }
+
+    def calls(self) -> list[str]:
+        """The verb of each call, and for what: `create tpu-vm`, `ssh tpu-vm`, ..."""
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [f"{words[3]} {words[2]}" for words in map(str.split, lines)]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return run("tpu_vm.sh", *arguments, **self.environment)

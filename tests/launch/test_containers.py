@@ -1,0 +1,236 @@
+"""`launch/gke/make.sh`, `launch/docker/`: manifests and build lines, word by word."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.launch.scripts import LAUNCH, ROOT, run
+
+SCRIPTS = [
+    *sorted(str(path.relative_to(LAUNCH)) for path in LAUNCH.rglob("*.sh")),
+    "slurm.sbatch",
+]
+
+
+def manifest(*arguments: str) -> str:
+    done = run("gke/make.sh", "mt", "--image", "img:1", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "@" not in done.stdout
+    return done.stdout
+
+
+def field(text: str, name: str) -> str:
+    (value,) = re.findall(rf"^ *{re.escape(name)}: (.*)$", text, re.MULTILINE)
+    return value
+
+
+def test_tpu_manifest_word_by_word():
+    text = manifest("--tpu", "v6e:4x4", "--slices", "2", "--spot", "--retries", "7", "--", "train")
+    assert text == (
+        """\
+# mt: flaxformer-mt on 2 TPU slice(s) of 4 host(s); made by launch/gke/make.sh
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: mt
+  namespace: default
+  annotations:
+    # One slice, one node pool: the hosts of a slice are wired to each other.
+    alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool
+spec:
+  failurePolicy:
+    # One pod lost, all start again: the program spans them. Training goes on from its checkpoint.
+    maxRestarts: 7
+    rules:
+      # What the pod failure policy below fails: wrong usage, which no restart mends.
+      - action: FailJobSet
+        onJobFailureReasons: [PodFailurePolicy]
+  replicatedJobs:
+    - name: slice
+      replicas: 2
+      template:
+        spec:
+          parallelism: 4
+          completions: 4
+          backoffLimit: 0
+          podFailurePolicy:
+            rules:
+              - action: FailJob
+                onExitCodes:
+                  containerName: flaxformer
+                  operator: In
+                  values: [2]
+          template:
+            spec:
+              restartPolicy: Never
+              terminationGracePeriodSeconds: 120
+              serviceAccountName: default
+              hostNetwork: true
+              dnsPolicy: ClusterFirstWithHostNet
+              nodeSelector:
+                cloud.google.com/gke-tpu-accelerator: tpu-v6e-slice
+                cloud.google.com/gke-tpu-topology: 4x4
+                cloud.google.com/gke-spot: "true"
+              containers:
+                - name: flaxformer
+                  image: img:1
+                  args: ["train"]
+                  resources:
+                    limits:
+                      google.com/tpu: 4
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("tpu", "accelerator", "hosts", "chips"),
+    [
+        ("v4:2x2x2", "tpu-v4-podslice", "2", "4"),
+        ("v5e:1x1", "tpu-v5-lite-podslice", "1", "1"),
+        ("v5e:2x4", "tpu-v5-lite-podslice", "1", "8"),
+        ("v5e:16x16", "tpu-v5-lite-podslice", "64", "4"),
+        ("v5p:2x2x1", "tpu-v5p-slice", "1", "4"),
+        ("v6e:2x2", "tpu-v6e-slice", "1", "4"),
+        ("tpu7x:2x2x2", "tpu7x", "2", "4"),
+    ],
+)
+def test_hosts_and_chips_of_a_topology(tpu, accelerator, hosts, chips):
+    text = manifest("--tpu", tpu, "--", "doctor")
+    assert field(text, "cloud.google.com/gke-tpu-accelerator") == accelerator
+    assert field(text, "parallelism") == field(text, "completions") == hosts
+    assert field(text, "google.com/tpu") == chips
+
+
+def test_gpu_manifest_gives_jax_what_it_asks_the_cluster_for():
+    text = manifest("--gpu", "nvidia-l4", "--nodes", "2", "--gpus-per-node", "4", "--", "train")
+    assert field(text, "cloud.google.com/gke-accelerator") == "nvidia-l4"
+    assert field(text, "nvidia.com/gpu") == "4"
+    assert field(text, "completionMode") == "Indexed"
+    assert field(text, "parallelism") == "2"
+    assert text.count("\n---\n") == 2
+    kinds = re.findall("^kind: (.*)$", text, re.MULTILINE)
+    assert kinds == ["JobSet", "Role", "RoleBinding"]
+
+
+@pytest.mark.parametrize("accelerator", [("--tpu", "v5e:4x4"), ("--gpu", "nvidia-l4")])
+def test_manifests_are_yaml_and_keep_every_word_of_the_command(accelerator):
+    yaml = pytest.importorskip("yaml")
+    words = ["train", "--workdir", 'gs://b/a "b" & \\c', "--config.x=$HOME", "@NAME@", "ü\tz"]
+    done = run("gke/make.sh", "mt", "--image", "img:1", *accelerator, "--", *words)
+    job = next(iter(yaml.safe_load_all(done.stdout)))
+    pod = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["args"] == words
+    assert json.loads(field(done.stdout, "args")) == words
+
+
+def test_apply_hands_the_manifest_to_kubectl(tmp_path):
+    (tmp_path / "kubectl").write_text(
+        f'#!/bin/bash\necho "$*" >{tmp_path}/call; cat >{tmp_path}/in\n'
+    )
+    (tmp_path / "kubectl").chmod(0o755)
+    arguments = ("mt", "--image", "img:1", "--tpu", "v5e:2x4", "--apply")
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    dry = run("gke/make.sh", *arguments, "--dry-run", "--", "doctor", **variables)
+    assert not (tmp_path / "call").exists()
+    first, _, rest = dry.stdout.partition("\n")
+    assert first == "# kubectl apply -f - < the following"
+    assert run("gke/make.sh", *arguments, "--", "doctor", **variables).returncode == 0
+    assert (tmp_path / "call").read_text() == "apply -f -\n"
+    assert (tmp_path / "in").read_text() == rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--image i --tpu v6e:4x4 -- x", "the first word is the job's NAME"),
+        ("1a --image i --tpu v6e:4x4 -- x", "'1a': a name is small letters, digits and -, a letter "
+         "first"),
+        ("mt --tpu v6e:4x4 -- x", "--image is missing"),
+        ("mt --image i -- x", "--tpu or --gpu?"),
+        ("mt --image i --tpu v6e:4x4 --gpu g -- x", "--tpu or --gpu, not both"),
+        ("mt --image i --tpu v6e:4x4", "which command is to run? It comes after --"),
+        ("mt --image i --tpu v9:4x4 -- x", "--tpu v9:4x4: v4, v5e, v5p, v6e or tpu7x, then : and "
+         "the topology, e.g. v6e:4x4"),
+        ("mt --image i --tpu v6e:4y4 -- x", "--tpu v6e:4y4: the topology is like 4x4 or 2x2x4"),
+        ("mt --image i --tpu v5p:4x4 -- x", "--tpu v5p:4x4: the topology has 3 sides"),
+        ("mt --image i --tpu v5e:2x4 --slices 2 -- x", "--slices 2: GKE joins slices of several "
+         "hosts only"),
+        ("mt --image i --gpu g --nodes 0 -- x", "--nodes needs 1 or more"),
+    ],
+)  # fmt: skip
+def test_bad_usage_of_make(arguments, message):
+    done = run("gke/make.sh", *arguments.split())
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"make.sh: {message}\nmake.sh: see make.sh --help\n"
+
+
+def test_docker_lines():
+    done = run("docker/build.sh", "tpu", "--image", "r/mt:tpu", "--push", "--dry-run")
+    assert done.stdout.splitlines() == [
+        f"docker build --file {ROOT}/launch/docker/tpu.Dockerfile --tag r/mt:tpu {ROOT}",
+        "docker push r/mt:tpu",
+    ]
+    done = run("docker/build.sh", "cuda", "--cuda", "12", "--image", "mt", "--dry-run")
+    assert done.stdout.splitlines() == [
+        f"docker build --file {ROOT}/launch/docker/cuda.Dockerfile --tag mt "
+        f"--build-arg CUDA=12 {ROOT}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--image i", "tpu or cuda?"),
+        ("tpu", "--image is missing"),
+        ("cuda --image i --cuda 11", "--cuda 11: 12 or 13"),
+        ("tpu --image i --cuda 13", "--cuda goes with cuda, not with tpu"),
+        ("rocm --image i", "'rocm': tpu, cuda or an option"),
+    ],
+)
+def test_bad_usage_of_build(arguments, message):
+    done = run("docker/build.sh", *arguments.split())
+    assert done.returncode == 2
+    assert done.stderr == f"build.sh: {message}\nbuild.sh: see build.sh --help\n"
+
+
+@pytest.mark.parametrize("name", ["tpu", "cuda"])
+def test_dockerfiles_copy_what_the_package_is_built_from(name):
+    text = (LAUNCH / "docker" / f"{name}.Dockerfile").read_text()
+    copied = [word for line in re.findall("^COPY (.*)$", text, re.M) for word in line.split()[:-1]]
+    assert all((ROOT / word).exists() for word in copied)
+    assert {"pyproject.toml", "README.md", "LICENSE", "flaxformer_mt", "configs"} <= set(copied)
+    extras = {
+        extra
+        for group in re.findall(r"(?:\.\[|extra=)([a-z,]+)", text)
+        for extra in group.split(",")
+    }
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert extras and all(f"\n{extra} = [" in pyproject for extra in extras)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_says_how_and_fails_nothing(script):
+    done = run(script, "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    assert "--help" in done.stdout
+    assert os.access(LAUNCH / script, os.X_OK)
+
+
+def test_shellcheck_finds_nothing():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    files = [*SCRIPTS, "keep_going.bash"]
+    done = subprocess.run(
+        ["shellcheck", *(str(LAUNCH / name) for name in files)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout

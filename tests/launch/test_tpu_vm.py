@@ -1,0 +1,264 @@
+"""`launch/tpu_vm.sh`: the exact gcloud lines, and what it does when the TPU is taken away."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+
+from tests.launch.scripts import LAUNCH, ROOT, Cloud, run
+
+LIST = f"git -C {ROOT} ls-files -z --cached --others --exclude-standard"
+PACK = f"{LIST} | tar -C {ROOT} -czf flaxformer_mt.tar.gz --null --files-from=-"
+WORKER = LAUNCH / "tpu_worker.sh"
+TPU = ("mt", "--zone", "z", "--wait", "0", "--package", "p")
+
+
+@pytest.fixture
+def cloud(tmp_path) -> Cloud:
+    return Cloud.make(tmp_path / "cloud")
+
+
+@pytest.fixture
+def queue(tmp_path) -> Cloud:
+    created = "WAITING_FOR_RESOURCES\nPROVISIONING\nACTIVE\n"
+    return Cloud.make(tmp_path / "cloud", created=created)
+
+
+def commands_of(*arguments: str) -> list[str]:
+    """The lines of --dry-run that are no remarks."""
+    done = run("tpu_vm.sh", *arguments, CLOUDSDK_COMPUTE_ZONE="")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if not line.startswith("#")]
+
+
+def test_dry_run_on_demand():
+    arguments = "mt --zone z --project p --type v5litepod-8 --dry-run -- doctor".split()
+    assert commands_of(*arguments) == [
+        "gcloud compute tpus tpu-vm describe mt --zone=z --project=p '--format=value(state)'",
+        "gcloud compute tpus tpu-vm create mt --zone=z --project=p --accelerator-type=v5litepod-8 "
+        "--version=v2-alpha-tpuv5-lite",
+        PACK,
+        f"gcloud compute tpus tpu-vm scp {WORKER} flaxformer_mt.tar.gz mt: --worker=all --zone=z "
+        "--project=p",
+        "gcloud compute tpus tpu-vm ssh mt --worker=all --zone=z --project=p "
+        "'--command=bash tpu_worker.sh run --extras tpu,gcs -- doctor'",
+    ]
+
+
+def test_dry_run_spot_slices_from_the_queue():
+    arguments = (
+        "mt --zone z --type v6e-16 --spot --queued --valid-until 6h --slices 2 --delete-on-exit "
+        "--create-flag=--internal-ips --connect-flag=--internal-ip --package pkg --dry-run -- "
+        "train --workdir"
+    )
+    assert commands_of(*arguments.split(), "gs://b/a b") == [
+        "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(state.state)'",
+        "gcloud compute tpus queued-resources create mt --zone=z --accelerator-type=v6e-16 "
+        "--runtime-version=v2-alpha-tpuv6e --node-count=2 --valid-until-duration=6h --spot "
+        "--internal-ips",
+        f"gcloud compute tpus queued-resources scp {WORKER} mt: --worker=all --node=all --zone=z "
+        "--internal-ip",
+        "gcloud compute tpus queued-resources ssh mt --worker=all --node=all --zone=z "
+        "--internal-ip '--command=bash tpu_worker.sh run --requirement pkg -- train --workdir "
+        r"'\''gs://b/a b'\'''",
+        "gcloud compute tpus queued-resources delete mt --zone=z --quiet --force",
+    ]
+
+
+def test_dry_run_of_one_queued_slice_names_its_node():
+    lines = commands_of(*"mt --zone z --type v4-8 --queued --dry-run -- x".split())
+    assert lines[1] == (
+        "gcloud compute tpus queued-resources create mt --zone=z --accelerator-type=v4-8 "
+        "--runtime-version=tpu-ubuntu2204-base --node-id=mt"
+    )
+    assert lines[3].startswith("gcloud compute tpus tpu-vm scp ")
+
+
+def test_stop():
+    assert commands_of(*"mt --zone z --stop --dry-run".split()) == [
+        "gcloud compute tpus tpu-vm ssh mt --worker=all --zone=z "
+        "'--command=bash tpu_worker.sh stop'"
+    ]
+
+
+def test_dry_run_calls_nothing(cloud):
+    done = cloud.run(*TPU, "--type", "v4-8", "--dry-run", "--", "doctor")
+    assert done.returncode == 0 and cloud.calls() == []
+
+
+def test_what_runs_is_what_the_dry_run_printed(cloud):
+    arguments = (*TPU, "--type", "v4-8", "--delete-on-exit", "--", "doctor")
+    assert cloud.run(*arguments).returncode == 0
+    done = cloud.run(*arguments[:-2], "--dry-run", "--", "doctor")
+    planned = [line.replace("'", "") for line in done.stdout.splitlines() if line[0] != "#"]
+    asked = [f"gcloud {line}" for line in (cloud.folder / "calls").read_text().splitlines()]
+    # Before it deletes, it looks whether there is something to delete.
+    assert asked == [*planned[:-1], planned[0], planned[-1]]
+
+
+def test_a_tpu_that_is_there_is_used_and_kept(cloud):
+    cloud.write("states", "READY")
+    done = cloud.run(*TPU, "--", "doctor")
+    assert done.returncode == 0, done.stderr
+    assert cloud.calls() == ["describe tpu-vm", "scp tpu-vm", "ssh tpu-vm"]
+    assert "mt is still there; to delete it: gcloud compute tpus tpu-vm delete mt" in done.stderr
+
+
+def test_without_a_type_nothing_is_created(cloud):
+    done = cloud.run(*TPU, "--", "doctor")
+    assert done.returncode == 2 and cloud.calls() == ["describe tpu-vm"]
+    assert "there is no mt in z, and no --type says what to create" in done.stderr
+
+
+def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
+    cloud.write("ends", "PREEMPTED", "PREEMPTED", "0")
+    done = cloud.run(*TPU, "--type", "v4-8", "--spot", "--", "train", "--workdir", "gs://b/r")
+    assert done.returncode == 0, done.stderr
+    one_life = ["create tpu-vm", "scp tpu-vm", "ssh tpu-vm", "describe tpu-vm"]
+    made_again = ["describe tpu-vm", "delete tpu-vm", "describe tpu-vm"]
+    assert cloud.calls() == (
+        ["describe tpu-vm", *one_life, *made_again, *one_life, *made_again, *one_life[:3]]
+    )
+    remote = [
+        line for line in (cloud.folder / "calls").read_text().splitlines() if "--comm" in line
+    ]
+    assert len(remote) == 3 and len(set(remote)) == 1
+    assert "mt is PREEMPTED after exit status 255: preempted; it will be made again" in done.stderr
+
+
+def test_suspended_queued_resource_is_asked_for_again(queue):
+    queue.write("ends", "SUSPENDED", "0")
+    done = queue.run(*TPU, "--type", "v4-8", "--spot", "--queued", "--", "train")
+    assert done.returncode == 0, done.stderr
+    calls = queue.calls()
+    assert calls.count("create queued-resources") == 2
+    assert calls.count("delete queued-resources") == 1
+    assert "mt is WAITING_FOR_RESOURCES: waiting" in done.stderr
+    assert "mt is PROVISIONING: waiting" in done.stderr
+
+
+def test_queue_that_fails_is_tried_again(queue):
+    queue.write("created", "WAITING_FOR_RESOURCES", "FAILED")
+    done = queue.run(*TPU, "--retries", "1", "--type", "v4-8", "--queued", "--", "train")
+    assert done.returncode == 1
+    assert queue.calls().count("create queued-resources") == 2
+    assert "mt: FAILED before it was ready" in done.stderr
+
+
+def test_no_capacity_is_tried_again(cloud):
+    cloud.write("creates", "1", "1", "0")
+    done = cloud.run(*TPU, "--type", "v4-8", "--", "train")
+    assert done.returncode == 0
+    assert cloud.calls().count("create tpu-vm") == 3
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "runs"),
+    [("75 0", 0, 2), ("134 0", 0, 2), ("2 0", 2, 1), ("1 1 1 1", 1, 3)],
+)
+def test_exit_status_of_the_command_decides_where_the_tpu_is_fine(cloud, ends, status, runs):
+    cloud.write("states", "READY")
+    cloud.write("ends", *ends.split())
+    done = cloud.run(*TPU, "--retries", "2", "--", "train")
+    assert (done.returncode, cloud.calls().count("ssh tpu-vm")) == (status, runs), done.stderr
+    assert "delete tpu-vm" not in cloud.calls()
+
+
+@pytest.mark.parametrize(("end", "status"), [("0", 0), ("2", 2), ("1", 1), ("PREEMPTED", 75)])
+def test_delete_on_exit_deletes_whatever_happened(cloud, end, status):
+    cloud.write("ends", end)
+    options = ("--type", "v4-8", "--retries", "0", "--delete-on-exit")
+    done = cloud.run(*TPU, *options, "--", "train")
+    assert done.returncode == status
+    assert cloud.calls()[-1] == "delete tpu-vm"
+    assert not (cloud.folder / "states").exists()
+
+
+def test_gclouds_own_trouble_is_shown_and_creates_nothing(cloud):
+    cloud.write("broken", "ERROR: you are not logged in")
+    done = cloud.run(*TPU, "--retries", "0", "--type", "v4-8", "--", "train")
+    assert done.returncode == 1
+    assert "you are not logged in" in done.stderr
+    assert "create tpu-vm" not in cloud.calls()
+
+
+@pytest.mark.parametrize("delete", [True, False])
+def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(cloud, delete):
+    cloud.write("states", "READY")
+    cloud.write("hang")
+    process = subprocess.Popen(
+        [LAUNCH / "tpu_vm.sh", *TPU, *(["--delete-on-exit"] if delete else []), "--", "train"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=cloud.environment,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 20
+    while "ssh tpu-vm" not in cloud.calls():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.2)
+    (cloud.folder / "hang").unlink()
+    process.send_signal(2)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode != 0
+    if delete:
+        last = (cloud.folder / "calls").read_text().splitlines()
+        assert cloud.calls()[-1] == "delete tpu-vm"
+        assert any(line.endswith("--command=bash tpu_worker.sh stop") for line in last)
+    else:
+        assert cloud.calls()[-1] == "ssh tpu-vm"
+        assert "the command goes on running on mt" in stderr
+
+
+def test_the_checkout_is_packed_with_new_files_and_without_ignored_ones(cloud, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    cloud.write("states", "READY")
+    variables = {**cloud.environment, "WORKER": str(home)}
+    done = run("tpu_vm.sh", "mt", "--zone", "z", "--", "doctor", **variables)
+    assert done.returncode == 0, done.stderr
+    packed = subprocess.run(
+        ["tar", "-tzf", home / "flaxformer_mt.tar.gz"], capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    for name in ("pyproject.toml", "constraints.txt", "launch/local.sh", "configs/quickstart.py"):
+        assert name in packed
+    assert not any("__pycache__" in name or name.startswith(".venv") for name in packed)
+    assert (home / "tpu_worker.sh").read_text() == WORKER.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "which TPU? The first word is its NAME"),
+        ("mt -- x", "--zone is missing, and CLOUDSDK_COMPUTE_ZONE is not set"),
+        ("mt --zone z", "which command is to run? It comes after --"),
+        ("mt --zone z train", "'train': the command comes after --"),
+        ("Mt --zone z -- x", "'Mt': the name of a TPU begins with a small letter"),
+        ("m_t --zone z -- x", "'m_t': only small letters, digits and - in the name of a TPU"),
+        ("mt --zone", "--zone needs a value"),
+        ("mt --zon z -- x", "unknown option '--zon'"),
+        ("mt --zone z --retries many -- x", "--retries needs a whole number, not 'many'"),
+        ("mt --zone z --type v9-8 -- x", "--type v9-8: its software is not known here; name it "
+         "with --runtime"),
+        ("mt --zone z --slices 2 -- x", "--slices 2 needs --queued: only a queued resource joins "
+         "slices"),
+        ("mt --zone z --valid-until 6h -- x", "--valid-until goes with --queued"),
+    ],
+)  # fmt: skip
+def test_bad_usage(cloud, arguments, message):
+    done = cloud.run(*arguments.split())
+    assert done.returncode == 2
+    assert done.stderr == f"tpu_vm.sh: {message}\ntpu_vm.sh: see tpu_vm.sh --help\n"
+    assert cloud.calls() == []
+
+
+def test_zone_from_the_environment(cloud):
+    variables = {**cloud.environment, "CLOUDSDK_COMPUTE_ZONE": "zz"}
+    done = run("tpu_vm.sh", "mt", "--dry-run", "--", "x", **variables)
+    assert "--zone=zz" in done.stdout

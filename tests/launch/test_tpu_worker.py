@@ -1,0 +1,164 @@
+"""`launch/tpu_worker.sh`: a command that outlives its connection, in a home of the test's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.launch.scripts import LAUNCH
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("flock", "setsid", "tail"))), reason="Linux tools are missing"
+)
+
+# Stands for launch/local.sh: `train` runs until the file `done` appears in the home directory, and
+# saves when it is asked to stop.
+LOCAL = r"""#!/bin/bash
+echo "$FLAXFORMER_EXTRAS: $*" >>"$HOME/calls"
+case $1 in
+  --version) exit "${INSTALL_FAILS:-0}" ;;
+  train)
+    trap 'echo saved; exit 75' TERM
+    echo "step 1"
+    until [ -e "$HOME/done" ]; do sleep 0.05; done
+    echo "finished" ;;
+  fail) echo "why it failed" >&2; exit 3 ;;
+esac
+"""
+
+
+class Worker:
+    """A worker's home directory with the archive that tpu_vm.sh has copied."""
+
+    def __init__(self, folder: Path):
+        self.home = folder / "home"
+        self.home.mkdir()
+        checkout = folder / "checkout"
+        (checkout / "launch").mkdir(parents=True)
+        (checkout / "launch" / "local.sh").write_text(LOCAL)
+        (checkout / "launch" / "local.sh").chmod(0o755)
+        archive = self.home / "flaxformer_mt.tar.gz"
+        subprocess.run(["tar", "-C", checkout, "-czf", archive, "launch"], check=True)
+        bin_folder = folder / "bin"
+        bin_folder.mkdir()
+        (bin_folder / "python3.11").symlink_to(sys.executable)
+        path = f"{bin_folder}:{os.environ['PATH']}"
+        self.environment = {"HOME": str(self.home), "PATH": path, "FLAXFORMER_POLL": "0.1"}
+
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", LAUNCH / "tpu_worker.sh", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={**self.environment, **variables},
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, **variables: str) -> tuple[int, str, str]:
+        process = self.start(*arguments, **variables)
+        stdout, stderr = process.communicate(timeout=30)
+        return process.returncode, stdout, stderr
+
+    def calls(self) -> list[str]:
+        return (self.home / "calls").read_text().splitlines()
+
+    def wait_for_log(self) -> None:
+        deadline = time.monotonic() + 20
+        log = self.home / ".flaxformer_job" / "log"
+        while not log.exists() or "step 1" not in log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def worker(tmp_path):
+    worker = Worker(tmp_path)
+    yield worker
+    (worker.home / "done").touch()  # ends what a failed test has left running
+
+
+def test_installs_runs_streams_and_reports(worker):
+    (worker.home / "done").touch()
+    status, stdout, _ = worker.run("run", "--extras", "tpu,gcs", "--", "train", "a b")
+    assert (status, stdout) == (0, "step 1\nfinished\n")
+    assert worker.calls() == ["tpu,gcs: --version", "tpu,gcs: train a b"]
+
+
+def test_status_and_stderr_of_the_command(worker):
+    status, stdout, _ = worker.run("run", "--", "fail")
+    assert (status, stdout) == (3, "why it failed\n")
+
+
+def test_failed_installation_starts_nothing(worker):
+    status, _, stderr = worker.run("run", "--", "train", INSTALL_FAILS="1")
+    assert status == 1 and "the installation failed" in stderr
+    assert worker.calls() == ["tpu,gcs: --version"]
+
+
+def test_lost_connection_leaves_the_command_running_and_the_next_call_follows_it(worker):
+    first = worker.start("run", "--", "train")
+    worker.wait_for_log()
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    second = worker.start("run", "--", "train")
+    time.sleep(0.5)
+    (worker.home / "done").touch()
+    stdout, stderr = second.communicate(timeout=30)
+    assert second.returncode == 0
+    assert "still running: following its log" in stderr
+    assert stdout.endswith("finished\n")
+    assert worker.calls() == ["tpu,gcs: --version", "tpu,gcs: train"]  # started once
+
+
+def test_another_command_does_not_push_the_first_aside(worker):
+    first = worker.start("run", "--", "train")
+    worker.wait_for_log()
+    status, _, stderr = worker.run("run", "--", "evaluate")
+    assert status == 2
+    assert "another command is running here: train; stop it first (--stop)" in stderr
+    (worker.home / "done").touch()
+    assert first.wait(timeout=30) == 0
+    first.communicate()
+
+
+def test_stop_lets_the_command_save(worker):
+    first = worker.start("run", "--", "train")
+    worker.wait_for_log()
+    status, _, stderr = worker.run("stop")
+    assert status == 0 and "stopped with exit status 75" in stderr
+    stdout, _ = first.communicate(timeout=30)
+    assert first.returncode == 75
+    assert stdout.endswith("saved\n")
+    assert "nothing is running" in worker.run("stop")[2]
+
+
+def test_files_of_an_earlier_version_go_and_the_environment_stays(worker):
+    (worker.home / "done").touch()
+    checkout = worker.home / "flaxformer_mt"
+    (checkout / ".venv").mkdir(parents=True)
+    (checkout / "gone.py").touch()
+    assert worker.run("run", "--", "train")[0] == 0
+    assert (checkout / ".venv").exists() and not (checkout / "gone.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("start", "run, stop or --help, not 'start'"),
+        ("run", "which command is to run?"),
+        ("run --", "which command is to run?"),
+        ("run --extra tpu -- x", "unknown option '--extra'"),
+    ],
+)
+def test_bad_usage(worker, arguments, message):
+    status, _, stderr = worker.run(*arguments.split())
+    assert status == 2 and message in stderr
