@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
+from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
+from flaxformer_mt.decoding.together import translate_together
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
+from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
+from flaxformer_mt.parallel import Processes, joined
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 
@@ -37,24 +41,40 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     )
     parser.add_argument("--lowercase", action="store_true", help="ignore case")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    add_processes(parser)
     options = parser.parse_args(arguments)
+    with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+        return evaluate_run(options, parser, processes)
+
+
+def evaluate_run(
+    options: argparse.Namespace, parser: argparse.ArgumentParser, processes: Processes
+) -> int:
+    """Several processes share the sentences of each set; the first scores and prints."""
     run = open_run(options.workdir)
     data = freeze(read_record(run).config, str(run.config_file)).data
     folder = data.folder if options.folder is None else options.folder
     corpora = _corpora(options, data, parser)
     # Every file is read before anything is translated: a misspelt name should not cost minutes.
     texts = {name: read_whole(corpus, folder, name) for name, corpus in corpora.items()}
+    for name, (sources, references) in texts.items():
+        check(name, sources, references)
     translator = Translator.load(run.path, which=weights(options.weights, parser))
     results: list[Evaluation] = []
     for name, (sources, references) in texts.items():
-        result = evaluate(
+        search = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+        start = time.perf_counter()
+        translations = translate_together(translator, sources, processes, **search)
+        if not processes.is_first:
+            continue
+        result = record(
             translator,
-            sources,
+            translations,
             references,
+            seconds=time.perf_counter() - start,
             name=name,
             directory=run.evaluation,
-            beam_size=options.beam_size,
-            length_penalty=options.length_penalty,
+            **search,
             tokenized=data.tokenized if options.tokenized is None else options.tokenized,
             lowercase=options.lowercase,
         )
@@ -62,7 +82,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         results.append(result)
         if not options.json:
             print(f"{name}: {result.scores.one_line()}")
-    if options.json:
+    if options.json and processes.is_first:
         json.dump(
             {r.name: json.loads(r.scores_file.read_text()) for r in results}, sys.stdout, indent=2
         )

@@ -215,7 +215,7 @@ def _train(
                 decode=validation_decoder(
                     config,
                     vocabularies,
-                    program,
+                    program.model,
                     data=data,
                     samples=growing.samples,
                     processes=processes,

@@ -10,11 +10,12 @@ from typing import Any
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.decoding.together import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.bleu import corpus_scores
-from flaxformer_mt.parallel import ALONE, Processes, whole_here
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.parallel import ALONE, Processes
 from flaxformer_mt.training.loop import Decode
-from flaxformer_mt.training.program import Program
 
 SAMPLES = 8
 
@@ -22,7 +23,7 @@ SAMPLES = 8
 def validation_decoder(
     config: ExperimentConfig,
     vocabularies: Vocabularies,
-    program: Program,
+    model: Transformer,
     *,
     data: Path,
     samples: Path,
@@ -31,25 +32,18 @@ def validation_decoder(
     """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text in `data`.
 
     Each call leaves a few sentences under `samples`: source, reference, hypothesis. Of several
-    processes each translates every n-th sentence on a device of its own; the first scores, and the
-    others return nothing.
+    processes each translates its share, and the first scores; the others return nothing.
     """
     sources, references = valid_text(data)
     settings = dataclasses.replace(config.decoding, beam_size=config.training.validate_beam)
     shown = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
     def decode(params: Any, step: int) -> Mapping[str, float]:
-        if processes.count > 1:
-            params = whole_here(params, program.mesh)
-        translator = Translator(params, program.model, vocabularies, settings, name=f"step {step}")
-        # Sentences of all lengths for everyone: none has to wait long for the others.
-        mine = translator.translate(sources[processes.number :: processes.count])
-        shares = processes.gather([translation.text for translation in mine])
+        translator = Translator(params, model, vocabularies, settings, name=f"step {step}")
+        translations = translate_together(translator, sources, processes)
         if not processes.is_first:
             return {}
-        hypotheses = [""] * len(sources)
-        for number, share in enumerate(shares):
-            hypotheses[number :: processes.count] = share
+        hypotheses = [translation.text for translation in translations]
         scores = corpus_scores(hypotheses, references, tokenized=config.data.tokenized)
         samples.mkdir(exist_ok=True)
         (samples / f"step-{step}.txt").write_text(

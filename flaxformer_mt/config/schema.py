@@ -263,7 +263,7 @@ class DecodingConfig:
         50, "an output has at most the input's length plus this many tokens", resume=True
     )
     batch_tokens: int = setting(
-        8192, "source positions times beams in a decoding batch", resume=True
+        8192, "source positions times beams in a device's part of a decoding batch", resume=True
     )
 
 

@@ -53,10 +53,14 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The rows of a global batch that one process feeds: part `number` of `count` equal parts."""
+    """The rows of a global batch that one process feeds: some of `count` equal parts, in order."""
 
-    number: int = 0
+    numbers: tuple[int, ...] = (0,)
     count: int = 1
+
+    def of_whole(self, amount: int) -> int:
+        """What a global batch has where this share's part has `amount`."""
+        return amount * self.count // len(self.numbers)
 
 
 WHOLE = Share()
@@ -80,17 +84,19 @@ def assemble(
     counts = np.ones(len(indices), np.int64) if counts is None else counts
     if len(counts) > shape.rows:
         raise PlanError(f"{len(counts)} rows do not fit those of {shape}")
-    rows, rest = divmod(shape.rows, share.count)
+    size, rest = divmod(shape.rows, share.count)
     if rest:
         raise PlanError(
-            f"{shape.rows} rows cannot be shared by {share.count} processes: "
+            f"{shape.rows} rows cannot be split into {share.count} parts: "
             f"data.batch.multiple must be a multiple of {share.count}"
         )
-    first = share.number * rows
-    ends = np.cumsum(counts)
-    before = int(ends[first - 1]) if 0 < first <= len(ends) else 0
-    counts = counts[first : first + rows]
-    indices = indices[before : before + int(counts.sum())] if len(counts) else indices[:0]
+    rows = size * len(share.numbers)
+    if share.count > 1:
+        # Rows beyond the filled ones take part, so that this share's are in their places.
+        counts = np.pad(counts, (0, shape.rows - len(counts)))
+        mine = np.isin(np.arange(shape.rows) // size, share.numbers)
+        indices = indices[np.repeat(mine, counts)]
+        counts = counts[mine]
     src, src_segment_ids, src_positions, _ = _one_side(
         pairs, "src", indices, counts, rows, shape.src_length
     )

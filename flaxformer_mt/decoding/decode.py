@@ -10,12 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.search import Hypotheses, beam_search
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
 SHORTEST = 16  # source positions of the smallest batch shape
 
@@ -57,10 +59,14 @@ def decode_ids(
     *,
     n_best: int = 1,
     suppress: tuple[int, ...] = (UNK,),
+    mesh: Mesh | None = None,
 ) -> list[list[Decoded]]:
     """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
-    `params` is the tree under "params". An output has at most the source's length plus
+    `params` is the tree under "params". The sentences of a batch are split over the data axes of
+    `mesh` (default: all devices of this process), where every device has all parameters: the
+    largest of the paper's models fits many times, and a search split any other way would have to
+    gather them at each token. An output has at most the source's length plus
     `max_extra_tokens` tokens, and at most `model.max_length`, both with the end mark. The unknown
     token is not generated unless `suppress` leaves it out: no text corresponds to it.
 
@@ -74,26 +80,29 @@ def decode_ids(
                 f"source {number} has {len(source)} tokens; the model takes 1 to {longest} "
                 "(model.max_length), the end mark included"
             )
+    mesh = local_mesh() if mesh is None else mesh
+    parts = mesh.shape["data"] * mesh.shape["fsdp"]
+    params = whole_on(params, mesh)
     decoded: list[list[Decoded]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]
-    for batch in plan_batches(lengths, config, longest):
+    for batch in plan_batches(lengths, config, longest, split=parts):
         src = np.full((batch.rows, batch.src_length), PAD, np.int32)
         src_lengths = np.zeros(batch.rows, np.int32)
         for row, number in enumerate(batch.sources):
             src[row, : lengths[number]] = sources[number]
             src_lengths[row] = lengths[number]
-        hypotheses = _search(
-            params,
-            src,
-            src_lengths,
-            np.float32(config.length_penalty),
-            np.int32(config.max_extra_tokens),
-            model=model,
-            beam_size=config.beam_size,
-            n_best=n_best,
-            max_length=min(batch.src_length + config.max_extra_tokens, longest),
-            suppress=suppress,
-        )
+        with on_mesh(mesh):
+            hypotheses = _search(
+                params,
+                *place_batch((src, src_lengths), mesh),
+                np.float32(config.length_penalty),
+                np.int32(config.max_extra_tokens),
+                model=model,
+                beam_size=config.beam_size,
+                n_best=n_best,
+                max_length=min(batch.src_length + config.max_extra_tokens, longest),
+                suppress=suppress,
+            )
         hypotheses = jax.tree.map(np.asarray, hypotheses)
         for row, number in enumerate(batch.sources):
             limit = min(lengths[number] + config.max_extra_tokens, longest)
@@ -116,13 +125,13 @@ class DecodingBatch:
 
 
 def plan_batches(
-    lengths: Sequence[int], config: DecodingConfig, max_length: int
+    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
 ) -> Iterator[DecodingBatch]:
     """Batches over sources of these lengths, the longest first, in few shapes.
 
-    A shape's length is a power of two (or `max_length`) and its rows are the power of two that
-    fills `batch_tokens` = rows * beams * length: one shape a length, and for the last batch one of
-    fewer rows. A batch may exceed the budget only with a single row.
+    A shape's length is a power of two (or `max_length`). Its rows are `split` equal parts, each the
+    power of two that fills `batch_tokens` = rows * beams * length: one shape a length, and for the
+    last batch one of fewer rows. A part may exceed the budget only with a single row.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     done = 0
@@ -131,8 +140,9 @@ def plan_batches(
         src_length = min(_power_of_two_at_least(needed), max(max_length, needed))
         rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
         rows = 1 << (rows.bit_length() - 1)
-        sources = tuple(order[done : done + rows])
-        yield DecodingBatch(sources, min(rows, _power_of_two_at_least(len(sources))), src_length)
+        sources = tuple(order[done : done + rows * split])
+        filled = _power_of_two_at_least(-(-len(sources) // split))
+        yield DecodingBatch(sources, min(rows, filled) * split, src_length)
         done += len(sources)
 
 

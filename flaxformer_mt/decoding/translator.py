@@ -14,6 +14,7 @@ from flaxformer_mt.decoding.decode import Decoded, DecodingError, decode_ids
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.split import Piece, split_to_fit
 from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -71,6 +72,9 @@ class Translator:
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are.
 
+        They are copied to every device of this process, which share the sentences of a batch.
+        Of several processes all must call it together.
+
         Raises DecodingError if the vocabularies are not of the model's sizes.
         """
         types = softmax_table(params, model.config).shape[0]
@@ -79,7 +83,9 @@ class Translator:
                 f"the parameters are of a model with {types} target types, the target vocabulary "
                 f"has {vocabularies.tgt.size}: they do not belong together"
             )
-        self.params, self.model, self.vocabularies = params, model, vocabularies
+        self.mesh = local_mesh()
+        self.params = whole_on(params, self.mesh)
+        self.model, self.vocabularies = model, vocabularies
         self.config, self.name = config, name
 
     @classmethod
@@ -137,7 +143,9 @@ class Translator:
                 pieces.append(split_to_fit(line, self._fits))
                 encoded = self._encode([piece.text for piece in pieces[-1]])
                 sources.extend([*tokens, EOS] for tokens in encoded)
-        decoded = iter(decode_ids(self.params, self.model, sources, config, n_best=n_best))
+        decoded = iter(
+            decode_ids(self.params, self.model, sources, config, n_best=n_best, mesh=self.mesh)
+        )
         return [
             self._join(parts, list(itertools.islice(decoded, len(parts))), config)
             for parts in pieces

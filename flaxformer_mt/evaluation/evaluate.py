@@ -45,28 +45,63 @@ def evaluate(
 ) -> Evaluation:
     """Translates `sources`, scores against `references`, writes NAME.hyp.txt and NAME.json.
 
-    Both files appear in `directory` whole, the scores last, in place of those of before. The JSON
-    holds the scores with their signatures, the weights and the search settings.
-
     Raises ScoringError (also for a name that is no file name), DecodingError, and RunDirectoryError
     where the files cannot be written.
     """
+    check(name, sources, references)
+    start = time.perf_counter()
+    translations = list(
+        translator.translate_lines(sources, beam_size=beam_size, length_penalty=length_penalty)
+    )
+    return record(
+        translator,
+        translations,
+        references,
+        seconds=time.perf_counter() - start,
+        name=name,
+        directory=directory,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        tokenized=tokenized,
+        lowercase=lowercase,
+    )
+
+
+def check(name: str, sources: Sequence[str], references: Sequence[str]) -> None:
+    """Raises ScoringError for a name that is no file name and for sides that do not belong."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
     if len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")
-    start = time.perf_counter()
-    translations = tuple(
-        translator.translate_lines(sources, beam_size=beam_size, length_penalty=length_penalty)
-    )
-    seconds = time.perf_counter() - start
+
+
+def record(
+    translator: Translator,
+    translations: Sequence[Translation],
+    references: Sequence[str],
+    *,
+    seconds: float,
+    name: str,
+    directory: Path,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    tokenized: bool = False,
+    lowercase: bool = False,
+) -> Evaluation:
+    """Scores what `translator` has made in so many seconds, with these settings, and keeps it.
+
+    Both files appear in `directory` whole, the scores last, in place of those of before. The JSON
+    holds the scores with their signatures, the weights and the search settings.
+
+    Raises ScoringError and RunDirectoryError.
+    """
     hypotheses = [translation.text for translation in translations]
     scores = corpus_scores(hypotheses, references, tokenized=tokenized, lowercase=lowercase)
 
     evaluation = Evaluation(
         name=name,
         scores=scores,
-        translations=translations,
+        translations=tuple(translations),
         seconds=seconds,
         hypotheses_file=directory / f"{name}.hyp.txt",
         scores_file=directory / f"{name}.json",

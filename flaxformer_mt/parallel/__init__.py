@@ -3,6 +3,7 @@
 from flaxformer_mt.parallel.mesh import (
     RULES as RULES,
     MeshError as MeshError,
+    local_mesh as local_mesh,
     make_mesh as make_mesh,
     on_mesh as on_mesh,
 )
@@ -12,7 +13,7 @@ from flaxformer_mt.parallel.placement import (
     place_batch as place_batch,
     place_whole as place_whole,
     shardings_of as shardings_of,
-    whole_here as whole_here,
+    whole_on as whole_on,
     without_names as without_names,
 )
 from flaxformer_mt.parallel.processes import (

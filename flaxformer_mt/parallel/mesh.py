@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import flax.linen as nn
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 from flaxformer_mt.config import MeshConfig
@@ -37,7 +38,12 @@ class MeshError(ValueError):
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """A mesh over `devices` (default: all); one axis may be -1, what is left.
 
-    Raises MeshError when the sizes do not multiply to the number of devices.
+    On TPUs neighbours in the mesh are neighbours on the chips' network, as far as its form allows.
+    Slices, which only the data-centre network joins, are the outermost part of the data axis, the
+    one with the least traffic: gradients once a step.
+
+    Raises MeshError when the sizes do not multiply to the number of devices, or mesh.data is not a
+    multiple of the number of slices.
     """
     devices = jax.devices() if devices is None else devices
     sizes = [config.data, config.fsdp, config.tensor]
@@ -52,8 +58,34 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
             "devices"
         )
     # Auto axes: linen's sharding constraints are hints to the partitioner, not assertions.
-    grid = np.asarray(devices).reshape(sizes)
+    grid = _grid(devices, sizes)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
+    if devices[0].platform != "tpu":
+        # In order of hosts, so that the tensor axis stays within one.
+        return np.asarray(devices).reshape(sizes)
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices == 1:
+        return mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
+    data, *others = sizes
+    if data % slices:
+        raise MeshError(
+            f"'mesh.data' = {data} must be a multiple of the {slices} slices, which split the "
+            "batch among them"
+        )
+    return mesh_utils.create_hybrid_device_mesh(
+        (data // slices, *others),
+        (slices, *(1 for _ in others)),
+        devices,
+        allow_split_physical_axes=True,
+    )
+
+
+def local_mesh() -> Mesh:
+    """All devices of this process, on the data axis: for what each process computes by itself."""
+    return make_mesh(MeshConfig(), jax.local_devices())
 
 
 @contextlib.contextmanager

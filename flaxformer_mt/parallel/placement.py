@@ -20,40 +20,40 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
 
 
-def batch_share(mesh: Mesh) -> tuple[int, int]:
-    """The rows of a batch that lie on this process's devices: `(number, count)`.
+def batch_share(mesh: Mesh) -> tuple[tuple[int, ...], int]:
+    """The rows of a batch that lie on this process's devices: which of how many equal parts.
 
-    They are part `number` of `count` equal ones. Where a row's devices belong to several processes,
-    those share a part. Where the mesh leaves a process rows that are no such part, they are picked
-    from the whole batch: (0, 1).
+    `((0,), 1)` is the whole batch. Where a row's devices belong to several processes, each of them
+    has its part.
     """
-    # The axes are (data, fsdp, tensor): each row of this table holds one block of rows.
-    blocks = mesh.devices.reshape(-1, mesh.shape["tensor"])
+    if not mesh.is_multi_process:
+        return (0,), 1
+    # The axes are (data, fsdp, tensor): each row of this table holds one part's devices.
+    parts = mesh.devices.reshape(-1, mesh.shape["tensor"])
     here = jax.process_index()
-    mine = [
-        number
-        for number, devices in enumerate(blocks)
-        if any(device.process_index == here for device in devices)
-    ]
-    first, size, count = mine[0], len(mine), len(blocks)
-    if mine != list(range(first, first + size)) or count % size or first % size:
-        return 0, 1
-    return first // size, count // size
+    mine = (any(device.process_index == here for device in devices) for devices in parts)
+    return tuple(number for number, part in enumerate(mine) if part), len(parts)
 
 
-def place_batch(batch: Tree, mesh: Mesh, *, parts: int = 1) -> Tree:
-    """Host arrays `[rows, ...]` onto the mesh; rows must divide by the data axes' size.
+def place_batch(batch: Tree, mesh: Mesh) -> Tree:
+    """This process's rows of a batch, host arrays `[rows, ...]`, onto the mesh.
 
-    They are one of `parts` equal parts of the batch, this process's as `batch_share` says, or, with
-    1, the whole batch.
+    They are those that `batch_share` says, in order; the rows of all must divide by the data axes'
+    size.
     """
     sharding = batch_sharding(mesh)
     if not mesh.is_multi_process:
         return jax.device_put(batch, sharding)
+    numbers, count = batch_share(mesh)
 
     def place(local: np.ndarray) -> jax.Array:
-        shape = (local.shape[0] * parts, *local.shape[1:])
-        return jax.make_array_from_process_local_data(sharding, local, shape)
+        size = len(local) // len(numbers)
+
+        def part(index: Any) -> np.ndarray:
+            at = numbers.index((index[0].start or 0) // size) * size
+            return local[at : at + size]
+
+        return jax.make_array_from_callback((size * count, *local.shape[1:]), sharding, part)
 
     return jax.tree.map(place, batch)
 
@@ -70,17 +70,24 @@ def place_whole(tree: Any, shardings: Any) -> Any:
     return jax.tree.map(place, tree, shardings)
 
 
-def whole_here(tree: Tree, mesh: Mesh) -> Tree:
-    """Arrays of any layout on `mesh`, whole, on one device of this process.
+def whole_on(tree: Tree, mesh: Mesh) -> Tree:
+    """Arrays, each whole on every device of `mesh`, one of this process's own such as `local_mesh`.
 
-    All processes must call it together.
+    Of arrays that lie on the devices of several processes all must call it together.
     """
-    whole = jax.jit(_same, out_shardings=NamedSharding(mesh, PartitionSpec()))(tree)
-    return jax.tree.map(lambda array: array.addressable_data(0), whole)
+    sharding = NamedSharding(mesh, PartitionSpec())
 
+    def here(array: jax.Array) -> jax.Array:
+        on = {shard.device: shard.data for shard in array.addressable_shards}
+        return jax.make_array_from_single_device_arrays(
+            array.shape, sharding, [on[device] for device in mesh.devices.flat]
+        )
 
-def _same(tree: Tree) -> Tree:
-    return tree
+    leaves = jax.tree.leaves(tree)
+    if all(leaf.is_fully_addressable for leaf in leaves if isinstance(leaf, jax.Array)):
+        return jax.device_put(tree, sharding)
+    everywhere = NamedSharding(leaves[0].sharding.mesh, PartitionSpec())
+    return jax.tree.map(here, jax.jit(lambda same: same, out_shardings=everywhere)(tree))
 
 
 def shardings_of(abstract: Any, mesh: Mesh) -> Any:

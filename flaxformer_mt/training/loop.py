@@ -216,7 +216,7 @@ class _Run:
         self.pending = _Dispatched(
             metrics,
             self.batches.delivered,
-            (batch.src.size + batch.tgt_in.size) * self.program.share.count,
+            self.program.share.of_whole(batch.src.size + batch.tgt_in.size),
             ballot,
         )
         self.step += 1

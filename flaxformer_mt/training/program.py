@@ -97,11 +97,11 @@ def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int)
 
     def run_train(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         with on_mesh(mesh):
-            return train_step(state, place_batch(batch, mesh, parts=share.count))
+            return train_step(state, place_batch(batch, mesh))
 
     def run_eval(params: Any, batch: Batch) -> LossSums:
         with on_mesh(mesh):
-            return eval_step(params, place_batch(batch, mesh, parts=share.count))
+            return eval_step(params, place_batch(batch, mesh))
 
     return Program(
         model=model,

@@ -41,10 +41,19 @@ def joined(parts: list[Batch]) -> dict[str, np.ndarray]:
 def test_the_hosts_rows_together_are_the_global_batch(config: BatchConfig) -> None:
     whole = batches(config, Share(), Position(), 9)
     for hosts in HOSTS:
-        shares = [batches(config, Share(host, hosts), Position(), 9) for host in range(hosts)]
+        shares = [batches(config, Share((host,), hosts), Position(), 9) for host in range(hosts)]
         for number, batch in enumerate(whole):
             union = joined([share[number] for share in shares])
             assert all(np.array_equal(union[name], array) for name, array in vars(batch).items())
+
+
+def test_a_hosts_rows_need_not_be_neighbours() -> None:
+    indices, counts = np.arange(11), np.array([2, 1, 0, 3, 1, 1, 3], np.int64)
+    shape = Shape(8, 60, 60)
+    whole = assemble(PAIRS, indices, shape, counts)
+    part = assemble(PAIRS, indices, shape, counts, Share((0, 3), 4))
+    for name, array in vars(part).items():
+        assert np.array_equal(array, vars(whole)[name][[0, 1, 6, 7]])
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -54,7 +63,7 @@ def test_another_number_of_hosts_goes_on_with_the_same_global_batches(config: Ba
     planned.close()
     whole = batches(config, Share(), Position(), 12)[5:]
     for hosts in (2, 8):
-        shares = [batches(config, Share(host, hosts), middle, 7) for host in range(hosts)]
+        shares = [batches(config, Share((host,), hosts), middle, 7) for host in range(hosts)]
         for number, batch in enumerate(whole):
             assert np.array_equal(joined([share[number] for share in shares])["src"], batch.src)
 
@@ -69,7 +78,7 @@ def test_rows_without_pairs_and_missing_rows_are_padding(counts: list[int], host
     shape = Shape(12, 60, 60)
     whole = assemble(PAIRS, indices, shape, np.array(counts, np.int64))
     parts = [
-        assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share(host, hosts))
+        assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share((host,), hosts))
         for host in range(hosts)
     ]
     assert all(np.array_equal(joined(parts)[name], array) for name, array in vars(whole).items())
@@ -77,5 +86,5 @@ def test_rows_without_pairs_and_missing_rows_are_padding(counts: list[int], host
 
 
 def test_rows_that_the_hosts_do_not_divide_are_an_error() -> None:
-    with pytest.raises(PlanError, match=r"8 rows cannot be shared by 3 processes: .*multiple"):
-        assemble(PAIRS, np.arange(8), Shape(8, 20, 20), share=Share(0, 3))
+    with pytest.raises(PlanError, match=r"8 rows cannot be split into 3 parts: .*multiple"):
+        assemble(PAIRS, np.arange(8), Shape(8, 20, 20), share=Share((0,), 3))

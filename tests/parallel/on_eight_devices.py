@@ -51,14 +51,23 @@ def experiment(mesh: list[int], rows_multiple: int = ROWS) -> Any:
 
 
 def batches() -> list[Any]:
-    """Rows of every length; one row in four is padding."""
+    """Rows of every length, one row in four padding; every other batch has its rows packed."""
     found = []
     for step in range(STEPS):
         random = np.random.default_rng(step)
-        count = 3 * ROWS // 4
-        src = [random.integers(4, VOCAB, 1 + row % (LENGTH - 1)).tolist() for row in range(count)]
+        rows = 3 * ROWS // 4
+        packed = step % 2 == 1
+        # With their end marks: one pair of up to 8 tokens, or two or three that make 7.
+        counts = [2 + row % 2 for row in range(rows)] if packed else [1] * rows
+        lengths = [
+            length
+            for row, count in enumerate(counts)
+            for length in ({2: [4, 3], 3: [2, 3, 2]}[count] if packed else [2 + row % (LENGTH - 1)])
+        ]
+        src = [random.integers(4, VOCAB, length - 1).tolist() for length in lengths]
         pairs = TokenPairs.from_lists(src, [ids[::-1] for ids in src])
-        found.append(assemble(pairs, np.arange(count), Shape(ROWS, LENGTH, LENGTH)))
+        shape = Shape(ROWS, LENGTH, LENGTH)
+        found.append(assemble(pairs, np.arange(len(src)), shape, np.asarray(counts)))
     return found
 
 

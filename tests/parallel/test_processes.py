@@ -26,24 +26,29 @@ SLURM = """
     import jax, numpy as np, sys
     from flaxformer_mt.config import MeshConfig
     from flaxformer_mt.parallel import (
-        batch_share, joined, make_mesh, place_batch, place_whole, whole_here, batch_sharding
+        batch_share, batch_sharding, joined, local_mesh, make_mesh, place_batch, place_whole,
+        whole_on,
     )
     rows = np.arange(8, dtype=np.int32).reshape(8, 1)
     with joined(None, heartbeat=5) as processes:
         found = [processes.number, processes.count, jax.device_count(), jax.process_index()]
-        for sizes in ((4, 1, 1), (1, 4, 1), (2, 1, 2), (1, 1, 4)):
-            mesh = make_mesh(MeshConfig(**dict(zip(("data", "fsdp", "tensor"), sizes))))
-            number, count = batch_share(mesh)
-            found.append((number, count))
-            mine = rows[number * len(rows) // count :][: len(rows) // count]
-            placed = place_batch({"rows": mine}, mesh, parts=count)
+        one, two, three, four = jax.devices()
+        for sizes, devices in (
+            ((4, 1, 1), None), ((1, 4, 1), None), ((2, 1, 2), None), ((1, 1, 4), None),
+            ((4, 1, 1), [one, three, two, four]), ((2, 1, 2), [one, three, two, four]),
+        ):
+            mesh = make_mesh(MeshConfig(**dict(zip(("data", "fsdp", "tensor"), sizes))), devices)
+            numbers, count = batch_share(mesh)
+            found.append((numbers, count))
+            mine = np.concatenate([np.split(rows, count)[number] for number in numbers])
+            placed = place_batch({"rows": mine}, mesh)
             for shard in placed["rows"].addressable_shards:
                 assert (np.asarray(shard.data) == rows[shard.index]).all()
             assert placed["rows"].sharding == batch_sharding(mesh)
-            whole = whole_here(placed, mesh)["rows"]
-            assert whole.is_fully_addressable and (np.asarray(whole) == rows).all()
+            whole = whole_on(placed, local_mesh())["rows"]
+            assert len(whole.sharding.device_set) == 2 and (np.asarray(whole) == rows).all()
             again = place_whole(rows, batch_sharding(mesh))
-            assert (np.asarray(whole_here(again, mesh)) == rows).all()
+            assert (np.asarray(whole_on(again, local_mesh())) == rows).all()
         print(*found, sep="; ", flush=True)
         if processes.number == 1:
             raise LookupError("only here")
@@ -94,8 +99,9 @@ def test_tasks_of_a_job_find_each_other_and_share_rows(tasks):
     """Data and fsdp split a batch's rows; tensor parallelism over both leaves all rows to each."""
     for number, task in enumerate(tasks):
         line = next(line for line in task.stdout.splitlines() if "[Gloo]" not in line)
-        mine = (number, 2)
-        shares = (mine, mine, mine, (0, 1))
+        halves = ((2 * number, 2 * number + 1), 4)
+        mixed = ((number, number + 2), 4)
+        shares = (halves, halves, ((number,), 2), ((0,), 1), mixed, ((0, 1), 2))
         assert line == "; ".join(map(str, (number, 2, 4, number, *shares))), task.stderr
 
 
@@ -112,30 +118,31 @@ def mesh_of(processes: list[int], data: int, fsdp: int, tensor: int) -> Any:
     return SimpleNamespace(
         devices=devices.reshape(data, fsdp, tensor),
         shape={"data": data, "fsdp": fsdp, "tensor": tensor},
+        is_multi_process=True,
     )
 
 
 @pytest.mark.parametrize(
-    ("processes", "sizes", "shares"),
+    ("processes", "sizes", "parts", "count"),
     [
-        ([0, 0, 1, 1, 2, 2, 3, 3], (8, 1, 1), [(0, 4), (1, 4), (2, 4), (3, 4)]),
-        ([0, 0, 1, 1, 2, 2, 3, 3], (2, 2, 2), [(0, 4), (1, 4), (2, 4), (3, 4)]),
+        ([0, 0, 1, 1, 2, 2, 3, 3], (8, 1, 1), [(0, 1), (2, 3), (4, 5), (6, 7)], 8),
+        ([0, 0, 1, 1, 2, 2, 3, 3], (2, 2, 2), [(0,), (1,), (2,), (3,)], 4),
         # A row's devices are in two processes: these have the same rows.
-        ([0, 0, 1, 1, 2, 2, 3, 3], (2, 1, 4), [(0, 2), (0, 2), (1, 2), (1, 2)]),
-        ([0, 0, 1, 1, 2, 2, 3, 3], (1, 1, 8), [(0, 1)] * 4),
-        ([2, 2, 0, 0, 3, 3, 1, 1], (8, 1, 1), [(1, 4), (3, 4), (0, 4), (2, 4)]),
-        # Rows that are no equal part in one piece are picked from the whole.
-        ([0, 1, 0, 1], (4, 1, 1), [(0, 1), (0, 1)]),
-        ([0, 1, 1, 0], (4, 1, 1), [(0, 1), (0, 1)]),
-        ([0, 0, 0, 1], (4, 1, 1), [(0, 1), (3, 4)]),
+        ([0, 0, 1, 1, 2, 2, 3, 3], (2, 1, 4), [(0,), (0,), (1,), (1,)], 2),
+        ([0, 0, 1, 1, 2, 2, 3, 3], (1, 1, 8), [(0,)] * 4, 1),
+        # As on a TPU's torus, where neighbours in the mesh belong to different hosts.
+        ([2, 2, 0, 0, 3, 3, 1, 1], (8, 1, 1), [(2, 3), (6, 7), (0, 1), (4, 5)], 8),
+        ([0, 1, 0, 1], (4, 1, 1), [(0, 2), (1, 3)], 4),
+        ([0, 1, 1, 0], (4, 1, 1), [(0, 3), (1, 2)], 4),
+        ([0, 0, 0, 1], (4, 1, 1), [(0, 1, 2), (3,)], 4),
     ],
 )
-def test_shares_follow_the_order_of_devices(monkeypatch, processes, sizes, shares):
+def test_shares_follow_the_order_of_devices(monkeypatch, processes, sizes, parts, count):
     found = []
     for number in range(max(processes) + 1):
         monkeypatch.setattr(jax, "process_index", lambda number=number: number)
         found.append(batch_share(mesh_of(processes, *sizes)))
-    assert found == shares
+    assert found == [(part, count) for part in parts]
 
 
 def test_a_process_alone_starts_nothing(monkeypatch):

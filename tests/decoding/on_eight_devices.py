@@ -1,0 +1,79 @@
+"""Decodes on one, three and eight simulated devices and prints what came of it, as JSON.
+
+A program of its own: the number of devices is a matter of the whole process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from flaxformer_mt.config import MeshConfig
+from flaxformer_mt.decoding import decode
+from flaxformer_mt.decoding.decode import decode_ids
+from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
+from tests.decoding.test_decode import CONFIG, sentences, tiny
+
+SENTENCES = 21  # no number of devices divides it but three
+
+
+def found(mesh: Any, params: Any, model: Any, beam: int) -> list[Any]:
+    config = dataclasses.replace(CONFIG, beam_size=beam, batch_tokens=16 * beam)
+    outputs = decode_ids(params, model, sentences(SENTENCES), config, n_best=beam, mesh=mesh)
+    return [[[list(o.tokens), o.log_prob, o.score, o.at_limit] for o in each] for each in outputs]
+
+
+def main() -> None:
+    # Its failures are harmless, and pytest is told the same (pyproject.toml).
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    model, params = tiny()
+    devices = jax.devices()
+    results: dict[str, Any] = {}
+    for beam in (1, 4):
+        for count in (1, 3, 8):
+            mesh = make_mesh(MeshConfig(), devices[:count])
+            results[f"{beam} on {count}"] = found(mesh, params, model, beam)
+    # As training leaves them: split over a mesh of another form.
+    split = NamedSharding(make_mesh(MeshConfig(fsdp=4, tensor=2), devices), PartitionSpec("fsdp"))
+    spread = {
+        "params": jax.tree.map(
+            lambda leaf: jax.device_put(leaf, split) if leaf.shape[0] % 4 == 0 else leaf, params
+        )
+    }
+    results["spread"] = found(None, spread["params"], model, 4)
+
+    where: list[list[int]] = []
+    search = decode._search
+
+    def watched(params: Any, src: Any, *rest: Any, **settings: Any) -> Any:
+        hypotheses = search(params, src, *rest, **settings)
+        where.append([src.shape[0], *(s.data.shape[0] for s in src.addressable_shards)])
+        where.append(
+            [hypotheses.tokens.shape[0]]
+            + [s.data.shape[0] for s in hypotheses.tokens.addressable_shards]
+        )
+        return hypotheses
+
+    decode._search = watched  # type: ignore[assignment]
+    found(local_mesh(), params, model, 4)
+    results["rows"] = where
+    whole = whole_on(spread["params"], local_mesh())
+    results["everywhere"] = all(
+        leaf.sharding.is_fully_replicated and len(leaf.sharding.device_set) == 8
+        for leaf in jax.tree.leaves(whole)
+    )
+    results["unchanged"] = all(
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(params), strict=True)
+    )
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
