@@ -25,6 +25,7 @@ from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.model import table_rows
 from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined
 from flaxformer_mt.rundir import layout
@@ -277,4 +278,9 @@ def model_table(
     rows = summary(program.abstract.params, config.model, src_vocab_size, tgt_vocab_size)
     lines = [f"{'part':<28}{'by formula':>14}{'counted':>14}"]
     lines += [f"{row.part:<28}{row.by_formula:>14,}{row.counted:>14,}" for row in rows]
+    for side, size in {"source": src_vocab_size, "target": tgt_vocab_size}.items():
+        if (padded := table_rows(config.model, size)) > size:
+            lines.append(
+                f"{side} embedding: {size:,} types, {padded:,} rows (model.vocab_multiple)"
+            )
     return "\n".join(lines)

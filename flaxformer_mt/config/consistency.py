@@ -10,7 +10,8 @@ from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 
 # Group -> its settings, for each range.
 _AT_LEAST_ONE = {
-    "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length",
+    "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length "
+    "vocab_multiple",
     "data.batch": "tokens max_shapes multiple window",
     "data.vocabulary": "size sample",
     "data.filter": "max_length",

@@ -46,6 +46,11 @@ class ModelConfig:
         "all: one matrix for source, target and softmax (paper, needs a shared vocabulary); "
         "target: target embedding and softmax; none: three matrices",
     )
+    vocab_multiple: int = setting(
+        1,
+        "embedding tables are padded to a multiple of this many rows, such as that over which "
+        "mesh.tensor splits them (tensor2tensor's vocab_divisor)",
+    )
     dropout: float = setting(0.1, "P_drop: on sub-layer outputs and on embedding + position sums")
     attention_dropout: float = setting(0.0, "dropout on attention weights (paper: none)")
     ffn_dropout: float = setting(0.0, "dropout after the feed-forward ReLU (paper: none)")

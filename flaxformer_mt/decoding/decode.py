@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.search import Hypotheses, beam_search
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model import Transformer, table_rows
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
 SHORTEST = 16  # source positions of the smallest batch shape
@@ -83,6 +83,9 @@ def decode_ids(
     mesh = local_mesh() if mesh is None else mesh
     parts = mesh.shape["data"] * mesh.shape["fsdp"]
     params = whole_on(params, mesh)
+    # Rows of the softmax matrix beyond the vocabulary stand for nothing.
+    types = model.tgt_vocab_size
+    suppress = (*suppress, *range(types, table_rows(model.config, types)))
     decoded: list[list[Decoded]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]
     for batch in plan_batches(lengths, config, longest, split=parts):

@@ -13,7 +13,7 @@ from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding.decode import Decoded, DecodingError, decode_ids
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.split import Piece, split_to_fit
-from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -77,11 +77,12 @@ class Translator:
 
         Raises DecodingError if the vocabularies are not of the model's sizes.
         """
-        types = softmax_table(params, model.config).shape[0]
-        if types != vocabularies.tgt.size or types != model.tgt_vocab_size:
+        rows = softmax_table(params, model.config).shape[0]
+        types = vocabularies.tgt.size
+        if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
             raise DecodingError(
-                f"the parameters are of a model with {types} target types, the target vocabulary "
-                f"has {vocabularies.tgt.size}: they do not belong together"
+                f"the parameters are of a model with {rows} target types, the target vocabulary "
+                f"has {types}: they do not belong together"
             )
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)

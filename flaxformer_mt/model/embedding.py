@@ -28,6 +28,14 @@ def softmax_table(
     return params["embedding"][SOFTMAX_TABLE[config.tie]]
 
 
+def table_rows(config: ModelConfig, types: int) -> int:
+    """Rows of the table of a vocabulary of so many types: the last ones may stand for none.
+
+    Training only ever lowers their probability; decoding leaves them out.
+    """
+    return -(-types // config.vocab_multiple) * config.vocab_multiple
+
+
 def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same); float32.
 
@@ -64,7 +72,10 @@ class Embedding(nn.Module):
             TARGET_TABLE[config.tie]: self.tgt_vocab_size,
             SOFTMAX_TABLE[config.tie]: self.tgt_vocab_size,
         }
-        self.tables = {name: self._table(name, "vocab", size) for name, size in sizes.items()}
+        self.tables = {
+            name: self._table(name, "vocab", table_rows(config, size))
+            for name, size in sizes.items()
+        }
         if config.positions == "learned":
             self.position_tables = {
                 side: self._table(f"{side}_positions", None, config.max_length)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model.embedding import table_rows
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.model.transformer import Transformer
 
@@ -51,11 +52,12 @@ def count_by_formula(
     feed_forward = 2 * d_model * d_ff + d_ff + d_model
     norm = 2 * d_model
     final_norm = norm if config.norm == "pre" else 0
-    target_rows = 0 if config.tie == "all" else tgt_vocab_size
+    src_rows, tgt_rows = (table_rows(config, size) for size in (src_vocab_size, tgt_vocab_size))
+    target_rows = 0 if config.tie == "all" else tgt_rows
     return {
-        "embedding": (src_vocab_size + target_rows) * d_model,
+        "embedding": (src_rows + target_rows) * d_model,
         "positions": 2 * config.max_length * d_model if config.positions == "learned" else 0,
-        "softmax": tgt_vocab_size * d_model if config.tie == "none" else 0,
+        "softmax": tgt_rows * d_model if config.tie == "none" else 0,
         "encoder self_attention": config.encoder_layers * attention,
         "encoder feed_forward": config.encoder_layers * feed_forward,
         "encoder norm": config.encoder_layers * 2 * norm + final_norm,

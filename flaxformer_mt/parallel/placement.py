@@ -123,5 +123,6 @@ def _check_even(path: Any, leaf: Any, sharding: NamedSharding) -> None:
             raise MeshError(
                 f"'mesh': {jax.tree_util.keystr(path, simple=True, separator='/')} "
                 f"{list(leaf.shape)} cannot be split evenly over {' x '.join(axes)} = {parts}: "
-                f"choose a size that {parts} divides for its axis of {size}, or another mesh"
+                f"choose a size that {parts} divides for its axis of {size} "
+                f"(model.vocab_multiple = {parts} for that of a vocabulary), or another mesh"
             )

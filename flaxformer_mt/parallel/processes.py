@@ -169,6 +169,9 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
         if cluster is None and "coordinator_address should be defined" in str(error):
             return ALONE
         raise
+    # CPUs would run programs that do not depend on each other side by side, in each process in
+    # another order, and Gloo tells their messages apart by order alone. TPUs and GPUs keep it.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     # The devices of all are counted here: each waits until every other one has shown its own.
     return Processes(jax.process_index(), jax.process_count())
 

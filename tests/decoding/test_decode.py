@@ -209,6 +209,18 @@ def test_the_unknown_token_only_on_request():
         assert found == expected
 
 
+def test_rows_that_stand_for_no_type_are_never_generated():
+    model, params = tiny()
+    table = params["embedding"]["shared"]
+    config = dataclasses.replace(model.config, vocab_multiple=8)
+    padded = Transformer(config, VOCAB, VOCAB)
+    # As likely as the unknown token can be made: two rows beyond the thirty types.
+    extra = jnp.concatenate([table, 8.0 * table[UNK : UNK + 1], 8.0 * table[UNK : UNK + 1]])
+    params = {**params, "embedding": {"shared": extra}}
+    decoded = decode_ids(params, padded, sentences(4, seed=4), CONFIG, n_best=3)
+    assert max(max(output.tokens, default=0) for each in decoded for output in each) < VOCAB
+
+
 def test_refuses_what_the_model_cannot_take():
     model, params = tiny()
     with pytest.raises(DecodingError, match="source 1 has 25 tokens; the model takes 1 to 24"):

@@ -67,6 +67,15 @@ def test_the_papers_models(changes, millions):
     assert sum(counted.values()) == sum(formula.values())
 
 
+@pytest.mark.parametrize("tie", ["all", "target", "none"])
+def test_tables_are_padded_to_the_multiple(tie):
+    config = tiny_config(tie=tie, vocab_multiple=16)
+    params = abstract_params(config, 33, 33 if tie == "all" else 48)
+    assert {table.shape[0] for table in params["embedding"].values()} == {48}
+    formula = count_by_formula(config, 33, 33 if tie == "all" else 48)
+    assert sum(count(params).values()) == sum(formula.values())
+
+
 def test_summary_shows_both_counts_and_the_total():
     config = tiny_config(positions="learned")
     _, params = build(config)

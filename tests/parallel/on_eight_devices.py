@@ -36,7 +36,7 @@ MODEL = {
 }
 
 
-def experiment(mesh: list[int], rows_multiple: int = ROWS) -> Any:
+def experiment(mesh: list[int], rows_multiple: int = ROWS, **model: int) -> Any:
     training = {
         "loss_chunk": 64,
         "best_metric": "loss",
@@ -47,7 +47,8 @@ def experiment(mesh: list[int], rows_multiple: int = ROWS) -> Any:
     }
     data = {"filter": {"max_length": LENGTH}, "batch": {"multiple": rows_multiple}}
     sizes = dict(zip(("data", "fsdp", "tensor"), mesh, strict=True))
-    return freeze({"model": MODEL, "data": data, "training": training, "mesh": sizes}, "a test")
+    tree = {"model": MODEL | model, "data": data, "training": training, "mesh": sizes}
+    return freeze(tree, "a test")
 
 
 def batches() -> list[Any]:
@@ -126,6 +127,11 @@ def main() -> None:
         )
         results["meshes"][name] = result
     results["rows"] = message([8, 1, 1], rows_multiple=4)
+    # 15 types are 16 rows here, which every mesh of eight can split.
+    padded = build(
+        experiment([1, 1, 8], vocab_multiple=8), src_vocab_size=VOCAB - 1, tgt_vocab_size=VOCAB - 1
+    )
+    results["padded"] = list(padded.abstract.params["embedding"]["shared"].shape)
     results["vocab"] = message([4, 1, 2], vocab=VOCAB + 1)
     results["too_many"] = message([2, 1, 2])
     print(json.dumps(results))

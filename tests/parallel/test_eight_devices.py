@@ -89,8 +89,12 @@ def test_a_vocabulary_that_does_not_divide_is_refused(results):
     assert "embedding/shared" in results["vocab"]
     assert results["vocab"].endswith(
         "[17, 16] cannot be split evenly over tensor = 2: choose a size that 2 divides for its "
-        "axis of 17, or another mesh"
+        "axis of 17 (model.vocab_multiple = 2 for that of a vocabulary), or another mesh"
     )
+
+
+def test_a_padded_vocabulary_divides(results):
+    assert results["padded"] == [16, 16]
 
 
 def test_a_mesh_of_other_than_all_devices_is_refused(results):
