@@ -125,7 +125,8 @@ def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[P
     so does one that leaves this block by an exception: JAX aborts them, since nobody could go on
     without it.
 
-    Raises ProcessError if the others cannot be met.
+    Raises ProcessError if the others cannot be met, and for several CPU devices in each of several
+    processes.
     """
     try:
         processes = _join(cluster, heartbeat)
@@ -169,11 +170,24 @@ def _join(cluster: Cluster | None, heartbeat: int) -> Processes:
         if cluster is None and "coordinator_address should be defined" in str(error):
             return ALONE
         raise
-    # CPUs would run programs that do not depend on each other side by side, in each process in
+    except RuntimeError as error:
+        # A command called by a program that has used JAX before, alone.
+        before = "must be called before" in str(error) and cluster is None
+        if before and not jax.distributed.is_initialized() and jax.process_count() == 1:
+            return ALONE
+        raise
+    # CPUs may run programs that do not depend on each other side by side, in each process in
     # another order, and Gloo tells their messages apart by order alone. TPUs and GPUs keep it.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     # The devices of all are counted here: each waits until every other one has shown its own.
-    return Processes(jax.process_index(), jax.process_count())
+    processes = Processes(jax.process_index(), jax.process_count())
+    if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
+        raise ProcessError(
+            f"{jax.local_device_count()} CPU devices in each of {processes.count} processes: their "
+            "collectives can wait for each other forever (seen with jaxlib 0.10); leave "
+            "xla_force_host_platform_device_count out of XLA_FLAGS, for one device a process"
+        )
+    return processes
 
 
 def _one_task() -> bool:

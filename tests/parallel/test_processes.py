@@ -17,48 +17,59 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.cli.processes import add_processes, cluster
-from flaxformer_mt.parallel import ALONE, Cluster, batch_share, joined
+from flaxformer_mt.parallel import ALONE, Cluster, ProcessError, batch_share, joined
 
 ROOT = Path(__file__).parents[2]
 
 # Recognised by JAX as the task of a Slurm job.
 SLURM = """
-    import jax, numpy as np, sys
+    import jax, numpy as np
     from flaxformer_mt.config import MeshConfig
     from flaxformer_mt.parallel import (
-        batch_share, batch_sharding, joined, local_mesh, make_mesh, place_batch, place_whole,
-        whole_on,
+        batch_sharding, joined, local_mesh, make_mesh, place_batch, place_whole, whole_on
     )
     rows = np.arange(8, dtype=np.int32).reshape(8, 1)
     with joined(None, heartbeat=5) as processes:
         found = [processes.number, processes.count, jax.device_count(), jax.process_index()]
-        one, two, three, four = jax.devices()
-        for sizes, devices in (
-            ((4, 1, 1), None), ((1, 4, 1), None), ((2, 1, 2), None), ((1, 1, 4), None),
-            ((4, 1, 1), [one, three, two, four]), ((2, 1, 2), [one, three, two, four]),
-        ):
-            mesh = make_mesh(MeshConfig(**dict(zip(("data", "fsdp", "tensor"), sizes))), devices)
-            numbers, count = batch_share(mesh)
-            found.append((numbers, count))
-            mine = np.concatenate([np.split(rows, count)[number] for number in numbers])
-            placed = place_batch({"rows": mine}, mesh)
-            for shard in placed["rows"].addressable_shards:
-                assert (np.asarray(shard.data) == rows[shard.index]).all()
-            assert placed["rows"].sharding == batch_sharding(mesh)
-            whole = whole_on(placed, local_mesh())["rows"]
-            assert len(whole.sharding.device_set) == 2 and (np.asarray(whole) == rows).all()
-            again = place_whole(rows, batch_sharding(mesh))
-            assert (np.asarray(whole_on(again, local_mesh())) == rows).all()
+        mesh = make_mesh(MeshConfig())
+        placed = place_batch(np.split(rows, 2)[processes.number], mesh)
+        assert placed.sharding == batch_sharding(mesh)
+        for array in (placed, place_whole(rows, batch_sharding(mesh))):
+            whole = whole_on({"rows": array}, local_mesh())["rows"]
+            assert whole.sharding.mesh == local_mesh() and (np.asarray(whole) == rows).all()
         print(*found, sep="; ", flush=True)
         if processes.number == 1:
             raise LookupError("only here")
         processes.gather([])
 """
 
+# Two devices a process, without collectives, which `joined` does not allow.
+SHARES = """
+    import os, jax, numpy as np
+    from flaxformer_mt.config import MeshConfig
+    from flaxformer_mt.parallel import ProcessError, batch_share, joined, make_mesh, place_batch
+    rows = np.arange(8, dtype=np.int32).reshape(8, 1)
+    try:
+        with joined(None):
+            pass
+    except ProcessError as error:
+        print(error)
+    one, two, three, four = jax.devices()
+    for sizes, devices in (
+        ((4, 1, 1), None), ((1, 4, 1), None), ((2, 1, 2), None), ((1, 1, 4), None),
+        ((4, 1, 1), [one, three, two, four]), ((2, 1, 2), [one, three, two, four]),
+    ):
+        mesh = make_mesh(MeshConfig(**dict(zip(("data", "fsdp", "tensor"), sizes))), devices)
+        numbers, count = batch_share(mesh)
+        mine = np.concatenate([np.split(rows, count)[number] for number in numbers])
+        for shard in place_batch({"rows": mine}, mesh)["rows"].addressable_shards:
+            assert (np.asarray(shard.data) == rows[shard.index]).all()
+        print(numbers, count)
+    os._exit(0)
+"""
 
-@pytest.fixture(scope="module")
-def tasks() -> list[subprocess.CompletedProcess[str]]:
-    """Two tasks with two devices each; the second fails, while the first waits for it."""
+
+def two_tasks(program: str, devices: int) -> list[subprocess.CompletedProcess[str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -66,7 +77,7 @@ def tasks() -> list[subprocess.CompletedProcess[str]]:
     for number in range(2):
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             "JAX_COORDINATOR_PORT": str(port),
             "SLURM_JOB_ID": "1",
             "SLURM_STEP_NODELIST": "127.0.0.1",
@@ -74,7 +85,7 @@ def tasks() -> list[subprocess.CompletedProcess[str]]:
             "SLURM_PROCID": str(number),
             "SLURM_LOCALID": str(number),
         }
-        command = [sys.executable, "-W", "error", "-c", textwrap.dedent(SLURM)]
+        command = [sys.executable, "-u", "-W", "error", "-c", textwrap.dedent(program)]
         running.append(
             subprocess.Popen(
                 command,
@@ -85,7 +96,7 @@ def tasks() -> list[subprocess.CompletedProcess[str]]:
             )
         )
     try:
-        said = [task.communicate(timeout=120) for task in running]
+        said = [task.communicate(timeout=300) for task in running]
     finally:
         for task in running:
             task.kill()
@@ -95,14 +106,29 @@ def tasks() -> list[subprocess.CompletedProcess[str]]:
     ]
 
 
-def test_tasks_of_a_job_find_each_other_and_share_rows(tasks):
-    """Data and fsdp split a batch's rows; tensor parallelism over both leaves all rows to each."""
+@pytest.fixture(scope="module")
+def tasks() -> list[subprocess.CompletedProcess[str]]:
+    """Two tasks with a device each; the second fails, while the first waits for it."""
+    return two_tasks(SLURM, devices=1)
+
+
+def lines(task: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in task.stdout.splitlines() if "[Gloo]" not in line]
+
+
+def test_tasks_of_a_job_find_each_other(tasks):
     for number, task in enumerate(tasks):
-        line = next(line for line in task.stdout.splitlines() if "[Gloo]" not in line)
-        halves = ((2 * number, 2 * number + 1), 4)
-        mixed = ((number, number + 2), 4)
-        shares = (halves, halves, ((number,), 2), ((0,), 1), mixed, ((0, 1), 2))
-        assert line == "; ".join(map(str, (number, 2, 4, number, *shares))), task.stderr
+        assert lines(task) == [f"{number}; 2; 2; {number}"], task.stderr
+
+
+def test_each_places_the_rows_of_its_own_devices():
+    """Data and fsdp split a batch's rows; tensor parallelism over both leaves all rows to each."""
+    for number, task in enumerate(two_tasks(SHARES, devices=2)):
+        refusal, *shares = lines(task)
+        assert "2 CPU devices in each of 2 processes" in refusal, task.stderr
+        halves, mixed = (2 * number, 2 * number + 1), (number, number + 2)
+        expected = [(halves, 4), (halves, 4), ((number,), 2), ((0,), 1), (mixed, 4), ((0, 1), 2)]
+        assert shares == [f"{parts} {count}" for parts, count in expected], task.stderr
 
 
 def test_one_that_fails_takes_the_others_along(tasks):
@@ -155,6 +181,14 @@ def test_a_process_alone_starts_nothing(monkeypatch):
     assert ALONE.ask(7) == 7
     with pytest.raises(LookupError), joined(None):
         raise LookupError
+
+
+def test_a_program_that_has_used_jax_is_alone():
+    assert jax.device_count() == 1
+    with joined(None) as processes:
+        assert processes is ALONE
+    with pytest.raises(ProcessError, match="before any JAX calls"), joined(Cluster("a:1", 2, 0)):
+        pass
 
 
 @pytest.mark.parametrize("name", ["SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"])
