@@ -30,6 +30,8 @@ TIMES = {
     "seconds_per_step",
     "eta_seconds",
     "training_seconds",
+    "mfu",
+    "goodput",
 }
 
 
