@@ -68,8 +68,9 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         epoch_pairs=config.data.epoch_pairs,
         resampler=resampler_for(config.data, vocabularies, config.training.seed),
     )
-    sizes = {"src_vocab_size": vocabularies.src.size, "tgt_vocab_size": vocabularies.tgt.size}
-    program = build(config, **sizes)
+    program = build(
+        config, src_vocab_size=vocabularies.src.size, tgt_vocab_size=vocabularies.tgt.size
+    )
     peak, line = find_peak(list(program.mesh.devices.flat), config.training.chip_tflops)
     say(line)
     shape = largest(planner.shapes)

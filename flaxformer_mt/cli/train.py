@@ -192,9 +192,9 @@ def _train(
     vocabularies = Vocabularies.load(local_copy(run.vocabulary))
     data = local_copy(run.data)
     store = Store.open(data, vocabulary_digest=vocabularies.digest)
-    sizes = {"src_vocab_size": vocabularies.src.size, "tgt_vocab_size": vocabularies.tgt.size}
-    program = build(config, **sizes)
-    say(model_table(program, config, **sizes))
+    src_size, tgt_size = vocabularies.src.size, vocabularies.tgt.size
+    program = build(config, src_vocab_size=src_size, tgt_vocab_size=tgt_size)
+    say(model_table(program, config, src_vocab_size=src_size, tgt_vocab_size=tgt_size))
     peak, line = find_peak(list(program.mesh.devices.flat), settings.chip_tflops)
     say(line)
     initial = None if source is None else _weights(source, vocabularies, program)
@@ -247,9 +247,7 @@ def _train(
                     goodput=goodput,
                     goodput_file=account,
                     profiler=_profiler(profile, growing, processes),
-                    utilization=None
-                    if peak is None
-                    else Utilization(config.model, vocabularies.tgt.size, peak),
+                    utilization=None if peak is None else Utilization(config.model, tgt_size, peak),
                 ),
             )
 

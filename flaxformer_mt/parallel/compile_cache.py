@@ -15,6 +15,7 @@ import os
 import platform
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -29,10 +30,11 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
     size is then the user's matter, and JAX_ENABLE_COMPILATION_CACHE=false turns it off. Returns the
     folder in use; None if there is none. Never raises: without a cache, things are only slower.
     """
-    if not jax.config.jax_enable_compilation_cache:
+    settings: Any = jax.config
+    if not settings.jax_enable_compilation_cache:
         return None
-    chosen = jax.config.jax_compilation_cache_dir
-    bounded = jax.config.jax_compilation_cache_max_size != -1
+    chosen = settings.jax_compilation_cache_dir
+    bounded = settings.jax_compilation_cache_max_size != -1
     if chosen and (bounded or "://" in chosen):
         return Path(chosen)
     # Programs for one kind of CPU do not run on every other, and home folders are shared.
@@ -51,6 +53,13 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
     jax.config.update("jax_compilation_cache_dir", str(place))
     _take_the_place_of_jax_cache(place)
     return place
+
+
+def folder_in_use() -> Path | None:
+    """Where compiled programs are kept at present."""
+    settings: Any = jax.config
+    chosen = settings.jax_compilation_cache_dir
+    return Path(chosen) if chosen and settings.jax_enable_compilation_cache else None
 
 
 def machine() -> str:

@@ -250,7 +250,8 @@ class _Run:
 
     def computing(self) -> bool:
         """Whether the step before is still under way on the devices."""
-        return self.pending is not None and not self.pending.metrics["loss"].is_ready()
+        pending: Any = self.pending
+        return pending is not None and not pending.metrics["loss"].is_ready()
 
     def lap(self) -> float:
         now = time.perf_counter()

@@ -79,13 +79,21 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
             "data.batch.tokens or split batches with training.optimizer.accumulation, set "
             "model.remat=true, or spread the parameters with mesh.fsdp"
         ) from error
+    memory: Any = compiled.memory_analysis()
+    device = jax.local_devices()[0].memory_stats() or {}
+    # For CPUs, which count nothing themselves, the compiler's peak leaves temporary arrays out.
+    peak = getattr(memory, "peak_memory_in_bytes", 0)
     return Trial(
         shape=shape,
         compile_seconds=compile_seconds,
         step_seconds=best,
         steps=steps,
         loss=loss,
-        **_memory(compiled.memory_analysis()),
+        arguments=memory.argument_size_in_bytes,
+        temporary=memory.temp_size_in_bytes,
+        peak=peak if peak >= memory.temp_size_in_bytes else None,
+        in_use=device.get("peak_bytes_in_use"),
+        limit=device.get("bytes_limit"),
     )
 
 
@@ -110,17 +118,3 @@ def full_batch(shape: Shape, program: Program, *, longest: int) -> Batch:
         tgt_segment_ids=tgt_segments,
         tgt_positions=tgt_positions,
     )
-
-
-def _memory(analysis: Any) -> dict[str, int | None]:
-    """What the compiler and the first device here say; CPUs count nothing themselves."""
-    measured = jax.local_devices()[0].memory_stats() or {}
-    # For CPUs the compiler's figure leaves the temporary arrays out.
-    peak = getattr(analysis, "peak_memory_in_bytes", 0)
-    return {
-        "arguments": analysis.argument_size_in_bytes,
-        "temporary": analysis.temp_size_in_bytes,
-        "peak": peak if peak >= analysis.temp_size_in_bytes else None,
-        "in_use": measured.get("peak_bytes_in_use"),
-        "limit": measured.get("bytes_limit"),
-    }
