@@ -159,6 +159,7 @@ def _guarded(
             write_status(run, Status(state="failed", step=step, reason=str(error).split("\n")[0]))
         raise
     write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
+    say(goodput.table())
     if outcome.state == "stopped":
         say(
             f"stopped after step {outcome.step:,} ({outcome.reason}), saved; "

@@ -206,7 +206,6 @@ class _Run:
         self.checkpoints.wait()
         self.goodput.lap("checkpoints")
         self.instruments.keep(self.step)
-        self.telemetry.message(self.goodput.table())
         return outcome or Outcome("finished", self.step, f"all {settings.steps:,} steps done")
 
     def close(self) -> None:
