@@ -110,7 +110,7 @@ def test_every_parameter_moves(step):
 
 @pytest.mark.parametrize("size", [2e-3, float("nan")])
 def test_one_wrong_number_among_the_parameters_is_seen(step, monkeypatch, size):
-    program, start, exact = step
+    program, _, exact = step
     assert largest_difference(exact, exact) == 0
     wrong = [part.copy() for part in exact.moved]
     wrong[3].flat[0] += size * max(float(np.abs(part).max()) for part in exact.moved)
@@ -153,16 +153,16 @@ def test_a_checkpoint_goes_there_and_back_and_leaves_nothing(tmp_path):
 
 
 def test_a_disk_that_changes_what_it_keeps_is_seen(tmp_path, monkeypatch):
-    save = Checkpoints.wait
+    restore = Checkpoints.restore
 
-    def spoil(self: Checkpoints) -> None:
-        save(self)
+    def spoil(self: Checkpoints, *arguments: Any) -> Any:
         for path in Path(self.directory).rglob("d/*"):
             data = bytearray(path.read_bytes())
             data[len(data) // 2] ^= 1
             path.write_bytes(bytes(data))
+        return restore(self, *arguments)
 
-    monkeypatch.setattr(Checkpoints, "wait", spoil)
+    monkeypatch.setattr(Checkpoints, "restore", spoil)
     (finding,) = examined("checkpoint", lambda: storage.check_checkpoint(tmp_path, ALONE))
     assert finding.state == "FAIL", finding
     assert not list(tmp_path.iterdir())
