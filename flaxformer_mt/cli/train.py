@@ -65,6 +65,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     )
     add_processes(parser)
     options = parser.parse_args(rest)
+    if options.dry_run and (options.profile_steps or options.init_from):
+        parser.error("--dry-run tries a step and ends: leave --profile-steps and --init-from out")
     profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
     command = [*prog.split(), *arguments]
     if wants_determinism(options.workdir, options.config, overrides):
