@@ -272,7 +272,7 @@ CHIPS: tuple[Chip, ...] = (
         clock=1.965e9,
         link_bandwidth=900 * _GB,
         links=1,
-        source="[nv] DGX B200: 8 have 72 PFLOP/s of FP8 with sparsity, bfloat16 a quarter of it",
+        source="[nv] DGX B200: 8 have 72 PFLOP/s of sparse FP8, a quarter of it in dense bfloat16",
     ),
 )
 
