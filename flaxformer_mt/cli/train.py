@@ -258,10 +258,10 @@ def _train(
 def _profiler(
     profile: tuple[int, int] | None, growing: GrowingFiles, processes: Processes
 ) -> Profiler:
-    # The other processes' devices do the same at the same time.
-    if profile is None or not processes.is_first:
+    if profile is None:
         return NoProfiler()
-    return Profiler(*profile, growing.profile)
+    # The other processes' devices do the same at the same time: one trace shows it.
+    return Profiler(*profile, growing.profile if processes.is_first else None)
 
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:

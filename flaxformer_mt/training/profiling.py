@@ -41,10 +41,11 @@ class Profiler:
     """Traces steps `first` to `last`, both included, once; `folder` gets `plugins/profile/TIME/`.
 
     Python's own calls are left out: they slow down what is being measured. The caller sees to it
-    that no step is under way when `begin` and `end` are called.
+    that no step is under way when `begin` and `end` are called. Several processes all have one,
+    since they must wait for their steps alike; those without a folder trace nothing.
     """
 
-    def __init__(self, first: int, last: int, folder: Path) -> None:
+    def __init__(self, first: int, last: int, folder: Path | None) -> None:
         self.first, self.last, self._folder = first, last, folder
         self.running = self._over = False
 
@@ -55,10 +56,12 @@ class Profiler:
         return step == self.last and self.running
 
     def begin(self) -> None:
+        self.running = self._over = True
+        if self._folder is None:
+            return
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
         jax.profiler.start_trace(str(self._folder), profiler_options=options)
-        self.running = self._over = True
 
     def step(self, number: int) -> contextlib.AbstractContextManager[object]:
         """Around the dispatch of a step: names it in the trace."""
@@ -69,6 +72,8 @@ class Profiler:
     def end(self, step: int) -> str:
         """Writes the trace, whose last step was this one; says where it is."""
         self.running = False
+        if self._folder is None:
+            return ""
         jax.profiler.stop_trace()
         return (
             f"trace of steps {self.first:,} to {step:,} written: "
@@ -77,7 +82,7 @@ class Profiler:
 
 
 class NoProfiler(Profiler):
-    """Traces nothing."""
+    """Traces nothing at no step."""
 
     def __init__(self) -> None:
-        super().__init__(0, 0, Path())
+        super().__init__(0, 0, None)
