@@ -11,14 +11,18 @@ ROOT = Path(__file__).parent.parent
 
 # Set in the environment and before JAX is imported, so that commands started by a test have it too.
 os.environ["JAX_PLATFORMS"] = "cpu"
-# Tests compile the same small programs again and again. A bounded cache takes a lock for every
-# access, which is what makes one folder safe for several test processes; an unbounded one does not.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
-os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**30))
+# Tests compile the same small programs again and again.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # [rows] + [rows, length] is nearly always a forgotten axis, and broadcasts to nonsense.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
+
+from flaxformer_mt.parallel.compile_cache import keep_compiled  # noqa: E402
+
+# Ours, since JAX's own is not safe for several processes, some of which tests kill. It imports JAX,
+# which reads what is above. Programs started by a test are told where it is.
+if _kept := keep_compiled(ROOT / ".cache" / "xla", limit=2**30):
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_kept)
 
 
 @pytest.fixture(scope="session")

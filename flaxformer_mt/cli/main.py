@@ -19,8 +19,11 @@ COMMANDS = {
     "average": "average checkpoints of a run",
     "translate": "translate lines from standard input or files",
     "evaluate": "translate test sets and score them: BLEU and chrF with signatures",
+    "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "config": "show a resolved configuration, or what each setting means",
 }
+
+COMPILING = {"quickstart", "train", "translate", "evaluate", "doctor"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The command's own parser sees the rest: only the chosen command's rooms are imported.
     chosen, rest = parser.parse_args(arguments[:1]), arguments[1:]
     _quiet_libraries()
+    if chosen.command in COMPILING:
+        _keep_compiled()
     command = importlib.import_module(f"flaxformer_mt.cli.{chosen.command}")
     try:
         status: int = command.main(
@@ -60,6 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"flaxformer-mt {chosen.command}: error: {error}", file=sys.stderr)
         return 1
+
+
+def _keep_compiled() -> None:
+    """What this process compiles is kept in the user's cache folder for the next one."""
+    from flaxformer_mt.parallel.compile_cache import keep_compiled
+    from flaxformer_mt.rundir.cache import cache_folder
+
+    keep_compiled(cache_folder() / "xla")
 
 
 def _quiet_libraries() -> None:

@@ -9,25 +9,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
+from flaxformer_mt.cli.dry_run import dry_run
 from flaxformer_mt.cli.processes import add_processes, cluster
+from flaxformer_mt.cli.resolve import continued_config, wants_determinism
 from flaxformer_mt.cli.validation import validation_decoder
-from flaxformer_mt.config import (
-    ConfigError,
-    ExperimentConfig,
-    check_resume,
-    freeze,
-    load_config,
-    thaw,
-    to_dict,
-)
-from flaxformer_mt.config.load import apply_override
+from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import table_rows
 from flaxformer_mt.model.parameters import summary
-from flaxformer_mt.parallel import ALONE, Processes, joined
+from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
 from flaxformer_mt.rundir.cache import local_copy, preparing
@@ -42,11 +35,15 @@ from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average
 from flaxformer_mt.rundir.status import Status, read_status, write_status
 from flaxformer_mt.rundir.weights import default_weights
+from flaxformer_mt.training.goodput import Goodput, GoodputFile
+from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.loop import Outcome, train
+from flaxformer_mt.training.profiling import NoProfiler, Profiler, check_steps, parse_steps
 from flaxformer_mt.training.program import Program, build
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.start_from import StartError, check_same_form
 from flaxformer_mt.training.telemetry import Silence, Telemetry
+from flaxformer_mt.training.utilization import Utilization, find_peak
 
 STOPPED = 75  # EX_TEMPFAIL: not finished, and the same command goes on
 
@@ -57,12 +54,36 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_config(parser, required=False)
     add_workdir(parser)
     parser.add_argument("--init-from", metavar="RUN", help="start from the weights of another run")
+    parser.add_argument(
+        "--profile-steps",
+        metavar="A:B",
+        help="trace steps A to B into the run's profile/, for XProf or TensorBoard",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="compile the largest batch shape, show memory, time and ETA on this machine, and end",
+    )
     add_processes(parser)
     options = parser.parse_args(rest)
+    if options.dry_run and (options.profile_steps or options.init_from):
+        parser.error("--dry-run tries a step and ends: leave --profile-steps and --init-from out")
+    profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
     command = [*prog.split(), *arguments]
+    if wants_determinism(options.workdir, options.config, overrides):
+        # Where processes join each other, devices are counted: it would be too late.
+        make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+        if options.dry_run:
+            return dry_run(options.workdir, options.config, overrides, processes)
         return train_run(
-            options.workdir, options.config, overrides, command, options.init_from, processes
+            options.workdir,
+            options.config,
+            overrides,
+            command,
+            options.init_from,
+            processes,
+            profile,
         )
 
 
@@ -73,11 +94,14 @@ def train_run(
     command: Sequence[str],
     init_from: str | None = None,
     processes: Processes = ALONE,
+    profile: tuple[int, int] | None = None,
 ) -> int:
     """Creates or continues the run in `workdir`; returns the exit status.
 
-    Of several processes the first reads and writes the run's record and holds its lock.
+    Of several processes the first reads and writes the run's record and holds its lock. `profile`
+    are the first and the last step to trace.
     """
+    goodput = Goodput()
     run = RunDirectory(as_path(workdir))
     holding = Holding()
     with contextlib.ExitStack() as held:
@@ -94,11 +118,13 @@ def train_run(
                 layout.create(run.path, config, command)
                 holding = held.enter_context(locked(run))
                 return config
-            continued, changed = _continued(run, spec, overrides)
+            continued, changed = continued_config(run, spec, overrides)
             status = read_status(run)
             if status and status.state == "finished" and not changed:
                 say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
                 return None
+            for key, (old, new) in changed.items():
+                say(f"{key}: was {old!r}, now {new!r}")
             config = to_dict(continued)
             holding = held.enter_context(locked(run))
             layout.record_start(run, config, command)
@@ -108,25 +134,9 @@ def train_run(
         if settings is None:
             return 0
         config = freeze(settings, str(run.config_file))
-        return _guarded(run, config, init_from, holding, processes)
-
-
-def _continued(
-    run: RunDirectory, spec: str | None, overrides: Sequence[str]
-) -> tuple[ExperimentConfig, bool]:
-    """The recorded config with the changes asked for, if allowed, and whether there are any."""
-    recorded = freeze(layout.read_record(run).config, str(run.config_file))
-    if spec is None:
-        thawed = thaw(recorded)
-        for override in overrides:
-            apply_override(thawed, override)
-        config = freeze(thawed, str(run.config_file))
-    else:
-        config = load_config(spec, overrides)
-    changed = check_resume(recorded, config, str(run))
-    for key, (old, new) in changed.items():
-        say(f"{key}: was {old!r}, now {new!r}")
-    return config, bool(changed)
+        if config.training.deterministic:
+            make_deterministic()
+        return _guarded(run, config, init_from, holding, processes, goodput, profile)
 
 
 def _guarded(
@@ -135,11 +145,13 @@ def _guarded(
     init_from: str | None,
     holding: Holding,
     processes: Processes,
+    goodput: Goodput,
+    profile: tuple[int, int] | None,
 ) -> int:
     """Trains, and leaves in `status.json` how it ended."""
     try:
         with growing_files(run, holding=holding, report=say) as growing:
-            outcome = _train(run, config, init_from, holding, growing, processes)
+            outcome = _train(run, config, init_from, holding, growing, processes, goodput, profile)
     except Exception as error:
         # On a full or broken disk the status cannot be kept; what went wrong must still be said.
         # Nor may it be where another process has taken the run over.
@@ -150,6 +162,7 @@ def _guarded(
             write_status(run, Status(state="failed", step=step, reason=str(error).split("\n")[0]))
         raise
     write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
+    say(goodput.table())
     if outcome.state == "stopped":
         say(
             f"stopped after step {outcome.step:,} ({outcome.reason}), saved; "
@@ -167,6 +180,8 @@ def _train(
     holding: Holding,
     growing: GrowingFiles,
     processes: Processes,
+    goodput: Goodput,
+    profile: tuple[int, int] | None,
 ) -> Outcome:
     settings = config.training
     has_checkpoint = bool(list_steps(run.checkpoints))
@@ -181,9 +196,11 @@ def _train(
     vocabularies = Vocabularies.load(local_copy(run.vocabulary))
     data = local_copy(run.data)
     store = Store.open(data, vocabulary_digest=vocabularies.digest)
-    sizes = {"src_vocab_size": vocabularies.src.size, "tgt_vocab_size": vocabularies.tgt.size}
-    program = build(config, **sizes)
-    say(model_table(program, config, **sizes))
+    src_size, tgt_size = vocabularies.src.size, vocabularies.tgt.size
+    program = build(config, src_vocab_size=src_size, tgt_vocab_size=tgt_size)
+    say(model_table(program, config, src_vocab_size=src_size, tgt_vocab_size=tgt_size))
+    peak, line = find_peak(list(program.mesh.devices.flat), settings.chip_tflops)
+    say(line)
     initial = None if source is None else _weights(source, vocabularies, program)
 
     policy = KeepPolicy(
@@ -203,7 +220,11 @@ def _train(
         StopRequest() as stop,
     ):
         start = checkpoints.latest_step() or 0
+        if profile is not None:
+            check_steps(*profile, start=start, total=settings.steps)
         write_status(run, Status(state="running", step=start))
+        account = GoodputFile(growing.goodput if processes.is_first else None, report=say)
+        account.load(goodput)
         with _telemetry(growing, processes, start=start, total=settings.steps) as telemetry:
             return train(
                 config,
@@ -226,7 +247,22 @@ def _train(
                 initial_params=initial,
                 resampler=resampler_for(config.data, vocabularies, settings.seed),
                 processes=processes,
+                instruments=Instruments(
+                    goodput=goodput,
+                    goodput_file=account,
+                    profiler=_profiler(profile, growing, processes),
+                    utilization=None if peak is None else Utilization(config.model, tgt_size, peak),
+                ),
             )
+
+
+def _profiler(
+    profile: tuple[int, int] | None, growing: GrowingFiles, processes: Processes
+) -> Profiler:
+    if profile is None:
+        return NoProfiler()
+    # The other processes' devices do the same at the same time: one trace shows it.
+    return Profiler(*profile, growing.profile if processes.is_first else None)
 
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:

@@ -28,7 +28,10 @@ _SHARES = {
     "training.optimizer": "beta1 beta2 ema_decay",
 }
 _NOT_NEGATIVE = {
-    "training": "seed validate_every patience keep_best keep_for_average max_rollbacks loss_chunk",
+    "training": (
+        "seed validate_every patience keep_best keep_for_average max_rollbacks loss_chunk "
+        "chip_tflops"
+    ),
     "training.optimizer": "weight_decay clip_norm",
     "data": "epoch_pairs workers",
     "data.batch": "src_length tgt_length",

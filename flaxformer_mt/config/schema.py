@@ -255,6 +255,17 @@ class TrainingConfig:
         resume=True,
     )
     max_rollbacks: int = setting(3, "such restores before the run stops", resume=True)
+    chip_tflops: float = setting(
+        0.0,
+        "MFU is a share of this many TFLOP/s of each device (0: bfloat16 peak by the device's "
+        "name; on a CPU, measured)",
+        resume=True,
+    )
+    deterministic: bool = setting(
+        False,
+        "GPU: the same bits from every run, at some cost in speed (CPU and TPU: always so)",
+        resume=True,
+    )
     freeze: tuple[str, ...] = setting(
         (), "glob patterns of parameter paths that do not train, such as 'encoder/*'"
     )

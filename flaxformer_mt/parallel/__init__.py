@@ -1,5 +1,9 @@
 """The mesh, the one table of logical rules, placing arrays on devices, and several processes."""
 
+from flaxformer_mt.parallel.determinism import (
+    DeterminismError as DeterminismError,
+    make_deterministic as make_deterministic,
+)
 from flaxformer_mt.parallel.mesh import (
     RULES as RULES,
     MeshError as MeshError,

@@ -1,4 +1,4 @@
-"""Files that grow while a run trains: metrics, TensorBoard's events, samples of validation.
+"""Files that grow while a run trains: metrics, TensorBoard's events, samples, goodput, traces.
 
 Beside a local run they are written where they belong. An object in a bucket cannot be appended to:
 there they grow on this machine and are uploaded whole, now and then and before every checkpoint, so
@@ -30,11 +30,9 @@ class GrowingFiles:
 
     def __init__(self, folder: Path) -> None:
         names = RunDirectory(folder)
-        self.metrics, self.tensorboard, self.samples = (
-            names.metrics,
-            names.tensorboard,
-            names.samples,
-        )
+        self.metrics, self.goodput = names.metrics, names.goodput
+        self.tensorboard, self.samples = names.tensorboard, names.samples
+        self.profile = names.profile
 
     def upload(self) -> None:
         """Brings the bucket up to date. A failure is reported, and a lasting one raised."""
@@ -67,9 +65,10 @@ class StagedFiles(GrowingFiles):
         self._ended = threading.Event()
         self._succeeded = time.monotonic()
         self._failing = False
-        with contextlib.suppress(FileNotFoundError):
-            self.metrics.write_bytes(asking(run.metrics, "read", run.metrics.read_bytes))
-            self._sent[self.metrics] = _state(self.metrics)
+        for here, there in ((self.metrics, run.metrics), (self.goodput, run.goodput)):
+            with contextlib.suppress(FileNotFoundError):
+                here.write_bytes(asking(there, "read", there.read_bytes))
+                self._sent[here] = _state(here)
         self._thread = threading.Thread(target=self._every_interval, daemon=True)
         self._thread.start()
 

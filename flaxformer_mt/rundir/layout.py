@@ -72,6 +72,16 @@ class RunDirectory:
         return self.path / "tensorboard"
 
     @property
+    def goodput(self) -> Path:
+        """Where the wall time of all starts went."""
+        return self.path / "goodput.json"
+
+    @property
+    def profile(self) -> Path:
+        """Traces of training steps."""
+        return self.path / "profile"
+
+    @property
     def evaluation(self) -> Path:
         """Hypotheses and scores with their signatures."""
         return self.path / "evaluation"

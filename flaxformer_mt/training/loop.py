@@ -9,20 +9,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.pipeline import Batches, one_pass
+from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.parallel import ALONE, Processes, place_whole
-from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.parallel import ALONE, Processes
+from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Progress
 from flaxformer_mt.training.signals import StopRequest, verdict
-from flaxformer_mt.training.state import TrainState
-from flaxformer_mt.training.telemetry import Telemetry, perplexity
+from flaxformer_mt.training.snapshots import restored, snapshot
+from flaxformer_mt.training.state import with_params
+from flaxformer_mt.training.telemetry import Telemetry
+from flaxformer_mt.training.validation import validation_loss
 from flaxformer_mt.training.window import Window
 
 # Parameters and step to scores of real translations of the validation set, such as {"bleu": 41.0}.
@@ -55,6 +57,7 @@ def train(
     initial_params: Any = None,
     resampler: Resampler | None = None,
     processes: Processes = ALONE,
+    instruments: Instruments | None = None,
 ) -> Outcome:
     """Trains until `config.training.steps`, until patience ends, or until a stop is requested.
 
@@ -91,11 +94,12 @@ def train(
         initial_params,
         resampler,
         processes,
+        instruments or Instruments(),
     )
     try:
         return run.until_done(stop)
     finally:
-        run.batches.close()
+        run.close()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,11 +127,13 @@ class _Run:
         initial_params: Any,
         resampler: Resampler | None,
         processes: Processes,
+        instruments: Instruments,
     ) -> None:
         self.config, self.program, self.checkpoints = config, program, checkpoints
         self.train_pairs, self.valid_pairs = train_pairs, valid_pairs
         self.telemetry, self.decode, self.initial_params = telemetry, decode, initial_params
-        self.resampler, self.processes = resampler, processes
+        self.resampler, self.processes, self.instruments = resampler, processes, instruments
+        self.goodput, self.profiler = instruments.goodput, instruments.profiler
         self.ballot = 0  # what all processes know of a stop
         self.pending: _Dispatched | None = None
         self.bad: list[Position] = []  # the batches of the present run of skipped updates
@@ -136,23 +142,20 @@ class _Run:
         self.batches = self.open_batches()
         if self.step:
             telemetry.message(f"resuming after step {self.step:,}")
+        self.goodput.lap("start")
 
     def restore(self) -> None:
         """The last good checkpoint's state and progress; without one, those of a new run."""
-        abstract = self.program.abstract
         if self.checkpoints.latest_step() is None:
             self.state = self.program.init()
             if self.initial_params is not None:
                 self.state = with_params(self.state, self.initial_params)
             self.step, self.progress, self.saved = 0, Progress(), -1
         else:
-            snapshot = self.checkpoints.restore(
-                abstract.params, _moments(abstract), abstract_ema=abstract.ema
-            )
-            self.state = TrainState(params=snapshot.params, ema=snapshot.ema, **snapshot.opt_state)
-            self.step, self.progress = snapshot.step, Progress.from_dict(snapshot.position)
+            self.state, self.step, self.progress = restored(self.program, self.checkpoints)
             self.saved = self.step
-        self.window = Window(self.progress.window)
+        self.goodput.goes_on_after(self.step)
+        self.window = Window(self.progress.window, self.instruments.utilization)
         self.mark = time.perf_counter()
         if self.step == 0 and self.initial_params is not None:
             # From here on the run stands on its own: a restart needs the other run no more.
@@ -180,9 +183,12 @@ class _Run:
             report_due = last or self.step % settings.log_every == 0
             self.validation_due |= last or _divides(settings.validate_every, self.step)
             self.save_due |= self.step % settings.save_every == 0
-            needed = report_due or self.validation_due or self.save_due or stopping
+            traced = self.profiler.ends_at(self.step)
+            needed = report_due or self.validation_due or self.save_due or stopping or traced
             if needed and not self.diverged():
                 self.settle()
+            if traced:
+                self.telemetry.message(self.profiler.end(self.step))
             if self.diverged():
                 self.roll_back()
                 continue
@@ -196,8 +202,17 @@ class _Run:
                 self.save({})
             if outcome is None and stopping and not last:
                 outcome = Outcome("stopped", self.step, stopping)
+        self.goodput.lap("other")
         self.checkpoints.wait()
+        self.goodput.lap("checkpoints")
+        self.instruments.keep(self.step)
         return outcome or Outcome("finished", self.step, f"all {settings.steps:,} steps done")
+
+    def close(self) -> None:
+        """Ends what runs beside the loop, however the loop has ended."""
+        self.batches.close()
+        if self.profiler.running:
+            self.telemetry.message(self.profiler.end(self.step))
 
     def stopping(self, stop: StopRequest) -> str | None:
         """Why to stop after this step, if so. Of several processes, what all of them know."""
@@ -207,10 +222,18 @@ class _Run:
 
     def one_step(self, stop: StopRequest) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""
-        waited = self.batches.seconds_waited
+        if self.profiler.begins_at(self.step + 1):
+            self.settle()
+            self.profiler.begin()
+        self.goodput.lap("other")
+        waited, compiled = self.batches.seconds_waited, self.program.compilations()
         batch, position = next(self.batches)
         self.window.waited(self.batches.seconds_waited - waited)
-        self.state, metrics = self.program.train_step(self.state, batch)
+        # While the devices still compute, waiting for data costs nothing.
+        self.goodput.lap("steps" if self.computing() else "data")
+        with self.profiler.step(self.step + 1):
+            self.state, metrics = self.program.train_step(self.state, batch)
+        self.goodput.lap("compile" if self.program.compilations() > compiled else "steps")
         ballot = self.processes.ask(stop.ballot(self.processes.number))
         self.settle()
         self.pending = _Dispatched(
@@ -223,6 +246,11 @@ class _Run:
         self.progress = dataclasses.replace(
             self.progress, position=position, seconds=self.progress.seconds + self.lap()
         )
+
+    def computing(self) -> bool:
+        """Whether the step before is still under way on the devices."""
+        pending: Any = self.pending
+        return pending is not None and not pending.metrics["loss"].is_ready()
 
     def lap(self) -> float:
         now = time.perf_counter()
@@ -242,23 +270,24 @@ class _Run:
         else:
             self.bad.clear()
         self.pending = None
+        self.goodput.lap("steps")
 
     def diverged(self) -> bool:
         """Whether the last settled step made the run of skipped updates too long."""
         return len(self.bad) >= self.config.training.max_bad_updates
 
     def report(self) -> None:
-        self.telemetry.training(
-            self.step,
-            self.window.report(
-                epoch=self.batches.epochs_done,
-                steps_left=self.config.training.steps - self.step,
-            ),
+        values = self.window.report(
+            epoch=self.batches.epochs_done,
+            steps_left=self.config.training.steps - self.step,
         )
+        self.telemetry.training(self.step, {**values, "goodput": self.goodput.share})
+        self.instruments.keep(self.step)
 
     def validate(self) -> Outcome | None:
         """Scores, the choice of the best, the checkpoint; an Outcome where patience has ended."""
         start = time.perf_counter()
+        self.goodput.lap("other")
         settings = self.config.training
         params = self.state.params if self.state.ema is None else self.state.ema
         scores = validation_loss(self.program, self.valid_pairs, self.config, params)
@@ -281,6 +310,7 @@ class _Run:
         shown = {**scores, "training_seconds": self.progress.seconds}
         self.telemetry.validation(self.step, shown, best=is_best)
         self.window.pause(time.perf_counter() - start)
+        self.goodput.lap("evaluation")
         self.save(scores)
         return self.patience_over()
 
@@ -301,19 +331,13 @@ class _Run:
         if self.saved == self.step:
             return
         start = time.perf_counter()
+        self.goodput.lap("other")
         progress = dataclasses.replace(self.progress, window=self.window.sums)
-        self.checkpoints.save(
-            Snapshot(
-                step=self.step,
-                params=self.state.params,
-                opt_state=_moments(self.state),
-                ema=self.state.ema,
-                position=progress.to_dict(),
-                clock=self.progress.seconds,
-                metrics=dict(metrics),
-            )
-        )
+        self.checkpoints.save(snapshot(self.state, self.step, progress, metrics))
         self.saved = self.step
+        self.goodput.lap("checkpoints")
+        self.goodput.saved(self.step)
+        self.instruments.keep(self.step)
         self.window.pause(time.perf_counter() - start)
 
     def roll_back(self) -> None:
@@ -341,35 +365,7 @@ class _Run:
             f"{self.step:,} and leave their batches out "
             f"(restore {rollbacks} of {self.config.training.max_rollbacks})"
         )
-
-
-def validation_loss(
-    program: Program, pairs: TokenPairs, config: ExperimentConfig, params: Any
-) -> dict[str, float]:
-    """`loss` (plain negative log-likelihood, nats a target token) and `perplexity` of all pairs."""
-    batches = one_pass(pairs, config.data.batch, share=program.share)
-    sums = [program.eval_step(params, batch) for batch in batches]
-    totals = jax.device_get(sums)
-    tokens = sum(float(item.tokens) for item in totals)
-    nll = sum(float(item.nll) for item in totals) / tokens
-    return {"loss": nll, "perplexity": perplexity(nll)}
-
-
-def with_params(state: TrainState, params: Any) -> TrainState:
-    """The state with other parameters, laid out as its own; shapes must agree."""
-    placed = place_whole(params, jax.tree.map(lambda old: old.sharding, state.params))
-    ema = None if state.ema is None else jax.tree.map(jnp.copy, placed)
-    return dataclasses.replace(state, params=placed, ema=ema)
-
-
-def _moments(state: TrainState) -> dict[str, Any]:
-    """Everything of the state that is neither parameters nor their average."""
-    return {
-        "step": state.step,
-        "opt_state": state.opt_state,
-        "bad_run": state.bad_run,
-        "skipped": state.skipped,
-    }
+        self.goodput.lap("start")
 
 
 def _divides(interval: int, step: int) -> bool:

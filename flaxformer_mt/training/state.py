@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+
+from flaxformer_mt.parallel import place_whole
 
 Params = Any
 
@@ -42,3 +45,10 @@ def start_state(
         bad_run=zero,
         skipped=zero,
     )
+
+
+def with_params(state: TrainState, params: Params) -> TrainState:
+    """The state with other parameters, laid out as its own; shapes must agree."""
+    placed = place_whole(params, jax.tree.map(lambda old: old.sharding, state.params))
+    ema = None if state.ema is None else jax.tree.map(jnp.copy, placed)
+    return dataclasses.replace(state, params=placed, ema=ema)

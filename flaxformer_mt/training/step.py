@@ -124,6 +124,7 @@ def make_train_step(
             "learning_rate": schedule(applied),
             "src_tokens": src_tokens,
             "tgt_tokens": tgt_tokens,
+            "sentences": batch.sentences,
             "bad_run": state.bad_run,
             "skipped": state.skipped,
         }

@@ -66,8 +66,9 @@ class Telemetry:
             print(text, file=self._stream, flush=True)
 
     def training(self, step: int, values: Mapping[str, float]) -> None:
-        """One training report; the keys are those of `window.Window.report`."""
+        """One training report; the keys are those of `window.Window.report`, and more."""
         self._record("train", step, values)
+        mfu = f" · mfu {100 * values['mfu']:.1f}%" if "mfu" in values else ""
         skipped = f" · skipped {values['skipped']:.0f}" if values["skipped"] else ""
         self.message(
             f"step {step:,}/{self._total:,} · epoch {values['epoch']:.2f}"
@@ -77,7 +78,7 @@ class Telemetry:
             f" · tgt {values['tgt_tokens_per_second']:,.0f} tok/s"
             f" · padding {100 * values['padding']:.1f}%"
             f" · data wait {100 * values['data_wait']:.2f}%"
-            f"{skipped} · ETA {duration(values['eta_seconds'])}"
+            f"{mfu}{skipped} · ETA {duration(values['eta_seconds'])}"
         )
 
     def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from flaxformer_mt.training.telemetry import perplexity
+from flaxformer_mt.training.utilization import Utilization
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -26,6 +27,7 @@ class Sums:
     scored: float = 0.0
     src_tokens: float = 0.0
     tgt_tokens: float = 0.0
+    sentences: float = 0.0
     positions: float = 0.0
     waited: float = 0.0
     seconds: float = 0.0
@@ -38,9 +40,10 @@ class Window:
     the run was stopped.
     """
 
-    def __init__(self, sums: Sums | None = None) -> None:
+    def __init__(self, sums: Sums | None = None, utilization: Utilization | None = None) -> None:
         self._sums = Sums() if sums is None else dataclasses.replace(sums)
         self._start = time.perf_counter() - self._sums.seconds
+        self._utilization = utilization
         self._last: Mapping[str, np.ndarray] = {}
 
     @property
@@ -57,6 +60,7 @@ class Window:
             sums.scored += tokens
         sums.tgt_tokens += tokens
         sums.src_tokens += float(metrics["src_tokens"])
+        sums.sentences += float(metrics["sentences"])
         sums.positions += positions
         sums.steps += 1
         self._last = metrics
@@ -73,7 +77,7 @@ class Window:
         """The report of one or more steps, and a new window.
 
         Losses are nats a target token, NaN where every update was skipped; rates are per second,
-        shares lie in [0, 1].
+        shares lie in [0, 1]. `mfu` is left out where no peak is known.
         """
         sums = self.sums
         scored = sums.scored or math.nan
@@ -91,5 +95,12 @@ class Window:
             "seconds_per_step": sums.seconds / sums.steps,
             "eta_seconds": steps_left * sums.seconds / sums.steps,
         }
+        if self._utilization is not None and sums.sentences:
+            values["mfu"] = self._utilization.share(
+                src_tokens=sums.src_tokens,
+                tgt_tokens=sums.tgt_tokens,
+                sentences=sums.sentences,
+                seconds=sums.seconds,
+            )
         self._sums, self._start = Sums(), time.perf_counter()
         return values

@@ -62,7 +62,12 @@ def one_run(job: dict[str, Any], processes: Processes) -> Any:
         stop_after(Path(job["workdir"]) / "checkpoints" / str(job["stop_after"]))
     try:
         return train_run(
-            job["workdir"], job["config"], job["overrides"], ["a test"], processes=processes
+            job["workdir"],
+            job["config"],
+            job["overrides"],
+            ["a test"],
+            processes=processes,
+            profile=job.get("profile"),
         )
     except Exception as error:
         return f"{type(error).__name__}: {error}"

@@ -55,6 +55,8 @@ def test_train_resume_average_translate_and_evaluate(
     assert done.returncode == 0, done.stderr
     assert "resuming after step 10" in done.stderr and "finished at step 20" in done.stderr
     assert b'"step": 20, "kind": "valid"' in reached["20"]
+    account = json.loads(gcs.objects[f"{bucket}/runs/tiny/goodput.json"])
+    assert (account["starts"], account["step"]) == (2, 20)
     status = read_status(run)
     assert status and (status.state, status.step) == ("finished", 20)
     assert list_steps(run.checkpoints) == list_steps(open_run(trained).checkpoints)

@@ -172,7 +172,7 @@ def two(runs: Runs, one: Path, killed: Any) -> Answers:
     newest = max(list_steps(runs["disturbed"] / "checkpoints"))
     jobs = [
         {"workdir": None},
-        runs.job("undisturbed", *FSDP),
+        runs.job("undisturbed", *FSDP, profile=[2, 3]),
         runs.job("disturbed", *FSDP, stop_process=1, stop_after=newest + 5),
         runs.job("disturbed", *FSDP),
         runs.job("from one", *FSDP),
@@ -220,6 +220,16 @@ def test_two_equal_one(runs: Runs, one: Path, two: Answers) -> None:
     for step in (15, STEPS):
         ours, theirs = (run / "samples" / f"step-{step}.txt" for run in (runs["undisturbed"], one))
         assert ours.read_text() == theirs.read_text()
+
+
+def test_the_first_traces_and_counts_for_all(runs: Runs, two: Answers) -> None:
+    assert len(list(runs["undisturbed"].glob("profile/**/*.xplane.pb"))) == 1
+    assert "trace of steps 2 to 3 written" in two.said[0]
+    account = json.loads((runs["undisturbed"] / "goodput.json").read_text())
+    assert (account["starts"], account["step"]) == (1, STEPS)
+    # Killed, stopped, finished.
+    account = json.loads((runs["disturbed"] / "goodput.json").read_text())
+    assert (account["starts"], account["step"]) == (3, STEPS)
 
 
 def test_only_the_first_speaks(two: Answers, four: Answers) -> None:

@@ -14,7 +14,10 @@ from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.rundir.retention import KeepPolicy
+from flaxformer_mt.training.goodput import Goodput, GoodputFile
+from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.loop import Outcome, train
+from flaxformer_mt.training.profiling import NoProfiler, Profiler
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import Telemetry
@@ -30,6 +33,8 @@ TIMES = {
     "seconds_per_step",
     "eta_seconds",
     "training_seconds",
+    "mfu",
+    "goodput",
 }
 
 
@@ -49,6 +54,8 @@ class Run:
     decode: Callable[[Any, int], Mapping[str, float]] | None = None
     batches: list[Batch] = dataclasses.field(default_factory=list)
     """Every batch that was trained on, in order."""
+    goodput: Goodput = dataclasses.field(default_factory=Goodput)
+    """Where the time of all starts went."""
     shown: str = ""
     """What the last start has printed."""
 
@@ -58,10 +65,13 @@ class Run:
         stop_after: int | None = None,
         kill_after: int | None = None,
         initial_params: Any = None,
+        profiler: Profiler | None = None,
     ) -> Outcome:
         """Trains until the end, or until a signal or a kill arrives with that step dispatched."""
         config = tiny(self.changes)
         settings = config.training
+        self.goodput, account = Goodput(), GoodputFile(self.folder / "goodput.json")
+        account.load(self.goodput)
         stop, screen = StopRequest(), io.StringIO()
 
         def train_step(state: Any, batch: Batch) -> Any:
@@ -95,6 +105,11 @@ class Run:
                     stop=stop,
                     decode=self.decode,
                     initial_params=initial_params,
+                    instruments=Instruments(
+                        goodput=self.goodput,
+                        goodput_file=account,
+                        profiler=profiler or NoProfiler(),
+                    ),
                 )
             finally:
                 self.shown = screen.getvalue()

@@ -19,9 +19,10 @@ from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.training import loop, window
-from flaxformer_mt.training.loop import train, validation_loss
+from flaxformer_mt.training.loop import train
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import Telemetry
+from flaxformer_mt.training.validation import validation_loss
 from tests.training.examples import (
     MAX_LENGTH,
     assert_same,

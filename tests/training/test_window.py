@@ -33,7 +33,7 @@ def clock(monkeypatch) -> Clock:
 
 
 def metrics(loss: float, nll: float, src: int, tgt: int, **others: float) -> dict[str, np.ndarray]:
-    values = {"loss": loss, "nll": nll, "src_tokens": src, "tgt_tokens": tgt}
+    values = {"loss": loss, "nll": nll, "src_tokens": src, "tgt_tokens": tgt, "sentences": 2}
     values |= {"bad_run": 0, "skipped": 0, "learning_rate": 0.25, "gradient_norm": 1.5} | others
     return {name: np.asarray(value) for name, value in values.items()}
 

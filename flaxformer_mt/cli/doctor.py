@@ -1,0 +1,102 @@
+"""`doctor`: the first step on a new machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import jax
+
+from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
+from flaxformer_mt.cli.processes import add_processes, cluster
+from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.diagnosis.collectives import check_collective, check_processes
+from flaxformer_mt.diagnosis.devices import check_devices
+from flaxformer_mt.diagnosis.experiment import check_experiment
+from flaxformer_mt.diagnosis.finding import Check, Finding, examined
+from flaxformer_mt.diagnosis.numbers import check_step
+from flaxformer_mt.diagnosis.software import check_versions
+from flaxformer_mt.diagnosis.speed import check_speed
+from flaxformer_mt.diagnosis.storage import check_cache, check_checkpoint, check_space
+from flaxformer_mt.parallel import Processes, joined
+from flaxformer_mt.parallel.compile_cache import folder_in_use
+from flaxformer_mt.rundir.paths import as_path
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    rest, overrides = take_overrides(arguments)
+    parser = make_parser(prog, purpose)
+    parser.add_argument(
+        "--workdir",
+        metavar="DIR",
+        help="where runs will be, local or gs://BUCKET/FOLDER: tried with a checkpoint "
+        "(default: this machine's folder for temporary files)",
+    )
+    add_config(parser, required=False)
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add_processes(parser)
+    options = parser.parse_args(rest)
+    config = None if options.config is None else load_config(options.config, overrides)
+    place = as_path(options.workdir or tempfile.gettempdir())
+    with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+        findings = []
+        for finding in examine(place, config, processes):
+            findings.append(finding)
+            if processes.is_first and not options.json:
+                print(finding.line(), flush=True)
+        told = processes.gather([json.dumps([dataclasses.asdict(one) for one in findings])])
+        failed: int = processes.first(lambda: _report(told, as_json=options.json))
+    return 1 if failed else 0
+
+
+def examine(
+    place: Path, config: ExperimentConfig | None, processes: Processes
+) -> Iterator[Finding]:
+    """Every check in turn. All processes go through them together."""
+    device = jax.local_devices()[0]
+    folder = folder_in_use()  # where the command's start has put it
+    checks: dict[str, Check] = {
+        "versions": check_versions,
+        "devices": lambda: check_devices(processes),
+        "processes": lambda: check_processes(processes),
+        "step": lambda: check_step(device),
+        "collective": check_collective,
+        "speed": lambda: check_speed(device),
+        "checkpoint": lambda: check_checkpoint(place, processes),
+        "space": lambda: check_space(place, folder),
+        "cache": lambda: check_cache(folder),
+    }
+    if config is not None:
+        checks["config"] = _of(config)
+    for name, check in checks.items():
+        yield from examined(name, check)
+
+
+def _of(config: ExperimentConfig) -> Callable[[], Iterator[Finding]]:
+    return lambda: check_experiment(config)
+
+
+def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
+    """Says what the other processes have found wrong, and the sum; the number of failures."""
+    by_process = [[Finding(**item) for item in json.loads(text)] for (text,) in told]
+    if as_json:
+        listed = [
+            {"process": number, **dataclasses.asdict(finding)}
+            for number, findings in enumerate(by_process)
+            for finding in findings
+        ]
+        json.dump(listed, sys.stdout, indent=2, ensure_ascii=False)
+        print()
+    for number, findings in enumerate(by_process[1:], start=1):
+        for finding in findings:
+            if finding.state != "ok" and not as_json:
+                print(f"process {number}: {finding.line()}")
+    states = [finding.state for findings in by_process for finding in findings]
+    say(
+        f"{states.count('ok')} ok, {states.count('warn')} to look at, {states.count('FAIL')} failed"
+    )
+    return states.count("FAIL")

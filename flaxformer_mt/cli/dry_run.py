@@ -1,0 +1,124 @@
+"""`train --dry-run`: does the largest batch fit, how long is a step, when would training end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from flaxformer_mt.cli.arguments import say
+from flaxformer_mt.cli.resolve import continued_config
+from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
+from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.prepare import prepare
+from flaxformer_mt.data.sampling import resampler_for
+from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.model.flops import shape_flops
+from flaxformer_mt.parallel import Processes
+from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.cache import local_copy, preparing
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.paths import as_path, is_remote
+from flaxformer_mt.training.program import build
+from flaxformer_mt.training.telemetry import duration
+from flaxformer_mt.training.trial import Trial, largest, try_step
+from flaxformer_mt.training.utilization import Peak, find_peak
+
+_MIB = 1 << 20
+
+
+def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes: Processes) -> int:
+    """Prepares the data if need be, and tries a step; leaves no record of a run and no checkpoint.
+
+    So the settings of a later `train` in the same directory are still free.
+    """
+    run = RunDirectory(as_path(workdir))
+
+    def begin() -> dict[str, object]:
+        if layout.has_record(run):
+            config = continued_config(run, spec, overrides)[0]
+        elif spec is None:
+            raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to try")
+        elif is_remote(run.path):
+            raise ConfigError(
+                f"{run}: no run there yet: `prepare --workdir {run}` begins one, or try the "
+                "config with a local --workdir"
+            )
+        else:
+            config = load_config(spec, overrides)
+            run.path.mkdir(parents=True, exist_ok=True)
+        with locked(run), preparing(run) as folder:
+            prepare(
+                config.data,
+                seed=config.training.seed,
+                directory=folder,
+                report=say,
+                bar=sys.stderr.isatty(),
+            )
+        return to_dict(config)
+
+    config = freeze(processes.first(begin), workdir)
+    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+    store = Store.open(local_copy(run.data), vocabulary_digest=vocabularies.digest)
+    planner = Planner(
+        store.train,
+        config.data.batch,
+        config.training.seed,
+        epoch_pairs=config.data.epoch_pairs,
+        resampler=resampler_for(config.data, vocabularies, config.training.seed),
+    )
+    program = build(
+        config, src_vocab_size=vocabularies.src.size, tgt_vocab_size=vocabularies.tgt.size
+    )
+    peak, line = find_peak(list(program.mesh.devices.flat), config.training.chip_tflops)
+    say(line)
+    shape = largest(planner.shapes)
+    trial = try_step(program, shape, longest=config.model.max_length)
+    if processes.is_first:
+        print(table(trial, config, len(planner.shapes), vocabularies.tgt.size, peak))
+    return 0
+
+
+def table(
+    trial: Trial, config: ExperimentConfig, shapes: int, tgt_vocab_size: int, peak: Peak | None
+) -> str:
+    """The trial as lines for people."""
+    shape, seconds = trial.shape, trial.step_seconds
+    memory = [f"state and batch {_mib(trial.arguments)}", f"temporary {_mib(trial.temporary)}"]
+    if trial.peak is not None:
+        memory.append(f"peak {_mib(trial.peak)}")
+    if trial.in_use is not None:
+        memory.append(f"used at most {_mib(trial.in_use)}")
+    if trial.limit is not None:
+        memory.append(f"there are {_mib(trial.limit)}")
+    rows = {
+        f"largest of {shapes} shapes" if shapes > 1 else "the batches' shape": (
+            f"{shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions"
+        ),
+        "compiled in": f"{trial.compile_seconds:.1f} s",
+        "memory of a device": ", ".join(memory),
+        "one step": f"{1000 * seconds:,.0f} ms, the best of {trial.steps}",
+        "positions": (
+            f"{shape.rows * shape.src_length / seconds:,.0f} source + "
+            f"{shape.rows * shape.tgt_length / seconds:,.0f} target a second"
+        ),
+    }
+    if peak is not None:
+        flops = shape_flops(
+            config.model,
+            tgt_vocab_size,
+            rows=shape.rows,
+            src_length=shape.src_length,
+            tgt_length=shape.tgt_length,
+        )
+        rows["mfu"] = f"{100 * flops / seconds / peak.flops:.1f}% of {peak.source}"
+    steps = config.training.steps
+    rows[f"{steps:,} steps"] = (
+        f"{duration(steps * seconds)} if all had this shape; validation and checkpoints come on top"
+    )
+    return "\n".join(f"{name:<24}{text}" for name, text in rows.items())
+
+
+def _mib(size: int) -> str:
+    return f"{size / _MIB:,.0f} MiB"

@@ -1,0 +1,46 @@
+"""Which configuration the arguments of `train` mean, for a new run and for one that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flaxformer_mt.config import (
+    ConfigError,
+    ExperimentConfig,
+    check_resume,
+    freeze,
+    load_config,
+    thaw,
+)
+from flaxformer_mt.config.load import apply_override
+from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import as_path
+
+
+def wants_determinism(workdir: str, spec: str | None, overrides: Sequence[str]) -> bool:
+    """Whether the run that these arguments mean is `training.deterministic`."""
+    try:
+        run = RunDirectory(as_path(workdir))
+        if spec is not None:
+            return load_config(spec, overrides).training.deterministic
+        return continued_config(run, spec, overrides)[0].training.deterministic
+    except (ConfigError, RunDirectoryError):
+        return False  # what is wrong is said where the run begins
+
+
+def continued_config(
+    run: RunDirectory, spec: str | None, overrides: Sequence[str]
+) -> tuple[ExperimentConfig, dict[str, tuple[Any, Any]]]:
+    """The recorded config with the changes asked for, if allowed, and those changes."""
+    recorded = freeze(layout.read_record(run).config, str(run.config_file))
+    if spec is None:
+        thawed = thaw(recorded)
+        for override in overrides:
+            apply_override(thawed, override)
+        config = freeze(thawed, str(run.config_file))
+    else:
+        config = load_config(spec, overrides)
+    return config, check_resume(recorded, config, str(run))

@@ -1,0 +1,119 @@
+"""One training step of a tiny model on a device, against the same step on this machine's CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from flaxformer_mt.config import ExperimentConfig, freeze
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.diagnosis.finding import Finding
+from flaxformer_mt.training.program import Program, build
+from flaxformer_mt.training.trial import full_batch
+
+VOCAB, LENGTH, ROWS = 256, 32, 8
+
+# The largest relative difference that rounding explains. bfloat16 has eight bits.
+TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2}
+
+
+def tiny_config(dtype: str) -> ExperimentConfig:
+    """Every part of the model, dropout included; an optimizer that does not blow up rounding."""
+    return freeze(
+        {
+            "model": {
+                **{"encoder_layers": 2, "decoder_layers": 2, "d_model": 64, "d_ff": 128},
+                **{"num_heads": 4, "d_k": 16, "d_v": 16, "max_length": LENGTH, "dtype": dtype},
+            },
+            "data": {
+                "vocabulary": {"size": VOCAB},
+                "filter": {"max_length": LENGTH},
+                "batch": {"tokens": ROWS * LENGTH, "multiple": ROWS},
+            },
+            "training": {
+                **{"validate_bleu": False, "best_metric": "loss"},
+                "schedule": {"kind": "peak", "peak": 1.0, "warmup_steps": 1},
+                # Adam's first step has every gradient's sign, however small the gradient; with this
+                # it is nearly the gradient itself.
+                "optimizer": {"epsilon": 1.0},
+            },
+        },
+        "the doctor's tiny model",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What one step gave: the loss, and how far each parameter went."""
+
+    loss: float
+    moved: list[np.ndarray]
+
+
+def check_step(device: jax.Device) -> Iterator[Finding]:
+    """For every type that the model computes in."""
+    try:
+        reference = jax.devices("cpu")[0] if device.platform != "cpu" else device
+    except RuntimeError:
+        yield Finding(
+            "step",
+            "warn",
+            "no CPU to compare with",
+            "let JAX have it: JAX_PLATFORMS='' or, say, 'tpu,cpu'",
+        )
+        return
+    for dtype, tolerance in TOLERANCES.items():
+        yield compared(dtype, tolerance, device, reference)
+
+
+def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.Device) -> Finding:
+    """The finding for one type: the difference, relative to the largest change of a parameter."""
+    start = _initial(_program(dtype, reference))
+    wanted = one_step(_program(dtype, reference), start)
+    found = one_step(_program(dtype, device), start)
+    name, difference = f"step {dtype}", largest_difference(found, wanted)
+    values = {"difference": difference, "tolerance": tolerance, "loss": found.loss}
+    where = "itself, once more" if device == reference else "the CPU"
+    text = f"differs from {where} by {difference:.1e} (allowed {tolerance:.0e})"
+    if device == reference and difference:
+        return Finding(name, "FAIL", text, "the same step gives other bits: check the memory")
+    if not difference <= tolerance:
+        advice = (
+            "the device computes something else: check the driver and its memory, other versions "
+            "of jax, and XLA_FLAGS"
+        )
+        return Finding(name, "FAIL", text, advice, values)
+    return Finding(name, "ok", text, values=values)
+
+
+def one_step(program: Program, start: Any) -> Step:
+    """A step from these parameters, which are host arrays, with full products in float32."""
+    # Otherwise TPUs, and GPUs from Ampere on, round the operands of float32 products.
+    with jax.default_matmul_precision("highest"):
+        state = jax.device_put(start, jax.tree.map(lambda leaf: leaf.sharding, program.abstract))
+        batch = full_batch(Shape(ROWS, LENGTH, LENGTH), program, longest=LENGTH // 2)
+        state, metrics = program.train_step(state, batch)
+    after, before = (jax.tree.leaves(jax.device_get(tree)) for tree in (state.params, start.params))
+    moved = [np.asarray(a, np.float64) - b for a, b in zip(after, before, strict=True)]
+    return Step(float(metrics["loss"]), moved)
+
+
+def largest_difference(found: Step, wanted: Step) -> float:
+    """Of the loss and of the parameters' changes, each relative to its own size; NaN if any is."""
+    size = max(float(np.abs(part).max()) for part in wanted.moved)
+    parts = [
+        float(np.abs(a - b).max()) / size for a, b in zip(found.moved, wanted.moved, strict=True)
+    ]
+    return float(np.max([abs(found.loss - wanted.loss) / abs(wanted.loss), *parts]))
+
+
+def _program(dtype: str, device: jax.Device) -> Program:
+    return build(tiny_config(dtype), src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, devices=[device])
+
+
+def _initial(program: Program) -> Any:
+    return jax.device_get(program.init())

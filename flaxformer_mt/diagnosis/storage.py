@@ -1,0 +1,161 @@
+"""The place for runs: a checkpoint there and back, free space, a folder of compiled programs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from flaxformer_mt.diagnosis.finding import Finding
+from flaxformer_mt.parallel import Processes
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.paths import is_remote
+from flaxformer_mt.rundir.retention import KeepPolicy
+
+_BYTES = 1 << 26  # a quarter of the base model's parameters
+_GB = 1e9
+_ENOUGH = 20 * _GB  # some checkpoints of the base model with its moments
+_TOO_LITTLE = 1 * _GB
+
+
+def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
+    """Saves an array that is spread over all devices below `place`, reads it and removes it."""
+    name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
+    folder = place / name
+    if missing := _without(folder, processes):
+        yield Finding(
+            "checkpoint",
+            "FAIL",
+            f"{place} is not the same folder for process {', '.join(map(str, missing))}",
+            "--workdir must lie on a file system that all see, or in a bucket",
+        )
+        return
+    try:
+        yield _there_and_back(folder, place)
+    finally:
+        processes.first(lambda: _remove(folder))
+
+
+def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
+    """Free space where runs and compiled programs go; a bucket has no end."""
+    folders = [] if is_remote(place) else [place]
+    folders += [cache] if cache is not None and "://" not in str(cache) else []
+    for folder in dict.fromkeys(folders):
+        free = shutil.disk_usage(_existing(folder)).free
+        text, values = f"{free / _GB:,.0f} GB free in {folder}", {"free": float(free)}
+        advice = "a base model's checkpoint takes 0.7 GB, a big one's 2.5 GB, and several are kept"
+        if free < _TOO_LITTLE:
+            yield Finding("space", "FAIL", text, advice, values)
+        elif free < _ENOUGH:
+            yield Finding("space", "warn", text, advice, values)
+        else:
+            yield Finding("space", "ok", text, values=values)
+
+
+def check_cache(folder: Path | None) -> Iterator[Finding]:
+    """Whether compiled programs can be kept."""
+    if folder is None:
+        yield Finding(
+            "cache",
+            "warn",
+            "compiled programs are not kept: each start compiles anew",
+            "unset JAX_ENABLE_COMPILATION_CACHE, or name a folder that can be written with "
+            "FLAXFORMER_CACHE",
+        )
+        return
+    if "://" in str(folder):
+        yield Finding("cache", "ok", f"compiled programs are kept in {folder}: not tried")
+        return
+    probe = folder / f".doctor-{uuid.uuid4().hex[:8]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        yield Finding(
+            "cache",
+            "warn",
+            f"{folder} cannot be written: {error.strerror or error}",
+            "FLAXFORMER_CACHE names another folder",
+        )
+        return
+    yield Finding("cache", "ok", f"compiled programs are kept in {folder}")
+
+
+def _without(folder: Path, processes: Processes) -> list[int]:
+    """The processes that do not see a folder which the first has made; then it is removed again."""
+    if processes.count == 1 or is_remote(folder):
+        return []
+
+    def make() -> None:
+        folder.mkdir(parents=True)
+
+    processes.first(make)
+    told = processes.gather(["yes" if folder.exists() else "no"])
+    missing = [number for number, (answer,) in enumerate(told) if answer == "no"]
+    missing = processes.first(lambda: missing)
+    if missing:
+        processes.first(lambda: _remove(folder))
+    return missing
+
+
+def _there_and_back(folder: Path, place: Path) -> Finding:
+    params = {"table": _spread()}
+    abstract = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), params
+    )
+    start = time.perf_counter()
+    with Checkpoints(folder, KeepPolicy()) as checkpoints:
+        checkpoints.save(
+            Snapshot(step=1, params=params, opt_state={}, position={"n": 1}, clock=0.0)
+        )
+        checkpoints.wait()
+        saved = time.perf_counter() - start
+        # Every leaf is compared with the digest that was saved with it.
+        found = checkpoints.restore(abstract, {}).params
+    restored = time.perf_counter() - start - saved
+    text = f"{_BYTES / 1e6:.0f} MB to {place} in {saved:.1f} s and back in {restored:.1f} s"
+    values = {"bytes": float(_BYTES), "save_seconds": saved, "restore_seconds": restored}
+    same = all(
+        np.array_equal(a.data, b.data)
+        for a, b in zip(
+            found["table"].addressable_shards, params["table"].addressable_shards, strict=True
+        )
+    )
+    if not same:
+        return Finding("checkpoint", "FAIL", f"{text}; it came back otherwise", "try another disk")
+    return Finding("checkpoint", "ok", f"{text}, digests as saved", values=values)
+
+
+def _spread() -> jax.Array:
+    """Random float32 numbers, a part on every device."""
+    count = jax.device_count()
+    mesh = Mesh(np.asarray(jax.devices()), ("device",))
+    width = _BYTES // 4 // 64 // count
+
+    def part(index: Any) -> np.ndarray:
+        begin = index[0].start or 0
+        return np.random.default_rng(begin).random((64, width), np.float32)
+
+    sharding = NamedSharding(mesh, PartitionSpec("device"))
+    return jax.make_array_from_callback((64 * count, width), sharding, part)
+
+
+def _remove(folder: Path) -> None:
+    if is_remote(folder):
+        folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists():
+        folder = folder.parent
+    return folder

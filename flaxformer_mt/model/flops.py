@@ -1,0 +1,85 @@
+"""Model FLOPs by formula: the matrix products that the paper's equations ask for, and no others.
+
+What a program does beyond them (recomputation under `remat`, padding, layer normalisation, softmax,
+the optimizer) is not counted, so that a share of a chip's peak made from these numbers can be
+compared between programs (PaLM, arXiv 2204.02311, appendix B).
+"""
+
+from __future__ import annotations
+
+from flaxformer_mt.config.schema import ModelConfig
+
+# Each product of the forward pass has two of the same size in the backward pass: the gradients of
+# its two operands.
+TRAINING = 3
+
+
+def forward_flops(
+    config: ModelConfig,
+    tgt_vocab_size: int,
+    *,
+    src_tokens: float,
+    tgt_tokens: float,
+    src_keys: float,
+    tgt_keys: float,
+) -> dict[str, float]:
+    """FLOPs of one forward pass by part (a multiply and an add are two), softmax matrix included.
+
+    `src_tokens` and `tgt_tokens` are positions of the whole batch; each attends to `src_keys`
+    positions of the source or `tgt_keys` of the target. A causal mask does not halve that, as it
+    does not halve what the products compute. For a batch of full rows these are
+    `rows * src_length`, `rows * tgt_length`, `src_length`, `tgt_length`; for the useful work in a
+    batch with padding, the tokens that are none and the mean length of a sentence.
+    """
+    d_model, heads, d_k, d_v = config.d_model, config.num_heads, config.d_k, config.d_v
+
+    def attention(queries: float, memory: float, keys: float) -> float:
+        """Projections of `queries` and `memory` positions, scores over `keys` and their mean."""
+        kernel = d_model * heads * (d_k + d_v)
+        return 2 * (queries * kernel + memory * kernel + queries * keys * heads * (d_k + d_v))
+
+    feed_forward = 2 * 2 * d_model * config.d_ff
+    encoder, decoder = config.encoder_layers, config.decoder_layers
+    return {
+        "encoder self_attention": encoder * attention(src_tokens, src_tokens, src_keys),
+        "encoder feed_forward": encoder * src_tokens * feed_forward,
+        "decoder self_attention": decoder * attention(tgt_tokens, tgt_tokens, tgt_keys),
+        "decoder cross_attention": decoder * attention(tgt_tokens, src_tokens, src_keys),
+        "decoder feed_forward": decoder * tgt_tokens * feed_forward,
+        "softmax": 2 * tgt_tokens * tgt_vocab_size * d_model,
+    }
+
+
+def training_flops(
+    config: ModelConfig,
+    tgt_vocab_size: int,
+    *,
+    src_tokens: float,
+    tgt_tokens: float,
+    src_keys: float,
+    tgt_keys: float,
+) -> float:
+    """FLOPs of forward and backward pass; arguments as in `forward_flops`."""
+    parts = forward_flops(
+        config,
+        tgt_vocab_size,
+        src_tokens=src_tokens,
+        tgt_tokens=tgt_tokens,
+        src_keys=src_keys,
+        tgt_keys=tgt_keys,
+    )
+    return TRAINING * sum(parts.values())
+
+
+def shape_flops(
+    config: ModelConfig, tgt_vocab_size: int, *, rows: int, src_length: int, tgt_length: int
+) -> float:
+    """`training_flops` of a whole batch of this shape, as if none of it were padding."""
+    return training_flops(
+        config,
+        tgt_vocab_size,
+        src_tokens=rows * src_length,
+        tgt_tokens=rows * tgt_length,
+        src_keys=src_length,
+        tgt_keys=tgt_length,
+    )

@@ -1,0 +1,159 @@
+"""Compiled programs kept on disk, so that a second start does not compile them again.
+
+JAX's own cache writes an entry where it will be read, and never replaces one: a process killed
+while it writes leaves a piece that every later start stumbles over. Bounding its size makes it
+worse, since it then keeps two files an entry. So here entries are written aside and renamed, one
+that cannot be read is removed, and the folder is kept to a size by removing what was used least
+recently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+
+LIMIT = 8 << 30  # bytes
+_SUFFIX = "-cache"
+
+
+def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
+    """From now on this process keeps what it compiles in `folder`, where it does not say otherwise.
+
+    The user's own settings of JAX come first: JAX_COMPILATION_CACHE_DIR names another folder, whose
+    size is then the user's matter, and JAX_ENABLE_COMPILATION_CACHE=false turns it off. Returns the
+    folder in use; None if there is none. Never raises: without a cache, things are only slower.
+    """
+    settings: Any = jax.config
+    if not settings.jax_enable_compilation_cache:
+        return None
+    chosen = settings.jax_compilation_cache_dir
+    bounded = settings.jax_compilation_cache_max_size != -1
+    if chosen and (bounded or "://" in chosen):
+        return Path(chosen)
+    # Programs for one kind of CPU do not run on every other, and home folders are shared.
+    place = Path(chosen) if chosen else folder / machine()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if not chosen:
+            _trim(place, limit)
+    except OSError as error:
+        warnings.warn(
+            f"{place}: compiled programs cannot be kept: {error.strerror or error}; "
+            "JAX_COMPILATION_CACHE_DIR names another folder",
+            stacklevel=2,
+        )
+        return None
+    jax.config.update("jax_compilation_cache_dir", str(place))
+    _take_the_place_of_jax_cache(place)
+    return place
+
+
+def folder_in_use() -> Path | None:
+    """Where compiled programs are kept at present."""
+    settings: Any = jax.config
+    chosen = settings.jax_compilation_cache_dir
+    return Path(chosen) if chosen and settings.jax_enable_compilation_cache else None
+
+
+def machine() -> str:
+    """A name for this kind of CPU, by its instruction sets."""
+    features = ""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                features = " ".join(sorted(line.partition(":")[2].split()))
+                break
+    digest = hashlib.sha256(features.encode()).hexdigest()
+    return f"{platform.machine()}-{digest[:8]}"
+
+
+def _take_the_place_of_jax_cache(place: Path) -> None:
+    """Gives JAX our store of entries; where it has changed too much for that, it keeps its own."""
+    # JAX has no public door for another store. A test says when this one has closed.
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import compilation_cache
+
+        compilation_cache.reset_cache()
+        compilation_cache._cache = Entries(place)  # type: ignore[assignment]
+        compilation_cache._cache_initialized = True
+
+
+class Entries:
+    """What JAX asks of a cache: `get` and `put` of bytes by key. Safe for any number of processes.
+
+    None of them ever sees a part of an entry, and none waits for another.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = self.path = folder
+
+    def get(self, key: str) -> bytes | None:
+        path = self._file(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        if not _is_whole(data):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return data
+
+    def put(self, key: str, value: bytes) -> None:
+        path = self._file(key)
+        aside = self.folder_for_writing() / f".{key}.{os.getpid()}.tmp"
+        try:
+            aside.write_bytes(value)
+            os.replace(aside, path)
+        except OSError:
+            # A full disk: the program is compiled, and that is what matters.
+            with contextlib.suppress(OSError):
+                aside.unlink()
+
+    def clear(self) -> None:
+        """JAX calls it when a cache is reset; the entries stay."""
+
+    def folder_for_writing(self) -> Path:
+        """The folder, made again if somebody has deleted it meanwhile."""
+        with contextlib.suppress(OSError):
+            self.path.mkdir(parents=True, exist_ok=True)
+        return self.path
+
+    def _file(self, key: str) -> Path:
+        return self.path / f"{key}{_SUFFIX}"
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether an entry is what was once compressed: a piece of one is not."""
+    from jax._src import compilation_cache
+
+    try:
+        return bool(compilation_cache.decompress_executable(data))
+    except Exception:  # zlib's or zstd's own
+        return False
+
+
+def _trim(folder: Path, limit: int) -> None:
+    """Removes the least recently used entries beyond `limit` bytes, and killed writers' pieces."""
+    entries = []
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process does the same
+            found = path.stat()
+            entries.append((found.st_mtime, found.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    newest = max((time for time, _, _ in entries), default=0.0)
+    for time, size, path in sorted(entries):
+        left_behind = path.suffix == ".tmp" and newest - time > 3600
+        if total > limit or left_behind:
+            with contextlib.suppress(OSError):
+                path.unlink()
+                total -= size

@@ -1,0 +1,120 @@
+"""A few steps on the largest batch shape: whether it fits, and how long it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.parallel import on_mesh, place_batch
+from flaxformer_mt.training.program import Program
+
+_FIRST_TYPE = 4  # after the special marks
+
+
+class TrialError(RuntimeError):
+    """The largest batch shape cannot be trained on here."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Seconds; bytes of one device. A figure that the backend does not give is None."""
+
+    shape: Shape
+    compile_seconds: float
+    step_seconds: float
+    steps: int  # of which `step_seconds` is the best
+    loss: float
+    arguments: int  # state and batch
+    temporary: int
+    peak: int | None  # the compiler's
+    in_use: int | None  # at most, as the device counts it
+    limit: int | None
+
+    @property
+    def positions(self) -> int:
+        """Source and target positions of the batch."""
+        return self.shape.rows * (self.shape.src_length + self.shape.tgt_length)
+
+
+def largest(shapes: Sequence[Shape]) -> Shape:
+    """The shape with the most positions."""
+    return max(shapes, key=lambda shape: shape.rows * (shape.src_length + shape.tgt_length))
+
+
+def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) -> Trial:
+    """Compiles the training step for `shape` and does it on full rows, once and `steps` times more.
+
+    `longest` is the length of a sentence in them. Nothing is kept. Raises TrialError if memory does
+    not suffice.
+    """
+    begin = time.perf_counter()
+    try:
+        compiled = program.lower_train_step(shape).compile()
+        compile_seconds = time.perf_counter() - begin
+        state = program.init()
+        batch = full_batch(shape, program, longest=longest)
+        best, loss = float("inf"), float("nan")
+        for number in range(steps + 1):
+            start = time.perf_counter()
+            with on_mesh(program.mesh):
+                placed = place_batch(batch, program.mesh, parts=program.share.count)
+                state, metrics = compiled(state, placed)
+            jax.block_until_ready((state, metrics))
+            if number:
+                best = min(best, time.perf_counter() - start)
+            loss = float(metrics["loss"])
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
+            raise
+        raise TrialError(
+            f"a batch of {shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions "
+            f"does not fit into the devices' memory: {str(error).splitlines()[0]}; lower "
+            "data.batch.tokens or split batches with training.optimizer.accumulation, set "
+            "model.remat=true, or spread the parameters with mesh.fsdp"
+        ) from error
+    memory: Any = compiled.memory_analysis()
+    device = jax.local_devices()[0].memory_stats() or {}
+    # For CPUs, which count nothing themselves, the compiler's peak leaves temporary arrays out.
+    peak = getattr(memory, "peak_memory_in_bytes", 0)
+    return Trial(
+        shape=shape,
+        compile_seconds=compile_seconds,
+        step_seconds=best,
+        steps=steps,
+        loss=loss,
+        arguments=memory.argument_size_in_bytes,
+        temporary=memory.temp_size_in_bytes,
+        peak=peak if peak >= memory.temp_size_in_bytes else None,
+        in_use=device.get("peak_bytes_in_use"),
+        limit=device.get("bytes_limit"),
+    )
+
+
+def full_batch(shape: Shape, program: Program, *, longest: int) -> Batch:
+    """This process's rows of a batch without padding, of random tokens that every side has."""
+    rows = shape.rows // program.share.count
+    random = np.random.default_rng(0)
+
+    def side(length: int, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        tokens = random.integers(_FIRST_TYPE, vocab_size, (rows, length), np.int32)
+        number = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+        return tokens, number // longest + 1, number % longest
+
+    src, src_segments, src_positions = side(shape.src_length, program.model.src_vocab_size)
+    tgt, tgt_segments, tgt_positions = side(shape.tgt_length, program.model.tgt_vocab_size)
+    return Batch(
+        src=src,
+        src_segment_ids=src_segments,
+        src_positions=src_positions,
+        tgt_in=tgt,
+        tgt_out=tgt,
+        tgt_segment_ids=tgt_segments,
+        tgt_positions=tgt_positions,
+    )

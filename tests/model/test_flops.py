@@ -1,0 +1,100 @@
+"""The formula against the products that the model's own program has, counted one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.model.flops import forward_flops, shape_flops, training_flops
+from flaxformer_mt.model.parameters import initial_params
+from flaxformer_mt.parallel import without_names
+
+ROWS, SRC, TGT, VOCAB = 3, 5, 7, 11
+# All sizes differ, so that none can stand in for another.
+CONFIG = ModelConfig(
+    encoder_layers=2,
+    decoder_layers=3,
+    d_model=8,
+    d_ff=13,
+    num_heads=2,
+    d_k=3,
+    d_v=4,
+    max_length=16,
+)
+
+
+def product_flops(jaxpr: Any) -> float:
+    """Twice the multiplications of every matrix product in a jaxpr, calls included."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            contracted = equation.params["dimension_numbers"][0][0]
+            left = equation.invars[0].aval.shape
+            total += (
+                2
+                * math.prod(equation.outvars[0].aval.shape)
+                * math.prod(left[axis] for axis in contracted)
+            )
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                total += product_flops(inner)
+    return total
+
+
+def counted(config: ModelConfig) -> float:
+    model = Transformer(config, VOCAB, VOCAB)
+    src, tgt = jnp.ones((ROWS, SRC), jnp.int32), jnp.ones((ROWS, TGT), jnp.int32)
+
+    def forward(params: Any) -> Any:
+        hidden: Any = model.apply(
+            {"params": params},
+            src,
+            tgt,
+            src_segment_ids=src,
+            tgt_segment_ids=tgt,
+            src_positions=src,
+            tgt_positions=tgt,
+            deterministic=True,
+        )
+        return jnp.einsum("rld,vd->rlv", hidden, softmax_table(params, config))
+
+    params = without_names(jax.eval_shape(lambda: initial_params(model, jax.random.key(0))))
+    return product_flops(jax.make_jaxpr(forward)(params).jaxpr)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"encoder_layers": 5, "d_k": 9}])
+def test_formula_counts_every_product(changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    parts = forward_flops(
+        config, VOCAB, src_tokens=ROWS * SRC, tgt_tokens=ROWS * TGT, src_keys=SRC, tgt_keys=TGT
+    )
+    assert sum(parts.values()) == counted(config)
+
+
+def test_training_is_three_forward_passes_and_a_shape_is_full_of_tokens():
+    sizes = {"src_tokens": 30.0, "tgt_tokens": 40.0, "src_keys": 6.0, "tgt_keys": 8.0}
+    forward = forward_flops(CONFIG, VOCAB, **sizes)
+    assert training_flops(CONFIG, VOCAB, **sizes) == 3 * sum(forward.values())
+    assert shape_flops(CONFIG, VOCAB, rows=5, src_length=6, tgt_length=8) == training_flops(
+        CONFIG, VOCAB, **sizes
+    )
+
+
+def test_six_flops_a_parameter_and_token():
+    """The rule of thumb: without attention's own products, 6 for each weight that multiplies."""
+    wide = dataclasses.replace(CONFIG, d_model=512, d_ff=2048, num_heads=8, d_k=64, d_v=64)
+    tokens = 1000.0
+    flops = training_flops(
+        wide, 30_000, src_tokens=tokens, tgt_tokens=tokens, src_keys=0, tgt_keys=0
+    )
+    attention = 4 * 512 * 512
+    weights = 2 * (attention + 2 * 512 * 2048) + 3 * (2 * attention + 2 * 512 * 2048)
+    assert flops == 6 * tokens * (weights + 30_000 * 512)

@@ -1,0 +1,141 @@
+"""Compiled programs on disk: whole or not there, whoever was killed, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.parallel import compile_cache
+from flaxformer_mt.parallel.compile_cache import Entries, keep_compiled, machine
+
+# Compiles one function and says how often JAX found it in the cache, and where that is.
+PROGRAM = """
+import sys, warnings
+warnings.simplefilter("error")
+from pathlib import Path
+import jax
+from jax import monitoring
+from flaxformer_mt.parallel.compile_cache import keep_compiled
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+place = keep_compiled(Path(sys.argv[1]))
+hits = []
+monitoring.register_event_listener(
+    lambda name, **_: hits.append(name) if name.endswith("/cache_hits") else None
+)
+def poem(x):
+    return (x @ x.T).sum() * 3.25
+print(float(jax.jit(poem)(jax.numpy.ones((4, 4)))), len(hits), place)
+"""
+
+
+def run(folder: Path, **environment: str) -> list[str]:
+    """What the program says, started as a process of its own with no setting of JAX's."""
+    kept = {name: value for name, value in os.environ.items() if "CACHE" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        capture_output=True,
+        text=True,
+        env={**kept, "PYTHONPATH": str(Path(__file__).parent.parent.parent), **environment},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout.split()
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*-cache"))
+
+
+def test_a_second_process_compiles_nothing_and_a_damaged_entry_is_made_anew(tmp_path):
+    first = run(tmp_path)
+    assert first == ["208.0", "0", str(tmp_path / machine())]
+    made = {path: path.read_bytes() for path in entries(tmp_path)}
+    assert made
+    value, hits, _ = run(tmp_path)
+    assert value == "208.0" and int(hits) == len(made)
+    # A piece, as a killed writer of JAX's own leaves it; nothing; and noise.
+    for damage in (lambda data: data[: len(data) // 2], lambda _: b"", lambda data: data[::-1]):
+        for path, data in made.items():
+            path.write_bytes(damage(data))
+        assert run(tmp_path)[:2] == ["208.0", "0"]
+        assert {path.stat().st_size for path in entries(tmp_path)} == {
+            len(data) for data in made.values()
+        }
+        assert int(run(tmp_path)[1]) == len(made)
+
+
+def test_jax_settings_of_the_users_own_come_first(tmp_path):
+    theirs = tmp_path / "theirs"
+    assert run(tmp_path / "ours", JAX_COMPILATION_CACHE_DIR=str(theirs))[2] == str(theirs)
+    assert list(theirs.glob("*-cache"))
+    off = run(tmp_path / "ours", JAX_ENABLE_COMPILATION_CACHE="false")
+    assert off == ["208.0", "0", "None"]
+    assert not (tmp_path / "ours").exists()
+
+
+def test_an_entry_is_never_seen_in_part(tmp_path, monkeypatch):
+    """Killed while it writes: what is there is the entry of before, or none."""
+    store, value = Entries(tmp_path), zlib.compress(b"program" * 1000)
+    store.put("key", value)
+    assert store.get("key") == value
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compile_cache.os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.put("other", value)
+    with pytest.raises(KeyboardInterrupt):
+        store.put("key", zlib.compress(b"another"))
+    assert store.get("other") is None
+    assert store.get("key") == value
+
+
+def test_a_full_disk_and_a_deleted_folder_stop_nothing(tmp_path, monkeypatch):
+    place = tmp_path / "cache"
+    store = Entries(place)
+    store.put("key", zlib.compress(b"program"))
+    assert store.get("key") is not None
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        store.put("other", b"x")
+    assert store.get("other") is None
+    assert [path.name for path in place.iterdir()] == ["key-cache"]
+
+
+def test_the_folder_is_kept_to_a_size_by_use(tmp_path):
+    store, now = Entries(tmp_path), time.time()
+    for age, key in ((50, "a"), (40, "b"), (30, "c")):
+        store.put(key, zlib.compress(os.urandom(1000)))
+        os.utime(tmp_path / f"{key}-cache", (now - age, now - age))
+    store.get("a")  # used now
+    piece = tmp_path / ".d.123.tmp"
+    piece.write_bytes(b"x")
+    os.utime(piece, (now - 9000, now - 9000))
+    compile_cache._trim(tmp_path, 2500)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-cache", "c-cache"]
+
+
+def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, monkeypatch):
+    import jax
+
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    before = jax.config.jax_compilation_cache_dir
+    (tmp_path / "file").write_text("")
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        with pytest.warns(UserWarning, match="compiled programs cannot be kept"):
+            assert keep_compiled(tmp_path / "file") is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

@@ -1,0 +1,49 @@
+"""The flag for GPUs, which must be set before they are in use."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+import pytest
+
+from flaxformer_mt.parallel import DeterminismError, determinism, make_deterministic
+
+
+def test_flag_joins_the_users_own_flags_once(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp/x")
+    monkeypatch.setattr(determinism, "_started", lambda: False)
+    for _ in range(2):
+        make_deterministic()
+    assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=/tmp/x {determinism.FLAG}"
+
+
+def test_without_a_gpu_it_may_come_at_any_time(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "")
+    assert jax.device_count()
+    assert determinism._started()
+    make_deterministic()
+    assert os.environ["XLA_FLAGS"] == ""
+
+
+def test_too_late_on_a_gpu_is_an_error(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(determinism, "_started", lambda: True)
+    with pytest.raises(DeterminismError, match="comes too late"):
+        make_deterministic()
+
+
+def test_xla_knows_the_flag():
+    """An unknown flag ends a process as soon as a device is used."""
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import jax; print(jax.device_count())"],
+        env={**os.environ, "XLA_FLAGS": determinism.FLAG},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr

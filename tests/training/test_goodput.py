@@ -1,0 +1,151 @@
+"""Where the time goes, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from flaxformer_mt.training.goodput import KINDS, Goodput, GoodputError, GoodputFile
+from tests.training.runs import Killed, Run
+
+
+class Clock:
+    now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def spend(goodput: Goodput, clock: Clock, kind: str, seconds: float) -> None:
+    clock.now += seconds
+    goodput.lap(kind)
+
+
+def trained(clock: Clock, *, save_at: int, steps: int) -> Goodput:
+    """A start with steps of two seconds each and one checkpoint."""
+    goodput = Goodput(clock=clock)
+    spend(goodput, clock, "start", 10)
+    for step in range(1, steps + 1):
+        spend(goodput, clock, "steps", 2)
+        if step == save_at:
+            spend(goodput, clock, "checkpoints", 1)
+            goodput.saved(step)
+        goodput.done(step)
+    return goodput
+
+
+def test_every_second_belongs_to_one_kind(clock):
+    goodput = trained(clock, save_at=3, steps=5)
+    assert goodput.seconds == dict.fromkeys(KINDS, 0) | {"start": 10, "steps": 10, "checkpoints": 1}
+    assert goodput.wall == clock.now - 50
+    assert goodput.share == 10 / 21
+
+
+def test_steps_after_the_last_checkpoint_are_lost_by_a_kill(clock):
+    record = json.loads(json.dumps(trained(clock, save_at=3, steps=5).to_dict()))
+    clock.now += 1000  # nobody had the machine
+    again = Goodput(clock=clock)
+    again.add_past(record)
+    again.goes_on_after(3)
+    spend(again, clock, "start", 4)
+    for _ in range(2):
+        spend(again, clock, "steps", 2)
+    again.done(5)
+    assert again.seconds["lost"] == 4
+    assert again.seconds["steps"] == 10
+    assert again.wall == 21 + 8
+    assert again.share == 10 / 29
+    assert again.starts == 2
+    # Going on once more from where it is loses nothing.
+    again.goes_on_after(5)
+    assert again.seconds["lost"] == 4
+
+
+def test_going_back_twice_over_the_same_checkpoint(clock):
+    goodput = trained(clock, save_at=2, steps=3)
+    goodput.goes_on_after(2)
+    spend(goodput, clock, "steps", 5)
+    goodput.done(3)
+    goodput.goes_on_after(2)
+    assert goodput.seconds["lost"] == 2 + 5
+    goodput.goes_on_after(0)
+    assert goodput.seconds["lost"] == 4 + 7
+    assert goodput.seconds["steps"] == 0
+
+
+def test_an_unknown_checkpoint_is_taken_in_proportion(clock):
+    goodput = trained(clock, save_at=4, steps=5)
+    goodput.goes_on_after(3)
+    assert goodput.seconds["steps"] == 6
+    assert goodput.seconds["lost"] == 4
+
+
+def test_the_account_of_many_checkpoints_stays_small(clock):
+    goodput = Goodput(clock=clock)
+    for step in range(1, 1000):
+        spend(goodput, clock, "steps", 1)
+        goodput.done(step)
+        goodput.saved(step)
+    assert len(goodput.to_dict()["before"]) <= 101
+    goodput.goes_on_after(950)
+    assert goodput.seconds["lost"] == 49
+
+
+def test_table_shows_what_took_time(clock):
+    table = trained(clock, save_at=3, steps=5).table()
+    assert table.splitlines() == [
+        "goodput 47.6% of 0:00:21 in 1 start",
+        "  steps that count                       0:00:10    47.6%",
+        "  checkpoints                            0:00:01     4.8%",
+        "  start: data, model, restoring          0:00:10    47.6%",
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"seconds": 3, "starts": 1}'])
+def test_a_damaged_file_is_said_and_stops_nothing(tmp_path, clock, content):
+    said: list[str] = []
+    file = GoodputFile(tmp_path / "goodput.json", said.append)
+    (tmp_path / "goodput.json").write_text(content)
+    goodput = Goodput(clock=clock)
+    file.load(goodput)
+    assert len(said) == 1 and said[0].startswith("goodput is counted anew: goodput.json")
+    assert goodput.wall == 0
+    file.save(goodput)
+    file.load(goodput)
+    assert len(said) == 1
+
+
+def test_a_file_that_cannot_be_written_is_said_once(tmp_path, clock):
+    said: list[str] = []
+    file = GoodputFile(tmp_path / "none" / "goodput.json", said.append)
+    for _ in range(3):
+        file.save(Goodput(clock=clock))
+    assert len(said) == 1
+
+
+def test_no_account_is_an_error():
+    with pytest.raises(GoodputError, match="no account of time"):
+        Goodput().add_past({"seconds": {}})
+
+
+def test_a_killed_run_has_lost_its_steps_and_a_finished_one_adds_up(tmp_path):
+    """The loop's own laps: kill after a report, go on from the checkpoint before it."""
+    changes = {"training.steps": 8, "training.save_every": 2, "training.log_every": 1}
+    run = Run(tmp_path, changes)
+    with pytest.raises(Killed):
+        run.start(kill_after=5)
+    killed = run.goodput
+    assert killed.step == 5
+    assert killed.seconds["lost"] == 0
+    run.start()
+    assert run.goodput.starts == 2
+    assert run.goodput.seconds["lost"] > 0
+    assert run.goodput.step == 8
+    spent = {kind for kind, seconds in run.goodput.seconds.items() if seconds}
+    assert spent == set(KINDS) - {"compile"} or spent == set(KINDS)

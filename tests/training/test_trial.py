@@ -1,0 +1,50 @@
+"""A step on the largest batch, as `train --dry-run` tries it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.training.trial import TrialError, full_batch, largest, try_step
+from tests.training.examples import MAX_LENGTH, VOCAB, program
+
+SHAPE = Shape(8, MAX_LENGTH, MAX_LENGTH)
+
+
+def test_largest_has_the_most_positions():
+    shapes = [Shape(64, 2, 2), Shape(16, 8, 9), Shape(8, 16, 15)]
+    assert largest(shapes) == Shape(16, 8, 9)
+
+
+def test_a_full_batch_has_no_padding_and_no_sentence_too_long():
+    batch = full_batch(Shape(4, 10, 10), program(), longest=4)
+    for segments, positions in (
+        (batch.src_segment_ids, batch.src_positions),
+        (batch.tgt_segment_ids, batch.tgt_positions),
+    ):
+        np.testing.assert_array_equal(segments[0], [1, 1, 1, 1, 2, 2, 2, 2, 3, 3])
+        np.testing.assert_array_equal(positions[2], [0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
+    assert batch.src.min() >= 4 and batch.src.max() < VOCAB
+
+
+def test_a_step_is_timed_and_its_memory_known():
+    trial = try_step(program(), SHAPE, longest=MAX_LENGTH, steps=2)
+    assert trial.compile_seconds > 0
+    assert 0 < trial.step_seconds < 60
+    assert np.isfinite(trial.loss)
+    state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program().abstract))
+    assert state <= trial.arguments < state + 10_000
+    assert trial.temporary > 0
+
+
+def test_what_does_not_fit_is_said_with_the_remedies():
+    def exhausted(shape: Shape) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 32.00G exceeds 15.75G\nand more")
+
+    too_small = dataclasses.replace(program(), lower_train_step=exhausted)
+    with pytest.raises(TrialError, match=r"8 rows of 8 \+ 8 .* 15.75G; lower data.batch.tokens"):
+        try_step(too_small, SHAPE, longest=MAX_LENGTH)
