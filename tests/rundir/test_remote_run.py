@@ -312,6 +312,33 @@ def test_a_damaged_folder_is_refused_and_not_kept(
     assert (local_copy(remote.data) / "tokens").read_bytes() == data
 
 
+@pytest.mark.parametrize("damage", ["cut", "flip", "delete"])
+def test_a_copy_that_was_damaged_here_is_fetched_anew(remote, tmp_path, damage, caplog):
+    local = fill(tmp_path / "data", "manifest.json")
+    upload_folder(local, remote.data)
+    copy = local_copy(remote.data) / "tokens"
+    if damage == "delete":
+        copy.unlink()
+    else:
+        data = copy.read_bytes()
+        copy.write_bytes(data[:-1] if damage == "cut" else b"\xff" + data[1:])
+    assert same_files(local_copy(remote.data), local)
+    assert "tokens" in caplog.text and "fetching it anew" in caplog.text
+
+
+def test_of_a_large_file_only_the_size_is_looked_at(remote, tmp_path, monkeypatch):
+    local = fill(tmp_path / "data", "manifest.json")
+    upload_folder(local, remote.data)
+    local_copy(remote.data)
+    monkeypatch.setattr(cache, "_VERIFIED", 100)
+    read, whole = [], cache._sha256
+    monkeypatch.setattr(cache, "_sha256", lambda path: read.append(path.name) or whole(path))
+    local_copy(remote.data)
+    assert "tokens" not in read and "manifest.json" in read
+    (local_copy(remote.data) / "tokens").write_bytes(b"short")
+    assert same_files(local_copy(remote.data), local)
+
+
 FETCH = """
 import sys
 from flaxformer_mt.rundir.cache import local_copy
