@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import io
 import json
 import os
 import shutil
@@ -22,6 +24,7 @@ from flaxformer_mt.data.prepare import (
     PrepareError,
     describe,
     fill,
+    inputs,
     prepare,
     read_manifest,
     sample as sampling,
@@ -316,6 +319,18 @@ def test_a_file_that_changes_meanwhile_is_an_error(
     with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
         prepare(config, seed=1, directory=tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["data.partial"]
+
+
+def test_a_file_that_fails_while_it_is_digested_is_named(
+    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(inputs.paths, "open_binary", lambda path: Failing())
+    with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
+        prepare(config, seed=1, directory=tmp_path / "run")
 
 
 def test_mismatched_files_stop_prepare_and_name_both(config: DataConfig, tmp_path: Path) -> None:
