@@ -84,8 +84,6 @@ class Batches(Iterator[tuple[Batch, Position]]):
         """Windows of an epoch."""
         self.delivered = position
         """The place of the batch that `next` gave last."""
-        self.position = position
-        """The place from which a stream goes on after that."""
         self.epochs_done = float(position.epoch)
         """Epochs done after the batch that `next` gave last, with fraction."""
         self.seconds_waited = 0.0
@@ -121,13 +119,11 @@ class Batches(Iterator[tuple[Batch, Position]]):
             self.close()
             raise self._error from error
         self.seconds_waited += time.perf_counter() - begin
-        self.delivered, self.position = (
-            Position(*item[name].tolist()) for name in ("here", "after")
-        )
+        self.delivered, after = (Position(*item[name].tolist()) for name in ("here", "after"))
         done = self.delivered.window + (self.delivered.index + 1) / int(item["batches"])
         self.epochs_done = self.delivered.epoch + done / self.windows
         # Copied, since what comes from a worker lies in shared memory that is freed with `item`.
-        return Batch(**{name: np.array(item[name]) for name in _FIELDS}), self.position
+        return Batch(**{name: np.array(item[name]) for name in _FIELDS}), after
 
     def close(self) -> None:
         """End the thread or the processes; calling it again does nothing."""
@@ -216,7 +212,7 @@ class _StreamIterator(grain.DatasetIterator):
         return arrays
 
     def get_state(self) -> dict[str, int]:
-        """Grain asks with each batch; what a run keeps is `Batches.position`."""
+        """Grain asks with each batch; what a run keeps is the position that comes with it."""
         return dataclasses.asdict(self._after)
 
     def set_state(self, state: dict[str, int]) -> None:

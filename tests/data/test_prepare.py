@@ -241,6 +241,7 @@ def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path) 
     other = with_(config, vocabulary=VocabularyConfig(size=50))
     store = prepare(other, seed=1, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
+    assert "of data.vocabulary.* only .sampling has an effect" in lines[0]
     assert store.vocabulary_digest == Vocabularies.load(tmp_path / "first" / "vocabulary").digest
     assert read_manifest(run / "data")["vocabulary"]["found"] is True
     prepare(other, seed=1, directory=run)
