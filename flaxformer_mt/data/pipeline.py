@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from absl import flags
 from grain.experimental import ThreadPrefetchIterDataset
+from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
@@ -93,7 +94,7 @@ class Batches(Iterator[tuple[Batch, Position]]):
         dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
             _allow_workers()
-            dataset = dataset.mp_prefetch(
+            dataset = dataset.map(_flat).mp_prefetch(
                 grain.MultiprocessingOptions(
                     num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
                 ),
@@ -114,6 +115,8 @@ class Batches(Iterator[tuple[Batch, Position]]):
         begin = time.perf_counter()
         try:
             item = next(self._iterator)
+            if not isinstance(item, dict):
+                item = _from_flat(item)
         except BaseException as error:
             self._error = _explained(error)
             self.close()
@@ -122,8 +125,7 @@ class Batches(Iterator[tuple[Batch, Position]]):
         self.delivered, after = (Position(*item[name].tolist()) for name in ("here", "after"))
         done = self.delivered.window + (self.delivered.index + 1) / int(item["batches"])
         self.epochs_done = self.delivered.epoch + done / self.windows
-        # Copied, since what comes from a worker lies in shared memory that is freed with `item`.
-        return Batch(**{name: np.array(item[name]) for name in _FIELDS}), after
+        return Batch(**{name: item[name] for name in _FIELDS}), after
 
     def close(self) -> None:
         """End the thread or the processes; calling it again does nothing."""
@@ -221,6 +223,32 @@ class _StreamIterator(grain.DatasetIterator):
     def close(self) -> None:
         super().close()
         self._planned.close()
+
+
+def _flat(item: dict[str, np.ndarray]) -> Int32[np.ndarray, " numbers"]:
+    """What `_StreamIterator` gives as one array: the shape, the places, then every field.
+
+    Each array that a worker hands over is a block of shared memory of its own, which costs the
+    receiver more than its contents do.
+    """
+    shape = item["src"].shape + item["tgt_in"].shape
+    head = np.concatenate([shape, item["here"], item["after"], item["batches"][None]])
+    parts = [head, *(item[name].ravel() for name in _FIELDS)]
+    return np.concatenate(parts, dtype=np.int32, casting="same_kind")
+
+
+def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> dict[str, np.ndarray]:
+    # Copied, since the shared memory is freed with `flat`.
+    numbers = np.array(flat)
+    rows, src_length, _, tgt_length = numbers[:4].tolist()
+    item = {"here": numbers[4:7], "after": numbers[7:10], "batches": numbers[10]}
+    start = 11
+    for name in _FIELDS:
+        shape = rows, src_length if name.startswith("src") else tgt_length
+        end = start + shape[0] * shape[1]
+        item[name] = numbers[start:end].reshape(shape)
+        start = end
+    return item
 
 
 def _allow_workers() -> None:
