@@ -8,6 +8,7 @@ next batch.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -15,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator
+from multiprocessing import resource_tracker
 from types import TracebackType
 from typing import Any
 
@@ -41,6 +43,7 @@ _AHEAD = 8
 _START = Position()
 _VALIDATION_SHAPES = 4
 _PARENT_SECONDS = 2.0
+_LEFT_TO_TRAINER = (signal.SIGINT, signal.SIGTERM)
 
 
 class WorkerError(RuntimeError):
@@ -102,10 +105,14 @@ class Batches(Iterator[tuple[Batch, Position]]):
             )
         else:
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
-        self._iterator = iter(dataset)
-        # They hold no reference to this object, so that dropping it ends them.
-        self._end = weakref.finalize(self, self._iterator.close)
-        self._iterator.start_prefetch()
+        with _signals_held_back() if workers else contextlib.nullcontext():
+            self._iterator = iter(dataset)
+            # They hold no reference to this object, so that dropping it ends them.
+            self._end = weakref.finalize(self, self._iterator.close)
+            if workers:
+                # Grain makes what is to be started when it is asked for a batch or for the state.
+                self._iterator.get_state()
+            self._iterator.start_prefetch()
 
     def __next__(self) -> tuple[Batch, Position]:
         if self._error is not None:
@@ -257,10 +264,26 @@ def _allow_workers() -> None:
         flags.FLAGS.mark_as_parsed()
 
 
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """For processes started meanwhile, until they say what signals mean to them.
+
+    One that is sent to a whole process group would end a worker that is just starting, and be taken
+    for its death. A signal to this process is not lost: it waits.
+    """
+    # Its start would end the blocking below.
+    resource_tracker.ensure_running()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_TRAINER)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _begin_worker(number: int, count: int) -> None:
     """In a worker: leave signals to the trainer, and end when it does, however it ends."""
     del number, count
-    for kind in (signal.SIGINT, signal.SIGTERM):
+    for kind in _LEFT_TO_TRAINER:
         signal.signal(kind, signal.SIG_IGN)
     parent = os.getppid()
 
