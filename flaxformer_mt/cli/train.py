@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -269,7 +268,8 @@ def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory |
     """Makes or verifies `vocabulary/` and `data/`; a `source`'s vocabulary is taken along."""
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary").exists():
-            shutil.copytree(local_copy(source.vocabulary), folder / "vocabulary")
+            # Verified, and written aside first: half a vocabulary would be taken for the run's own.
+            Vocabularies.load(local_copy(source.vocabulary)).save(folder / "vocabulary")
         prepare(
             config.data,
             seed=config.training.seed,

@@ -8,6 +8,7 @@ next batch.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -15,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator
+from multiprocessing import resource_tracker
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +25,7 @@ import jax
 import numpy as np
 from absl import flags
 from grain.experimental import ThreadPrefetchIterDataset
+from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
@@ -40,6 +43,7 @@ _AHEAD = 8
 _START = Position()
 _VALIDATION_SHAPES = 4
 _PARENT_SECONDS = 2.0
+_LEFT_TO_TRAINER = (signal.SIGINT, signal.SIGTERM)
 
 
 class WorkerError(RuntimeError):
@@ -84,8 +88,6 @@ class Batches(Iterator[tuple[Batch, Position]]):
         """Windows of an epoch."""
         self.delivered = position
         """The place of the batch that `next` gave last."""
-        self.position = position
-        """The place from which a stream goes on after that."""
         self.epochs_done = float(position.epoch)
         """Epochs done after the batch that `next` gave last, with fraction."""
         self.seconds_waited = 0.0
@@ -95,7 +97,7 @@ class Batches(Iterator[tuple[Batch, Position]]):
         dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
             _allow_workers()
-            dataset = dataset.mp_prefetch(
+            dataset = dataset.map(_flat).mp_prefetch(
                 grain.MultiprocessingOptions(
                     num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
                 ),
@@ -103,10 +105,14 @@ class Batches(Iterator[tuple[Batch, Position]]):
             )
         else:
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
-        self._iterator = iter(dataset)
-        # They hold no reference to this object, so that dropping it ends them.
-        self._end = weakref.finalize(self, self._iterator.close)
-        self._iterator.start_prefetch()
+        with _signals_held_back() if workers else contextlib.nullcontext():
+            self._iterator = iter(dataset)
+            # They hold no reference to this object, so that dropping it ends them.
+            self._end = weakref.finalize(self, self._iterator.close)
+            if workers:
+                # Grain makes what is to be started when it is asked for a batch or for the state.
+                self._iterator.get_state()
+            self._iterator.start_prefetch()
 
     def __next__(self) -> tuple[Batch, Position]:
         if self._error is not None:
@@ -116,18 +122,17 @@ class Batches(Iterator[tuple[Batch, Position]]):
         begin = time.perf_counter()
         try:
             item = next(self._iterator)
+            if not isinstance(item, dict):
+                item = _from_flat(item)
         except BaseException as error:
             self._error = _explained(error)
             self.close()
             raise self._error from error
         self.seconds_waited += time.perf_counter() - begin
-        self.delivered, self.position = (
-            Position(*item[name].tolist()) for name in ("here", "after")
-        )
+        self.delivered, after = (Position(*item[name].tolist()) for name in ("here", "after"))
         done = self.delivered.window + (self.delivered.index + 1) / int(item["batches"])
         self.epochs_done = self.delivered.epoch + done / self.windows
-        # Copied, since what comes from a worker lies in shared memory that is freed with `item`.
-        return Batch(**{name: np.array(item[name]) for name in _FIELDS}), self.position
+        return Batch(**{name: item[name] for name in _FIELDS}), after
 
     def close(self) -> None:
         """End the thread or the processes; calling it again does nothing."""
@@ -216,7 +221,7 @@ class _StreamIterator(grain.DatasetIterator):
         return arrays
 
     def get_state(self) -> dict[str, int]:
-        """Grain asks with each batch; what a run keeps is `Batches.position`."""
+        """Grain asks with each batch; what a run keeps is the position that comes with it."""
         return dataclasses.asdict(self._after)
 
     def set_state(self, state: dict[str, int]) -> None:
@@ -227,16 +232,58 @@ class _StreamIterator(grain.DatasetIterator):
         self._planned.close()
 
 
+def _flat(item: dict[str, np.ndarray]) -> Int32[np.ndarray, " numbers"]:
+    """What `_StreamIterator` gives as one array: the shape, the places, then every field.
+
+    Each array that a worker hands over is a block of shared memory of its own, which costs the
+    receiver more than its contents do.
+    """
+    shape = item["src"].shape + item["tgt_in"].shape
+    head = np.concatenate([shape, item["here"], item["after"], item["batches"][None]])
+    parts = [head, *(item[name].ravel() for name in _FIELDS)]
+    return np.concatenate(parts, dtype=np.int32, casting="same_kind")
+
+
+def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> dict[str, np.ndarray]:
+    # Copied, since the shared memory is freed with `flat`.
+    numbers = np.array(flat)
+    rows, src_length, _, tgt_length = numbers[:4].tolist()
+    item = {"here": numbers[4:7], "after": numbers[7:10], "batches": numbers[10]}
+    start = 11
+    for name in _FIELDS:
+        shape = rows, src_length if name.startswith("src") else tgt_length
+        end = start + shape[0] * shape[1]
+        item[name] = numbers[start:end].reshape(shape)
+        start = end
+    return item
+
+
 def _allow_workers() -> None:
     """Grain passes absl's flags on to its workers and refuses where nobody has parsed them."""
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()
 
 
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """For processes started meanwhile, until they say what signals mean to them.
+
+    One that is sent to a whole process group would end a worker that is just starting, and be taken
+    for its death. A signal to this process is not lost: it waits.
+    """
+    # Its start would end the blocking below.
+    resource_tracker.ensure_running()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_TRAINER)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _begin_worker(number: int, count: int) -> None:
     """In a worker: leave signals to the trainer, and end when it does, however it ends."""
     del number, count
-    for kind in (signal.SIGINT, signal.SIGTERM):
+    for kind in _LEFT_TO_TRAINER:
         signal.signal(kind, signal.SIG_IGN)
     parent = os.getppid()
 

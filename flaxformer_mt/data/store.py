@@ -339,10 +339,12 @@ def _open_array(
     path: Path, recorded: dict[str, Any], dtype: np.dtype, *, thorough: bool
 ) -> np.ndarray:
     size = path.stat().st_size
+    # Of a copy in a cache, what a link in a run's folder leads to.
+    folder = path.parent.resolve()
     if size != recorded["bytes"]:
         raise StoreError(
             f"{path}: has {size:,} bytes where {INDEX} records {recorded['bytes']:,}: "
-            f"it is truncated or another store's; delete {path.parent} and run `prepare` again"
+            f"it is truncated or another store's; delete {folder} and run `prepare` again"
         )
     if "blocks" in recorded and not thorough:
         same = block_digest(path) == recorded["blocks"]
@@ -352,7 +354,7 @@ def _open_array(
     if not same:
         raise StoreError(
             f"{path}: its contents are not those recorded in {INDEX}: it is damaged or "
-            f"another store's; delete {path.parent} and run `prepare` again"
+            f"another store's; delete {folder} and run `prepare` again"
         )
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, mode="r") if size else np.empty(0, dtype)

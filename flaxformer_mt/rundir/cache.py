@@ -2,8 +2,9 @@
 
 They are written once and then only read, so a copy under `cache_folder()` serves every process of
 a machine. Copies are named by the digest of what they hold, fetched aside, checked file by file and
-renamed into place. A folder in a bucket is complete when its index is there, which is uploaded
-last; `files.json`, just before it, has every file's size and sha256.
+renamed into place; one that nothing has used for 30 days goes when another is made (`cache_use`). A
+folder in a bucket is complete when its index is there, which is uploaded last; `files.json`, just
+before it, has every file's size and sha256.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import concurrent.futures
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.rundir import cache_use
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import asking, exists, is_primary, is_remote, persistently
@@ -27,13 +30,15 @@ from flaxformer_mt.rundir.remote_folders import copy, files_below
 INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
 FILES = "files.json"
 _CHUNK = 1 << 23  # bytes
+_VERIFIED = 1 << 24  # bytes up to which a file's digest is verified whenever it is used
 _AT_ONCE = 8  # files on their way
+_LOGGER = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
     """`$FLAXFORMER_CACHE`, or `flaxformer_mt` in the user's cache folder.
 
-    It may be deleted whenever no run uses it.
+    It, or any folder in it, may be deleted whenever no run uses it.
     """
     chosen = os.environ.get("FLAXFORMER_CACHE")
     if chosen:
@@ -45,8 +50,9 @@ def cache_folder() -> Path:
 def local_copy(folder: Path) -> Path:
     """A run's `vocabulary` or `data` as a local folder: itself, or its copy in the cache.
 
-    Raises RunDirectoryError if it is not complete, cannot be fetched, or arrives otherwise than it
-    was uploaded.
+    A copy whose files have other sizes than they should, or small ones other contents, is fetched
+    anew. Raises RunDirectoryError if the folder is not complete, cannot be fetched, or arrives
+    otherwise than it was uploaded.
     """
     if not is_remote(folder):
         return folder
@@ -58,7 +64,10 @@ def local_copy(folder: Path) -> Path:
     files = asking(folder, "read", lambda: _described(folder))
     key = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     place = cache_folder() / "folders" / key
-    if not place.exists():
+    if cache_use.use(place) and (damage := _damage(place, files)):
+        _LOGGER.warning("%s: is damaged, %s: fetching it anew", place, damage)
+        _local(cache_use.remove, place)
+    if not cache_use.use(place):
         with _aside(place) as aside:
             with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
                 for done in [
@@ -66,6 +75,7 @@ def local_copy(folder: Path) -> Path:
                     for name, expected in files.items()
                 ]:
                     done.result()
+        cache_use.use(place)
     return place
 
 
@@ -84,7 +94,10 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
     # Another run may have been at the same address before.
     identity = f"{run} {read_record(run).starts[0].time}"
     work = cache_folder() / "preparing" / hashlib.sha256(identity.encode()).hexdigest()
-    _local(work.mkdir, parents=True, exist_ok=True)
+    if not cache_use.use(work):
+        cache_use.remove_unused(cache_folder())
+        _local(work.mkdir, parents=True, exist_ok=True)
+        cache_use.use(work)
     absent = []
     for name in INDEX:
         if _is_complete(run.path / name):
@@ -161,13 +174,31 @@ def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
         asking(remote, "read", lambda: persistently(lambda: copy(remote, local)))
     except FileNotFoundError as error:
         raise RunDirectoryError(f"{remote}: is missing; upload the folder anew") from error
-    found = {"size": local.stat().st_size, "sha256": _sha256(local)}
+    if difference := _difference(local, expected):
+        raise RunDirectoryError(
+            f"{remote}: has {difference}: it is damaged or was replaced; upload the folder anew"
+        )
+
+
+def _difference(path: Path, expected: dict[str, Any]) -> str:
+    """How a file's size or sha256 is not the expected one, in words; nothing if it is."""
     for what, value in expected.items():
-        if found[what] != value:
-            raise RunDirectoryError(
-                f"{remote}: has {what} {found[what]}, and {FILES} says {value}: it is damaged or "
-                "was replaced; upload the folder anew"
-            )
+        found = path.stat().st_size if what == "size" else _sha256(path)
+        if found != value:
+            return f"{what} {found}, and {FILES} says {value}"
+    return ""
+
+
+def _damage(place: Path, files: dict[str, Any]) -> str:
+    """What is wrong with a copy; of large files only the size tells here."""
+    for name, expected in files.items():
+        if not (place / name).is_file():
+            return f"{name} is missing"
+        small = expected["size"] <= _VERIFIED
+        looked_at = expected if small else {"size": expected["size"]}
+        if difference := _difference(place / name, looked_at):
+            return f"{name} has {difference}"
+    return ""
 
 
 def _put(data: Path | bytes, target: Path) -> None:
@@ -201,6 +232,7 @@ def _link(link: Path, target: Path) -> None:
 @contextlib.contextmanager
 def _aside(place: Path) -> Iterator[Path]:
     """A folder that becomes `place`, unless another process was faster: both hold the same."""
+    cache_use.remove_unused(cache_folder())
     aside = place.with_name(f".{place.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     _local(aside.mkdir, parents=True)

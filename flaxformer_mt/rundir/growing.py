@@ -1,9 +1,9 @@
 """Files that grow while a run trains: metrics, TensorBoard's events, samples, goodput, traces.
 
 Beside a local run they are written where they belong. An object in a bucket cannot be appended to:
-there they grow on this machine and are uploaded whole, now and then and before every checkpoint, so
-that the metrics in the bucket reach at least as far as its newest checkpoint, from which a restart
-goes on and rewinds them to.
+there they grow on this machine and are uploaded whole, now and then and before every checkpoint.
+Unless uploads fail, the metrics in the bucket thus reach at least as far as its newest checkpoint,
+from which a restart goes on and to which it rewinds them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GrowingFiles:
 class StagedFiles(GrowingFiles):
     """Growing files on this machine that a thread uploads every `interval` seconds.
 
-    It never holds up training: a failed upload is reported once and tried again at intervals that
+    A failed upload does not end training: it is reported once and tried again at intervals that
     double; the files are whole ones, so the next success makes up for all. Only after `persistent`
     seconds without a success does `upload` raise RunDirectoryError.
     """

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.storage.buckets import bucket_path
 
 T = TypeVar("T")
 
@@ -99,14 +100,7 @@ def _in_bucket(scheme: str, rest: str) -> Any:
             f"gs://{rest}: {' and '.join(missing)} not installed; to use buckets: "
             "pip install 'flaxformer-mt[gcs]'"
         )
-    import fsspec.config
-    from etils import epath
-
-    # gcsfs remembers listings and would not see what TensorStore, or another process, has written.
-    # It reads this when its first file system is made; a choice of the user's own stands.
-    for protocol in ("gcs", "gs"):
-        fsspec.config.conf.setdefault(protocol, {}).setdefault("use_listings_cache", False)
-    return epath.Path(f"gs://{bucket}/{name}")
+    return bucket_path(f"gs://{bucket}/{name}")
 
 
 def _installed(module: str) -> bool:

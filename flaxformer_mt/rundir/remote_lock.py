@@ -6,11 +6,12 @@ that stays the same for `dead_after` seconds means that it was killed. Before an
 lock one looks again.
 
 What this guarantees: a holder that lives and reaches the bucket keeps others out, whatever the
-clocks say; one that was killed keeps them out for `dead_after` seconds, or not at all if they are
-on its machine. Two that take a free lock at once see, `settle` seconds later, the same winner,
-unless a write is on its way for longer than that. A holder that was cut off for so long that
-another took over notices before its next checkpoint (`Holding.check`) and ends. A precondition on
-the object's generation would leave no such gaps; the path layer has none.
+clocks say; one that was killed keeps them out for `dead_after` seconds, or not at all if they can
+see that its process is no more: on its machine, and in its container if it ran in one. Two that
+take a free lock at once see, `settle` seconds later, the same winner, unless a write is on its way
+for longer than that. A holder that was cut off for so long that another took over notices before
+its next checkpoint (`Holding.check`) and ends. A precondition on the object's generation would
+leave no such gaps; the path layer has none.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import asking, is_primary
 
 _LOGGER = logging.getLogger(__name__)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class Holding:
@@ -98,6 +101,7 @@ class RemoteHolding(Holding):
         content = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
+            **_numbering(),
             "token": self._token,
             "count": self._count,
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -162,9 +166,12 @@ def _wait_until_free(run: RunDirectory, beat: float, dead_after: float) -> None:
 
 
 def _is_dead_here(found: dict[str, Any]) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
+    """Whether the holder was a process that this one would see if it lived, and does not."""
     pid = found.get("pid")
-    if found.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+    here = {"host": socket.gethostname(), **_numbering()}
+    if None in here.values() or any(found.get(key) != value for key, value in here.items()):
+        return False
+    if not isinstance(pid, int) or pid <= 0:
         return False
     try:
         os.kill(pid, 0)
@@ -173,6 +180,20 @@ def _is_dead_here(found: dict[str, Any]) -> bool:
     except OSError:
         return False
     return False
+
+
+def _numbering() -> dict[str, str | None]:
+    """What a process's number belongs to: the boot of a machine and a namespace of numbers.
+
+    Containers may share a host name, and even a machine, and each count from 1. None where the
+    system does not tell.
+    """
+    boot = namespace = None
+    with contextlib.suppress(OSError):
+        boot = _BOOT_ID.read_text().strip()
+    with contextlib.suppress(OSError):
+        namespace = os.readlink(_PID_NAMESPACE)
+    return {"boot": boot, "pid_namespace": namespace}
 
 
 def _taken(run: RunDirectory, holder: str) -> RunDirectoryError:

@@ -109,8 +109,7 @@ def test_left_out_batches_never_come_and_the_others_are_unchanged() -> None:
         for batch in expected:
             got, after = next(batches)
             assert same(got, batch)
-            assert batches.delivered not in left_out
-            assert after == batches.position
+            assert batches.delivered not in left_out and batches.delivered < after
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import io
 import json
 import os
 import shutil
@@ -22,6 +24,7 @@ from flaxformer_mt.data.prepare import (
     PrepareError,
     describe,
     fill,
+    inputs,
     prepare,
     read_manifest,
     sample as sampling,
@@ -238,6 +241,7 @@ def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path) 
     other = with_(config, vocabulary=VocabularyConfig(size=50))
     store = prepare(other, seed=1, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
+    assert "of data.vocabulary.* only .sampling has an effect" in lines[0]
     assert store.vocabulary_digest == Vocabularies.load(tmp_path / "first" / "vocabulary").digest
     assert read_manifest(run / "data")["vocabulary"]["found"] is True
     prepare(other, seed=1, directory=run)
@@ -316,6 +320,18 @@ def test_a_file_that_changes_meanwhile_is_an_error(
     with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
         prepare(config, seed=1, directory=tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["data.partial"]
+
+
+def test_a_file_that_fails_while_it_is_digested_is_named(
+    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(inputs.paths, "open_binary", lambda path: Failing())
+    with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
+        prepare(config, seed=1, directory=tmp_path / "run")
 
 
 def test_mismatched_files_stop_prepare_and_name_both(config: DataConfig, tmp_path: Path) -> None:

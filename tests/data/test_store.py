@@ -211,6 +211,15 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path: Path,
     assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
 
 
+def test_advice_names_what_holds_the_damage_not_a_link_to_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "kept") / FILES[0]
+    (tmp_path / "data").symlink_to(tmp_path / "kept")
+    for content in (b"", bytes(path.stat().st_size)):
+        path.write_bytes(content)
+        with pytest.raises(StoreError, match=f"delete {tmp_path / 'kept'} and run `prepare`"):
+            Store.open(tmp_path / "data")
+
+
 def test_swapped_files_are_refused_by_name(tmp_path: Path) -> None:
     data = write(tmp_path / "data")
     # Two files of the same size: only the digest tells them apart.

@@ -26,6 +26,9 @@ from tests.rundir.buckets import fill, needs_clients
 from tests.rundir.snapshots import ENVIRONMENT
 
 pytestmark = needs_clients
+numbered = pytest.mark.skipif(
+    None in remote_lock._numbering().values(), reason="this system does not number boots"
+)
 FAST = {"beat": 0.1, "dead_after": 1.0, "settle": 0.1}
 
 
@@ -68,14 +71,48 @@ def test_a_killed_holder_elsewhere_is_waited_for(remote):
         assert json.loads(remote.lock_file.read_bytes())["pid"] == os.getpid()
 
 
-def test_a_killed_holder_of_this_machine_is_not_waited_for(remote):
-    done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
-    content = {"pid": done.pid, "host": socket.gethostname(), "token": "x", "count": 7}
-    remote.lock_file.write_bytes(json.dumps(content).encode())
+@pytest.fixture(scope="module")
+def ended() -> int:
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def left_by(pid: int) -> dict[str, object]:
+    """The lock of a process that was killed where this one runs."""
+    host = socket.gethostname()
+    return {"pid": pid, "host": host, **remote_lock._numbering(), "token": "x", "count": 7}
+
+
+@numbered
+def test_a_killed_holder_of_this_machine_is_not_waited_for(remote, ended):
+    remote.lock_file.write_bytes(json.dumps(left_by(ended)).encode())
     start = time.monotonic()
     with remotely_locked(remote, beat=1, dead_after=60, settle=0.1):
         assert time.monotonic() - start < 5
+        written = json.loads(remote.lock_file.read_bytes())
+        assert left_by(os.getpid()).items() - {("token", "x"), ("count", 7)} <= written.items()
+
+
+@numbered
+@pytest.mark.parametrize("key", ["host", "boot", "pid_namespace"])
+@pytest.mark.parametrize("value", ["another's", None])
+def test_a_holder_whose_number_means_nothing_here_may_live(ended, key, value):
+    """Two containers of one host name, each of which counts its processes from 1."""
+    assert remote_lock._is_dead_here(left_by(ended))
+    assert not remote_lock._is_dead_here({**left_by(ended), key: value})
+    assert not remote_lock._is_dead_here(
+        {name: value for name, value in left_by(ended).items() if name != key}
+    )
+
+
+@numbered
+def test_where_the_system_does_not_say_whose_numbers_they_are_none_is_dead(
+    ended, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(remote_lock, "_PID_NAMESPACE", tmp_path / "absent")
+    assert not remote_lock._is_dead_here(left_by(ended))
 
 
 def test_of_two_at_once_one_gets_it(remote):
@@ -273,6 +310,33 @@ def test_a_damaged_folder_is_refused_and_not_kept(
     assert not list((tmp_path / "cache").rglob("tokens"))
     gcs.put(name, data)
     assert (local_copy(remote.data) / "tokens").read_bytes() == data
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "delete"])
+def test_a_copy_that_was_damaged_here_is_fetched_anew(remote, tmp_path, damage, caplog):
+    local = fill(tmp_path / "data", "manifest.json")
+    upload_folder(local, remote.data)
+    copy = local_copy(remote.data) / "tokens"
+    if damage == "delete":
+        copy.unlink()
+    else:
+        data = copy.read_bytes()
+        copy.write_bytes(data[:-1] if damage == "cut" else b"\xff" + data[1:])
+    assert same_files(local_copy(remote.data), local)
+    assert "tokens" in caplog.text and "fetching it anew" in caplog.text
+
+
+def test_of_a_large_file_only_the_size_is_looked_at(remote, tmp_path, monkeypatch):
+    local = fill(tmp_path / "data", "manifest.json")
+    upload_folder(local, remote.data)
+    local_copy(remote.data)
+    monkeypatch.setattr(cache, "_VERIFIED", 100)
+    read, whole = [], cache._sha256
+    monkeypatch.setattr(cache, "_sha256", lambda path: read.append(path.name) or whole(path))
+    local_copy(remote.data)
+    assert "tokens" not in read and "manifest.json" in read
+    (local_copy(remote.data) / "tokens").write_bytes(b"short")
+    assert same_files(local_copy(remote.data), local)
 
 
 FETCH = """

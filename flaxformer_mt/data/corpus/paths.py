@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from flaxformer_mt.data.corpus.pairs import CorpusError
+from flaxformer_mt.storage.buckets import bucket_path
 
 if TYPE_CHECKING:
     from etils import epath
@@ -24,11 +25,11 @@ def is_remote(path: AnyPath | str) -> bool:
 def locate(setting: str, folder: str) -> AnyPath:
     """The path that a setting names; a relative one stands in `folder`. `~` is the home."""
     if is_remote(setting):
-        return _remote(setting)
+        return bucket_path(setting)
     path = Path(setting).expanduser()
     if path.is_absolute() or not is_remote(folder):
         return Path(folder).expanduser() / path
-    return _remote(folder) / setting
+    return bucket_path(folder) / setting
 
 
 def require_file(setting: str, folder: str, key: str) -> AnyPath:
@@ -62,7 +63,7 @@ def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
             found = [Path(name) for name in glob.glob(str(locate(pattern, glob.escape(folder))))]
         else:
             store, bucket, *inner = str(located).replace("://", "/").split("/")
-            found = list(_remote(f"{store}://{bucket}").glob("/".join(inner)))
+            found = list(bucket_path(f"{store}://{bucket}").glob("/".join(inner)))
         matches = sorted(
             (path for path in found if not path.is_dir()), key=lambda path: (path.name, str(path))
         )
@@ -76,9 +77,9 @@ def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
 
 def open_binary(path: AnyPath) -> BinaryIO:
     """The file's bytes, unbuffered if it is local."""
-    if isinstance(path, Path):
-        return cast(BinaryIO, open(path, "rb", buffering=0))
     with reaching(path):
+        if isinstance(path, Path):
+            return cast(BinaryIO, open(path, "rb", buffering=0))
         return cast(BinaryIO, path.open("rb"))
 
 
@@ -88,20 +89,17 @@ def stamp(path: AnyPath) -> tuple[int, int]:
     Raises:
       CorpusError: the file is gone, or its object store cannot be reached.
     """
-    try:
-        with reaching(path):
-            if isinstance(path, Path):
-                status = path.stat()
-                return status.st_size, status.st_mtime_ns
-            remote = path.stat()
-            return remote.length, int(remote.mtime) * 1_000_000_000
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error}") from error
+    with reaching(path):
+        if isinstance(path, Path):
+            status = path.stat()
+            return status.st_size, status.st_mtime_ns
+        remote = path.stat()
+        return remote.length, int(remote.mtime) * 1_000_000_000
 
 
 @contextlib.contextmanager
 def reaching(path: AnyPath | str) -> Iterator[None]:
-    """Turns what the client of an object store raises into a CorpusError that names the path.
+    """Turns an error of the system or of a store's client into a CorpusError that names the path.
 
     The clients have exceptions of their own, and some come straight from the network layer.
     """
@@ -111,7 +109,9 @@ def reaching(path: AnyPath | str) -> Iterator[None]:
         raise
     except Exception as error:
         if not is_remote(path):
-            raise
+            if not isinstance(error, OSError):
+                raise
+            raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
         if isinstance(error, ImportError):
             raise CorpusError(
                 f"{path}: object stores need their client ({error}): for gs:// install "
@@ -120,10 +120,3 @@ def reaching(path: AnyPath | str) -> Iterator[None]:
         raise CorpusError(
             f"{path}: the object store does not give it: {type(error).__name__}: {error}"
         ) from error
-
-
-def _remote(path: str) -> epath.Path:
-    # Its import takes a while, and local files do not need it.
-    from etils import epath
-
-    return epath.Path(path)

@@ -142,7 +142,7 @@ def _begin(
         vocabularies, sample = Vocabularies.load(directory / "vocabulary"), 0
         meter.say(
             f"prepare: using the vocabulary in {directory / 'vocabulary'}, "
-            f"{sizes(vocabularies)}; the settings data.vocabulary.* have no effect"
+            f"{sizes(vocabularies)}; of data.vocabulary.* only .sampling has an effect"
         )
     else:
         vocabularies, sample, records = train_vocabulary(config, seed, meter)

@@ -50,8 +50,8 @@ def reuse(
     store = Store.open(data, vocabulary_digest=vocabularies.digest, thorough=thorough)
     if store.digest != manifest["store"]:
         raise PrepareError(
-            f"{data / INDEX}: is not the store that {MANIFEST} records; delete {data} and "
-            f"run `prepare` again"
+            f"{data / INDEX}: is not the store that {MANIFEST} records; delete {data.resolve()} "
+            f"and run `prepare` again"
         )
     report(f"prepare: {len(store.train):,} training pairs in {data} are up to date")
     return store

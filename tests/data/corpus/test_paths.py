@@ -108,3 +108,19 @@ def test_local_paths_do_not_load_the_layer_for_stores(tmp_path: Path) -> None:
     assert isinstance(paths.locate("a", "~"), Path)
     assert isinstance(paths.locate("~/a", "gs://b"), Path)
     assert str(paths.locate("a", "gs://b/c/")) == "gs://b/c/a"
+
+
+def test_local_errors_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_bytes(b"one\n")
+    corpus = CorpusConfig(src="a.en", tgt="a.de")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(CorpusError, match=rf"^{tmp_path / 'a.en'}: cannot be read: Permission"):
+        list(read_pairs(corpus, str(tmp_path)))
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(CorpusError, match=rf"^{tmp_path / 'a.en'}: cannot be read: Permission"):
+        open_source(corpus, str(tmp_path))

@@ -1,0 +1,1 @@
+"""Object stores: what the rooms above share of them."""

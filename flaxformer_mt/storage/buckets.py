@@ -1,0 +1,27 @@
+"""Paths in object stores, `gs://` above all: the one place that makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from etils import epath
+
+# The names under which fsspec keeps settings of the stores that etils' epath knows.
+_PROTOCOLS = ("gcs", "gs", "s3", "az", "abfs", "hf")
+
+
+def bucket_path(address: str) -> epath.Path:
+    """The path of `gs://BUCKET/NAME`, or of another store's address, which is asked afresh.
+
+    fsspec's clients remember listings and would not see what TensorStore, or another process, has
+    written. They read this when the first file system is made, so that nothing may make one before.
+    A choice of the user's own in fsspec's configuration stands.
+    """
+    # The imports take a while, and local files do not need them.
+    import fsspec.config
+    from etils import epath
+
+    for protocol in _PROTOCOLS:
+        fsspec.config.conf.setdefault(protocol, {}).setdefault("use_listings_cache", False)
+    return epath.Path(address)

@@ -1,0 +1,67 @@
+"""Taking another run's vocabulary along: whole or not at all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.cli import train as command
+from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
+from flaxformer_mt.rundir.layout import RunDirectory, create
+
+
+class Killed(BaseException):
+    """In place of a kill."""
+
+
+_kill_in: list[int] = []
+"""How many more files may be opened for writing; empty: any number."""
+
+
+def _on_open(event: str, arguments: tuple) -> None:
+    if event == "open" and _kill_in and isinstance(arguments[1], str):
+        if set(arguments[1]) & set("wax+"):
+            _kill_in[0] -= 1
+            if _kill_in[0] < 0:
+                _kill_in.clear()
+                raise Killed
+
+
+sys.addaudithook(_on_open)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> RunDirectory:
+    run = create(tmp_path / "source", {"name": "test"}, ["train"])
+    train_pair(list(pairs("train", 60)), VocabularyConfig(size=80, shared=False)).save(
+        run.vocabulary
+    )
+    return run
+
+
+@pytest.mark.parametrize("files", range(6))
+def test_killed_at_any_file_there_is_no_half_a_vocabulary(
+    source: RunDirectory, tmp_path: Path, files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = create(tmp_path / "run", {"name": "test"}, ["train"])
+    seen = []
+
+    def prepare(*_: object, directory: Path, **__: object) -> None:
+        _kill_in.clear()
+        seen.append(Vocabularies.load(directory / "vocabulary").digest)
+
+    monkeypatch.setattr(command, "prepare", prepare)
+    config = type("Config", (), {"data": None, "training": type("Training", (), {"seed": 1})})
+    _kill_in[:] = [files]
+    try:
+        command._prepare(run, config, source)
+    except Killed:
+        assert not run.vocabulary.exists()
+        command._prepare(run, config, source)
+    finally:
+        _kill_in.clear()
+    assert seen == [Vocabularies.load(source.vocabulary).digest]
