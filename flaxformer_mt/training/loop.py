@@ -141,6 +141,8 @@ class _Run:
         self.restore()
         self.batches = self.open_batches()
         if self.step:
+            # Newer checkpoints may have been damaged: their steps are done and reported again.
+            telemetry.rewind(self.step)
             telemetry.message(f"resuming after step {self.step:,}")
         self.goodput.lap("start")
 

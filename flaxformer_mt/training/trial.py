@@ -64,7 +64,7 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
         for number in range(steps + 1):
             start = time.perf_counter()
             with on_mesh(program.mesh):
-                placed = place_batch(batch, program.mesh, parts=program.share.count)
+                placed = place_batch(batch, program.mesh)
                 state, metrics = compiled(state, placed)
             jax.block_until_ready((state, metrics))
             if number:
@@ -99,7 +99,7 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
 
 def full_batch(shape: Shape, program: Program, *, longest: int) -> Batch:
     """This process's rows of a batch without padding, of random tokens that every side has."""
-    rows = shape.rows // program.share.count
+    rows = shape.rows * len(program.share.numbers) // program.share.count
     random = np.random.default_rng(0)
 
     def side(length: int, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
