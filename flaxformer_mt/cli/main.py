@@ -19,6 +19,7 @@ COMMANDS = {
     "average": "average checkpoints of a run",
     "translate": "translate lines from standard input or files",
     "evaluate": "translate test sets and score them: BLEU and chrF with signatures",
+    "plan": "compile the training step for TPUs that are not there: memory, time, cost",
     "config": "show a resolved configuration, or what each setting means",
 }
 

@@ -156,7 +156,9 @@ def _train(
         )
     vocabularies = Vocabularies.load(folder / "vocabulary")
     sizes = {"src_vocab_size": vocabularies.src.size, "tgt_vocab_size": vocabularies.tgt.size}
-    program = build(config, **sizes)
+    program = build(
+        config, src_vocab_size=vocabularies.src.size, tgt_vocab_size=vocabularies.tgt.size
+    )
     say(model_table(program, config, **sizes))
     initial = None if source is None else _weights(source, vocabularies, program)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import flax.linen as nn
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 from flaxformer_mt.config import MeshConfig
@@ -37,7 +38,9 @@ class MeshError(ValueError):
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """A mesh over `devices` (default: all); one axis may be -1, what is left.
 
-    Raises MeshError when the sizes do not multiply to the number of devices.
+    On TPUs neighbours in the mesh are neighbours on the network, and slices, which only the
+    data-centre network connects, are the outermost part of `data`. Raises MeshError when the sizes
+    do not multiply to the number of devices, or `data` to that of slices.
     """
     devices = jax.devices() if devices is None else devices
     sizes = [config.data, config.fsdp, config.tensor]
@@ -52,8 +55,25 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
             "devices"
         )
     # Auto axes: linen's sharding constraints are hints to the partitioner, not assertions.
-    grid = np.asarray(devices).reshape(sizes)
-    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    return Mesh(_grid(sizes, devices), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def _grid(sizes: list[int], devices: Sequence[jax.Device]) -> np.ndarray:
+    if devices[0].platform != "tpu":
+        return np.asarray(devices).reshape(sizes)
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if sizes[0] % slices:
+        raise MeshError(
+            f"'mesh.data' = {sizes[0]} must be divisible by the number of slices, {slices}: only "
+            "the batch is split over the data-centre network"
+        )
+    # Sides of the mesh that are no sides of the slice are laid over it in pieces.
+    if slices == 1:
+        return mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
+    inner = (sizes[0] // slices, *sizes[1:])
+    return mesh_utils.create_hybrid_device_mesh(
+        inner, (slices, 1, 1), devices, allow_split_physical_axes=True
+    )
 
 
 @contextlib.contextmanager

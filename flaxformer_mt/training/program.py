@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
+from jax.stages import Lowered
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
+from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.parallel import (
@@ -41,17 +44,26 @@ class Program:
     train_step: Callable[[TrainState, Batch], tuple[TrainState, Metrics]]  # donates the state
     eval_step: Callable[[Any, Batch], LossSums]
     compilations: Callable[[], int]  # shapes of the training step compiled so far
+    lower_train_step: Callable[[Shape], Lowered]  # for one shape of batch; nothing is computed
 
 
-def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int) -> Program:
-    """Model, optimizer and jitted steps of a config on the devices at hand.
+def build(
+    config: ExperimentConfig,
+    *,
+    src_vocab_size: int,
+    tgt_vocab_size: int,
+    devices: Sequence[jax.Device] | None = None,
+) -> Program:
+    """Model, optimizer and jitted steps of a config on `devices` (default: all that are at hand).
 
-    The state is initialised straight into its shards. Raises MeshError and FreezeError.
+    The state is initialised straight into its shards. On devices that are only described, such as a
+    TPU topology's, the functions can be lowered and compiled but not called. Raises MeshError and
+    FreezeError.
     """
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
-    mesh = make_mesh(config.mesh)
+    mesh = make_mesh(config.mesh, devices)
     rows = config.data.batch.multiple
     if rows % (split := mesh.shape["data"] * mesh.shape["fsdp"]):
         raise MeshError(
@@ -94,6 +106,10 @@ def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int)
         with on_mesh(mesh):
             return eval_step(params, place_batch(batch, mesh))
 
+    def lower_train(shape: Shape) -> Lowered:
+        with on_mesh(mesh):
+            return train_step.lower(abstract, abstract_batch(shape, mesh))
+
     return Program(
         model=model,
         mesh=mesh,
@@ -102,4 +118,18 @@ def build(config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int)
         train_step=run_train,
         eval_step=run_eval,
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
+        lower_train_step=lower_train,
     )
+
+
+def abstract_batch(shape: Shape, mesh: Mesh) -> Any:
+    """A `Batch` of this shape without values, its rows split over the mesh."""
+    sharding = batch_sharding(mesh)
+    lengths = {"src": shape.src_length, "tgt": shape.tgt_length}
+    fields = {
+        field.name: jax.ShapeDtypeStruct(
+            (shape.rows, lengths[field.name[:3]]), jnp.int32, sharding=sharding
+        )
+        for field in dataclasses.fields(Batch)
+    }
+    return Batch(**fields)  # type: ignore[arg-type]
