@@ -20,6 +20,7 @@ COMMANDS = {
     "translate": "translate lines from standard input or files",
     "evaluate": "translate test sets and score them: BLEU and chrF with signatures",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
+    "plan": "compile the training step for TPUs that are not there: memory, time, cost",
     "config": "show a resolved configuration, or what each setting means",
 }
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jax.stages import Lowered
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config import DecodingConfig
@@ -116,6 +117,37 @@ def decode_ids(
 def compilations() -> int:
     """Batch shapes and settings compiled so far in this process."""
     return int(_search._cache_size())  # type: ignore[attr-defined]
+
+
+def lower_search(
+    params: Mapping[str, Any],
+    model: Transformer,
+    config: DecodingConfig,
+    *,
+    rows: int,
+    src_length: int,
+    sharding: jax.sharding.Sharding,
+) -> Lowered:
+    """The search of one batch shape, lowered for the devices of `sharding`; nothing is computed.
+
+    `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
+    """
+
+    def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+    return _search.lower(
+        params,
+        abstract((rows, src_length), jnp.int32),
+        abstract((rows,), jnp.int32),
+        abstract((), jnp.float32),
+        abstract((), jnp.int32),
+        model=model,
+        beam_size=config.beam_size,
+        n_best=1,
+        max_length=min(src_length + config.max_extra_tokens, model.config.max_length),
+        suppress=(UNK,),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

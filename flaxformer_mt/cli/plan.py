@@ -1,0 +1,83 @@
+"""`plan`: what a training step takes on TPUs that are not there. Compiles, runs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+
+from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
+from flaxformer_mt.config import load_config
+from flaxformer_mt.planning.environment import set_for_compiler
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    rest, overrides = take_overrides(arguments)
+    parser = _parser(prog, purpose)
+    options = parser.parse_args(rest)
+    lengths = _lengths(options.lengths, parser)
+    config = load_config(options.config, overrides)
+    set_for_compiler()  # the import below is JAX's first
+    from flaxformer_mt.planning import report
+
+    request = report.Request(
+        topology=options.topology,
+        slices=options.slices,
+        workdir=options.workdir,
+        lengths=lengths,
+        price_per_chip_hour=options.price_per_chip_hour,
+        save_hlo=options.save_hlo,
+    )
+    if options.shardings:
+        result = report.report_shardings(config, request, say)
+    elif options.fit:
+        result = report.report_fit(config, request, say)
+    elif options.decode:
+        result = report.report_decoding(config, request, say)
+    else:
+        result = report.report_step(config, request, say)
+    print(json.dumps(result.values, indent=2) if options.json else result.text)
+    return 0 if result.fits else 1
+
+
+def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
+    parser = make_parser(prog, purpose)
+    add_config(parser, required=True)
+    parser.add_argument(
+        "--topology", required=True, metavar="VERSION:AxB[xC]", help="such as v5e:2x4 or v5p:2x2x1"
+    )
+    parser.add_argument(
+        "--slices", type=int, default=1, metavar="N", help="slices of that topology"
+    )
+    parser.add_argument(
+        "--workdir",
+        metavar="DIR",
+        help="take vocabulary sizes and batch shapes from this run (default: from the config)",
+    )
+    parser.add_argument(
+        "--lengths",
+        metavar="SRC,TGT",
+        help="positions of a row (default: the longest, which take the most memory)",
+    )
+    parser.add_argument(
+        "--price-per-chip-hour", type=float, metavar="X", help="adds what the run would cost"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--save-hlo", metavar="FILE", help="write the compiled program's text")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--shardings", action="store_true", help="how parameters lie on the mesh; compiles nothing"
+    )
+    instead.add_argument("--fit", action="store_true", help="search the largest token budget")
+    instead.add_argument("--decode", action="store_true", help="beam search on one device instead")
+    return parser
+
+
+def _lengths(text: str | None, parser: argparse.ArgumentParser) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d*),([1-9]\d*)", text)
+    if not found:
+        parser.error(f"--lengths {text}: write SRC,TGT, such as 64,64")
+    return int(found[1]), int(found[2])

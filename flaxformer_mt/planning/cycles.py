@@ -1,0 +1,206 @@
+"""The compiler's own estimate of a step's time, and a bound for what it has no estimate for."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import defaultdict
+
+from flaxformer_mt.parallel.chips import Chip
+from flaxformer_mt.planning.collectives import is_collective
+from flaxformer_mt.planning.hlo import Execution, Instruction, Program, executions
+
+# Names for what other instructions made or will make, or whose parts are counted one by one.
+_NO_WORK = frozenset(
+    "parameter constant tuple get-tuple-element bitcast while conditional call after-all "
+    "opt-barrier add-dependency domain partition-id replica-id async-start async-update "
+    "async-done".split()
+)
+# The TPU compiler's names for memory that other instructions fill, and for pieces that asynchronous
+# copies have put side by side: no code comes of them.
+_NO_WORK_TARGETS = frozenset({"AllocateBuffer", "ConcatBitcast"})
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_LAYER = re.compile(r"^layers(_\d+)?(\..*)?$")  # one of a stack, or a method of it
+# Wrappers that transformations put around the names of modules.
+_WRAPPER = re.compile(r"^(jit|jvp|transpose|vmap|custom_vjp_call|checkpoint|remat)\(")
+_EINSUM = re.compile(r"[a-z]+,[a-z]+->[a-z]*")
+_NOISE = frozenset(
+    "while body cond closed_call checkpoint rematted_computation Transformer.encode "
+    "Transformer.decode_step custom_vjp_call".split()
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Executions of like instructions in one step, and their time together."""
+
+    name: str
+    count: int
+    seconds: float
+    bytes: int = 0
+    asynchronous: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Compute:
+    """One step on one device, collectives apart.
+
+    `seconds` are estimated cycles over the clock. `unestimated` are operations that the compiler
+    gives no cycles for, each kind bounded by its bytes over the memory's bandwidth; most are
+    asynchronous copies from HBM to VMEM, made ahead of the operations that read them.
+    `guessed_loops` says that the number of passes of some loop is not known before it runs.
+    """
+
+    cycles: int
+    seconds: float
+    operations: tuple[Cost, ...]  # by place in the model, the most expensive first
+    unestimated: tuple[Cost, ...]
+    guessed_loops: bool
+
+    @property
+    def unestimated_seconds(self) -> float:
+        """Operations without an estimate that take their turn."""
+        return sum(cost.seconds for cost in self.unestimated if not cost.asynchronous)
+
+    @property
+    def copy_seconds(self) -> float:
+        """Asynchronous copies, all together."""
+        return sum(cost.seconds for cost in self.unestimated if cost.asynchronous)
+
+    @property
+    def overlapped_seconds(self) -> float:
+        """The step without its collectives, if copies run beside the rest wherever they can."""
+        return max(self.seconds + self.unestimated_seconds, self.copy_seconds)
+
+
+def compute_costs(program: Program, chip: Chip, *, unknown_trips: int = 1) -> Compute:
+    """Estimated and unestimated operations of one run of the program, loops multiplied out."""
+    cycles: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    unknown: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    guessed = False
+    for execution in executions(program, unknown_trips=unknown_trips):
+        item, times = execution.instruction, execution.times
+        guessed |= execution.guessed
+        if execution.fused or is_collective(item) or item.opcode in _NO_WORK:
+            continue
+        if item.cycles is not None:
+            entry = cycles[place(item.op_name, item.opcode)]
+            entry[1] += times * item.cycles
+        elif item.opcode.endswith("-done") or _target(item) in _NO_WORK_TARGETS:
+            continue  # a copy counts where it is started
+        else:
+            entry = unknown[_kind(execution)]
+            entry[1] += times * _moved(program, execution)
+        entry[0] += times
+    total = sum(amount for _, amount in cycles.values())
+    operations = [Cost(n, count, c / chip.clock) for n, (count, c) in cycles.items()]
+    unestimated = [
+        Cost(name, count, size / chip.hbm_bandwidth, size, name.endswith("-start"))
+        for name, (count, size) in unknown.items()
+    ]
+    return Compute(
+        cycles=total,
+        seconds=total / chip.clock,
+        operations=_sorted(operations),
+        unestimated=_sorted(unestimated),
+        guessed_loops=guessed,
+    )
+
+
+def place(op_name: str, opcode: str) -> str:
+    """Where in the model an operation belongs: `backward decoder/feed_forward bld,df->blf`.
+
+    Layers of a stack count as one. What a training step does beside the gradient is `update`, what
+    the search does is `search`; what the compiler put in by itself has no place but its own kind.
+    """
+    parts = [part for part in op_name.split("/") if part]
+    if not parts or not op_name.startswith("jit("):
+        return f"compiler: {opcode}"
+    if "rematted_computation" in op_name:
+        phase = "recompute"
+    elif "transpose(" in op_name:
+        phase = "backward"
+    elif "jvp(" in op_name:
+        phase = "forward"
+    else:
+        phase = "update" if parts[0] == "jit(train_step)" else parts[0][4:-1].strip("_")
+    inner = [part for part in map(_unwrapped, parts) if part]
+    # What is differentiated and is not the model is the loss.
+    loss = "jvp(" in op_name and "Transformer" not in op_name
+    path = [part for part in inner[:-1] if not _LAYER.match(part)]
+    # A module's method is written MODULE.METHOD after the module itself.
+    path = [part for n, part in enumerate(path) if not (n and part.split(".")[0] == path[n - 1])]
+    path = [part for part in path if part not in _NOISE]
+    names = [part for part in path if "->" not in part]
+    product = [part for part in path if "->" in part]
+    where = "/".join((["loss"] if loss else []) + names) or ("loss" if loss else "")
+    what = product[-1] if product else (inner[-1] if inner else parts[-1])
+    return " ".join(part for part in (phase, where, what) if part)
+
+
+def _unwrapped(part: str) -> str:
+    """An einsum's name out of `transpose(jvp(rld,vd->rlv))`; of other wrappers nothing is left."""
+    if not _WRAPPER.match(part):
+        return part
+    found = _EINSUM.search(part)
+    return found[0] if found else ""
+
+
+def by_part(operations: tuple[Cost, ...]) -> tuple[Cost, ...]:
+    """The same times by part of the model: the innermost module, forward and backward together."""
+    parts: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for cost in operations:
+        entry = parts[_part(cost.name)]
+        entry[0] += cost.count
+        entry[1] += cost.seconds
+    return _sorted([Cost(name, int(count), seconds) for name, (count, seconds) in parts.items()])
+
+
+def _part(name: str) -> str:
+    words = name.split(" ")
+    if words[0] in ("compiler:", "update"):
+        return "the compiler's own" if words[0] == "compiler:" else "optimizer and metrics"
+    if len(words) < 3:
+        return "other"
+    modules = [module.split(".")[0] for module in words[1].split("/")]
+    if modules[-1] in ("encoder", "decoder"):
+        return "stacks of scanned layers"
+    if any(module.endswith("_residual") for module in modules):
+        return "residual sums, dropout, norms"
+    module = next((m for m in reversed(modules) if m.endswith("attention")), modules[-1])
+    product = "->" in words[2]
+    if module.endswith("attention"):
+        if not product:
+            return "attention softmax, casts"
+        # The products with d_model are projections, the others are over heads' widths and lengths.
+        return "attention projections" if "d" in words[2] else "attention scores, weights"
+    return module
+
+
+def _target(item: Instruction) -> str | None:
+    found = _TARGET.search(item.rest)
+    return found[1] if found else None
+
+
+def _kind(execution: Execution) -> str:
+    item = execution.instruction
+    target = _target(item)
+    return f"{item.opcode} {target}" if target else item.opcode
+
+
+def _moved(program: Program, execution: Execution) -> int:
+    """Bytes that an instruction reads and writes, at most."""
+    item, computation = execution.instruction, execution.computation
+    operands = program.operand_bytes(computation, item)
+    if item.opcode.endswith("-start"):
+        # Its result holds the operand as well: what is left is copied, one side of it in HBM.
+        return abs(item.bytes - operands)
+    if item.opcode == "dynamic-update-slice":
+        return 2 * max(operands - item.bytes, 0)  # in place: the piece, read and written
+    if item.opcode in ("dynamic-slice", "slice", "broadcast", "iota"):
+        return 2 * item.bytes
+    return operands + item.bytes
+
+
+def _sorted(costs: list[Cost]) -> tuple[Cost, ...]:
+    return tuple(sorted(costs, key=lambda cost: (-cost.seconds, cost.name)))

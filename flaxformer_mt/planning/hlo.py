@@ -1,0 +1,221 @@
+"""Reads the text of an optimised XLA program: computations, instructions, what calls what.
+
+The text is what `jax.stages.Compiled.as_text()` returns. Only what the reports need is read; the
+form is that of https://openxla.org/xla/hlo_dumps, as XLA's `hlo_instruction.cc` prints it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\(")
+_NAME = re.compile(r"%([\w.\-]+)")
+_ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,<=]*)\]")
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_INDEX = re.compile(r"\bindex=(\d+)")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_CALLED = re.compile(r"\b(calls|to_apply|body|condition|called_computations)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+_BRANCH = re.compile(r"\b(?:true|false)_computation=%?([\w.\-]+)")
+
+_BITS = {
+    "pred": 8, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s16": 16, "u16": 16, "s32": 32, "u32": 32,
+    "s64": 64, "u64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128,
+    "token": 0, "opaque": 0,
+}  # fmt: skip
+
+
+class HloError(ValueError):
+    """Text of a compiled program that this module does not understand."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One line of a computation. `rest` is what follows the operands: attributes and metadata."""
+
+    name: str
+    shape: str
+    opcode: str
+    arguments: str
+    rest: str
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Names of the instructions whose results it takes."""
+        return tuple(_NAME.findall(self.arguments))
+
+    @property
+    def op_name(self) -> str:
+        """Where in the traced function it comes from; empty for what the compiler put in."""
+        found = _OP_NAME.search(self.rest)
+        return found[1] if found else ""
+
+    @property
+    def cycles(self) -> int | None:
+        """The compiler's estimate of one execution, in clock cycles of the core."""
+        found = _CYCLES.search(self.rest)
+        return int(found[1]) if found else None
+
+    @property
+    def called(self) -> dict[str, str]:
+        """Computations by the attribute that names them: `calls`, `to_apply`, `body`, ..."""
+        return dict(_CALLED.findall(self.rest))
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """The computations of a conditional."""
+        found = _BRANCHES.search(self.rest)
+        return tuple(_NAME.findall(found[1]) if found else _BRANCH.findall(self.rest))
+
+    @property
+    def bytes(self) -> int:
+        """Size of the result, a tuple's elements together."""
+        return shape_bytes(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """The computations of a compiled program by name, each its instructions in order."""
+
+    entry: str
+    computations: Mapping[str, tuple[Instruction, ...]]
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, dict[str, Instruction]]:
+        return {
+            name: {item.name: item for item in instructions}
+            for name, instructions in self.computations.items()
+        }
+
+    def operand_bytes(self, computation: str, instruction: Instruction) -> int:
+        """Size of all operands together."""
+        known = self._by_name[computation]
+        return sum(known[name].bytes for name in instruction.operands if name in known)
+
+    def trips(self, computation: str, loop: Instruction) -> int | None:
+        """How often a `while` runs its body; None where that is not known before it runs.
+
+        Either the compiler says so, or the condition is that a counter which begins at a constant
+        and grows by one is below another constant: the loop that `jax.lax.scan` becomes.
+        """
+        if found := _TRIPS.search(loop.rest):
+            return int(found[1])
+        test = self.computations[loop.called["condition"]]
+        compare = test[-1]
+        if compare.opcode != "compare" or "direction=LT" not in compare.rest:
+            return None
+        counter, limit = (self._by_name[loop.called["condition"]][n] for n in compare.operands)
+        position = _INDEX.search(counter.rest)
+        if position is None or limit.opcode != "constant" or len(loop.operands) != 1:
+            return None
+        start = self._by_name[computation].get(loop.operands[0])
+        if start is None or start.opcode != "tuple":
+            return None
+        begin = self._constant(computation, start.operands[int(position[1])])
+        return None if begin is None else max(int(limit.arguments) - begin, 0)
+
+    def _constant(self, computation: str, name: str) -> int | None:
+        item = self._by_name[computation][name]
+        while item.opcode in ("copy", "bitcast", "convert"):
+            item = self._by_name[computation][item.operands[0]]
+        return int(item.arguments) if item.opcode == "constant" else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """An instruction and how often one run of the program executes it.
+
+    `fused` says that it is part of another instruction, which has the time for both. `guessed` says
+    that a loop around it has no known number of passes and was counted with the number given.
+    """
+
+    computation: str
+    instruction: Instruction
+    times: int
+    fused: bool
+    guessed: bool
+
+
+def parse(text: str) -> Program:
+    """The program that the text describes. Raises HloError."""
+    computations: dict[str, tuple[Instruction, ...]] = {}
+    entry, name = "", ""
+    instructions: list[Instruction] = []
+    for line in text.splitlines():
+        if not line.startswith(" ") and (found := _COMPUTATION.match(line)):
+            name, instructions = found[2], []
+            entry = name if found[1] else entry
+        elif line.startswith("}"):
+            computations[name] = tuple(instructions)
+            name = ""
+        elif name and (found := _INSTRUCTION.match(line)):
+            instructions.append(
+                Instruction(found[1], found[2], found[3], *_split(line[found.end() :]))
+            )
+    if not entry:
+        raise HloError("the compiled program's text has no ENTRY computation")
+    return Program(entry, computations)
+
+
+def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Execution]:
+    """Every instruction of one run, loops multiplied out.
+
+    A loop whose number of passes the compiler does not know counts `unknown_trips`; of a
+    conditional every branch is taken, which is too much rather than too little.
+    """
+    yield from _walk(program, program.entry, 1, False, False, unknown_trips)
+
+
+def _walk(
+    program: Program, computation: str, times: int, fused: bool, guessed: bool, unknown: int
+) -> Iterator[Execution]:
+    for item in program.computations[computation]:
+        yield Execution(computation, item, times, fused, guessed)
+        called, inner, inner_guessed = item.called, times, guessed
+        if item.opcode == "while":
+            trips = program.trips(computation, item)
+            inner = times * (unknown if trips is None else trips)
+            inner_guessed = guessed or trips is None
+            nested = [called["body"], called["condition"]]
+        elif item.opcode == "conditional":
+            nested = list(item.branches)
+        elif item.opcode == "call":
+            nested = [called["to_apply"]]
+        elif item.opcode in ("fusion", "async-start") and "calls" in called:
+            nested = [called["calls"]]
+        else:
+            continue  # a reduction's to_apply is a scalar function
+        for name in nested:
+            inside = fused or item.opcode == "fusion"
+            yield from _walk(program, name, inner, inside, inner_guessed, unknown)
+
+
+def shape_bytes(shape: str) -> int:
+    """Bytes of a shape's text, such as `f32[8,128]{1,0:T(8,128)}` or a tuple of them.
+
+    Without the padding that the layout's tiles add. Raises HloError for an unknown element type.
+    """
+    total = 0
+    for kind, sizes in _ARRAY.findall(shape):
+        bits = 8 if kind.startswith("f8") else _BITS.get(kind)
+        if bits is None:
+            raise HloError(f"element type '{kind}' in the shape {shape} is not known")
+        dimensions = [int(size.lstrip("<=")) for size in sizes.split(",") if size]
+        total += math.prod(dimensions) * bits // 8
+    return total
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Text up to the parenthesis that closes the operands, and the text after it."""
+    depth = 1
+    for found in re.finditer(r"[()]", text):
+        depth += 1 if found[0] == "(" else -1
+        if depth == 0:
+            return text[: found.start()], text[found.end() :]
+    return text, ""

@@ -1,0 +1,157 @@
+"""The reports of `flaxformer-mt plan`, each as text for people and as JSON values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.planning.compile import largest_shape, shape_of
+from flaxformer_mt.planning.decode import plan_decoding
+from flaxformer_mt.planning.fit import Fit, Need, search
+from flaxformer_mt.planning.plan import Plan, plan, shardings, to_json, whole_share
+from flaxformer_mt.planning.table import as_text, decoding_as_text, fit_as_text, shardings_as_text
+from flaxformer_mt.planning.topology import describe
+from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.training.program import build
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to plan for. `workdir` is a run whose vocabulary and batch shapes are taken."""
+
+    topology: str
+    slices: int = 1
+    workdir: str | None = None
+    lengths: tuple[int, int] | None = None  # source and target positions of a row
+    price_per_chip_hour: float | None = None
+    save_hlo: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """For people, for programs, and whether it fits."""
+
+    text: str
+    values: Any
+    fits: bool = True
+
+
+def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
+    """The training step: memory, time, communication, cost."""
+    result = _plan(config, request, _shape(config, request), say)
+    return Report(as_text(result), to_json(result), result.fits)
+
+
+def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
+    """How every parameter lies on the mesh. Compiles nothing."""
+    src_vocab_size, tgt_vocab_size = vocabulary_sizes(config, request)
+    program = build(
+        config,
+        src_vocab_size=src_vocab_size,
+        tgt_vocab_size=tgt_vocab_size,
+        devices=describe(request.topology, request.slices).devices,
+    )
+    rows = shardings(program)
+    whole = whole_share(rows, program.mesh)
+    text = f"{shardings_as_text(rows)}\n{whole:.2%} of the parameters whole on every device"
+    return Report(text, [dataclasses.asdict(row) for row in rows])
+
+
+def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
+    """Beam search on one device."""
+    src_vocab_size, tgt_vocab_size = vocabulary_sizes(config, request)
+    topology = describe(request.topology, request.slices)
+    say(f"compiling beam search for one device of {topology}")
+    result = plan_decoding(
+        config,
+        topology,
+        src_length=request.lengths[0] if request.lengths else None,
+        src_vocab_size=src_vocab_size,
+        tgt_vocab_size=tgt_vocab_size,
+    )
+    values = dataclasses.asdict(result) | {"fits": result.fits}
+    return Report(decoding_as_text(result), values, result.fits)
+
+
+def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
+    """The largest token budget that fits; with remat as well where the config's does not fit."""
+    asked = _shape(config, request)
+    found: list[tuple[bool, Fit, Plan | None]] = []
+    for remat in (config.model.remat, True):
+        model = dataclasses.replace(config.model, remat=remat)
+        fit, plans = _search(dataclasses.replace(config, model=model), request, asked, say)
+        found.append((remat, fit, plans[fit.largest.rows] if fit.largest else None))
+        if remat or (fit.largest and fit.largest.rows >= asked.rows):
+            break
+    text = "\n".join(fit_as_text(remat, fit, best, asked) for remat, fit, best in found)
+    values = [
+        {
+            "remat": remat,
+            "tried": [dataclasses.asdict(need) for need in fit.tried],
+            "largest": to_json(best) if best else None,
+        }
+        for remat, fit, best in found
+    ]
+    return Report(text, values, any(best for _, _, best in found))
+
+
+def _search(
+    config: ExperimentConfig, request: Request, asked: Shape, say: Say
+) -> tuple[Fit, dict[int, Plan]]:
+    plans: dict[int, Plan] = {}
+
+    def measure(rows: int) -> Need:
+        result = plans[rows] = _plan(config, request, dataclasses.replace(asked, rows=rows), say)
+        available = result.refused.available if result.refused else result.hbm_bytes
+        verdict = "fits" if result.fits else "is too much"
+        say(f"  {result.needed_bytes / 2**30:.2f} GiB {verdict}")
+        return Need(rows, result.needed_bytes, available, result.fits)
+
+    return search(measure, start=asked.rows, multiple=config.data.batch.multiple), plans
+
+
+def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> Plan:
+    topology = describe(request.topology, request.slices)
+    src_vocab_size, tgt_vocab_size = vocabulary_sizes(config, request)
+    remat = ", remat" if config.model.remat else ""
+    say(
+        f"compiling for {topology}: {shape.rows:,} rows of {shape.src_length} + "
+        f"{shape.tgt_length}{remat}; it takes from half a minute to several"
+    )
+    return plan(
+        config,
+        topology,
+        shape,
+        src_vocab_size=src_vocab_size,
+        tgt_vocab_size=tgt_vocab_size,
+        price_per_chip_hour=request.price_per_chip_hour,
+        save_hlo=request.save_hlo,
+    )
+
+
+def vocabulary_sizes(config: ExperimentConfig, request: Request) -> tuple[int, int]:
+    """Source and target types: the run's, or as many as the config asks for."""
+    if request.workdir is None:
+        return config.data.vocabulary.size, config.data.vocabulary.size
+    run = layout.open_run(request.workdir)
+    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+    return vocabularies.src.size, vocabularies.tgt.size
+
+
+def _shape(config: ExperimentConfig, request: Request) -> Shape:
+    if request.lengths is not None:
+        return shape_of(config, *request.lengths)
+    if request.workdir is None:
+        return largest_shape(config)
+    store = Store.open(local_copy(layout.open_run(request.workdir).data))
+    planner = Planner(store.train, config.data.batch, config.training.seed)
+    return largest_shape(config, planner.shapes)

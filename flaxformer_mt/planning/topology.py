@@ -1,0 +1,124 @@
+"""Accelerators that are not there: devices of a named TPU topology, for the compiler alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jax.errors import JaxRuntimeError
+from jax.experimental import topologies
+
+from flaxformer_mt.parallel.chips import Chip, chip_of
+from flaxformer_mt.planning.compiler_log import captured
+
+VERSIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
+_NAME = re.compile(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})")
+_EXAMPLES = (
+    "for example v5e:2x4 (8 chips), v5e:16x16 (256), v5p:2x2x1 (4), v4:2x2x2 (8), v6e:2x4 (8)"
+)
+
+
+class TopologyError(ValueError):
+    """A topology that does not exist or cannot be compiled for here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """One or several slices of chips. `sides` are a slice's, in chips."""
+
+    name: str
+    slices: int
+    sides: tuple[int, ...]
+    chip: Chip
+    devices: tuple[Any, ...]  # `jax.Device`s for the compiler alone, with `.coords`
+
+    @property
+    def chips(self) -> int:
+        return len(self.devices) // self.chip.devices_per_chip
+
+    def __str__(self) -> str:
+        return self.name if self.slices == 1 else f"{self.slices} slices of {self.name}"
+
+
+def describe(name: str, slices: int = 1) -> Topology:
+    """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises TopologyError."""
+    found = _NAME.fullmatch(name)
+    if not found:
+        raise TopologyError(f"'{name}' is no topology: write VERSION:SIDES in chips, {_EXAMPLES}")
+    if found[1] not in VERSIONS:
+        raise TopologyError(_not_a_version(name, found[1]))
+    if slices < 1:
+        raise TopologyError(f"{slices} slices: there must be at least one")
+    if importlib.util.find_spec("libtpu") is None:
+        raise TopologyError(
+            "the TPU compiler is not installed here: pip install 'flaxformer-mt[tpu]' "
+            "(an x86 Linux machine is enough, no TPU is needed)"
+        )
+    sides = tuple(int(side) for side in found[2].split("x"))
+    options: dict[str, Any] = {}
+    if slices > 1:
+        options["num_slices"] = slices
+    if found[1] == "v4":
+        options["chip_config_name"] = "megacore"  # a chip's two cores are one device
+    if math.prod(sides) == 1:
+        options["chips_per_host_bounds"] = (1, 1, 1)
+    try:
+        with captured():
+            devices: tuple[Any, ...] = tuple(
+                topologies.get_topology_desc(platform="tpu", topology_name=name, **options).devices
+            )
+    except JaxRuntimeError as error:
+        raise TopologyError(
+            f"the compiler does not know the topology '{name}': {_first_line(error)}; "
+            f"{_EXAMPLES}; sizes that exist: https://docs.cloud.google.com/tpu/docs/{found[1]}"
+        ) from error
+    chip = chip_of(devices[0].device_kind)
+    if chip is None:
+        raise TopologyError(
+            f"'{name}': flaxformer_mt/parallel/chips.py has no '{devices[0].device_kind}'"
+        )
+    return Topology(name, slices, sides, chip, devices)
+
+
+def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:
+    """The slice of each device; 0 where there is one only."""
+    return tuple(getattr(device, "slice_index", 0) for device in devices)
+
+
+def usable_links(topology: Topology, devices: Sequence[Any]) -> int:
+    """Links that the worst-placed of these devices can send on to others of them at a time.
+
+    One for each side of the slice in which they differ, two where they span a side that is closed
+    to a ring. At least 1.
+    """
+    places = [device.coords for device in devices]
+    links = 0
+    for axis, side in enumerate(topology.sides):
+        spanned = len({place[axis] for place in places})
+        wraps = topology.chip.wraps_at
+        closed = wraps > 0 and side % wraps == 0 and min(topology.sides) > 1
+        if spanned > 1:
+            links += 2 if closed and spanned == side else 1
+    return max(links, 1)
+
+
+def _not_a_version(name: str, version: str) -> str:
+    known = ", ".join(VERSIONS)
+    if re.match(r"(?i)(gpu|cuda|nvidia|[abhlv]\d{2,}\w*|t4)", version) and version not in VERSIONS:
+        return (
+            f"'{name}': only TPU topologies can be planned without the hardware. XLA's GPU backend "
+            "measures kernels on a GPU while it compiles, and JAX's CUDA plugin loads only where a "
+            "driver is; on the GPU machine itself the first lines of `train` show compile time, "
+            f"memory and speed. Versions: {known}"
+        )
+    hint = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "v5": "v5e or v5p", "v7x": "tpu7x"}
+    meant = f" (did you mean {hint[version]}?)" if version in hint else ""
+    return f"'{name}': there is no TPU version '{version}'{meant}; versions: {known}; {_EXAMPLES}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")

@@ -1,0 +1,62 @@
+"""The table of chips: no name twice, figures of the right size and in agreement with each other."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from jax._src.pallas.mosaic import tpu_info
+
+from flaxformer_mt.parallel.chips import CHIPS, chip_of
+
+TPUS = [chip for chip in CHIPS if chip.is_tpu]
+
+
+def test_a_name_leads_to_one_chip():
+    names = [kind.casefold() for chip in CHIPS for kind in chip.kinds]
+    assert len(set(names)) == len(names)
+    for chip in CHIPS:
+        for kind in chip.kinds:
+            assert chip_of(kind) is chip
+            assert chip_of(f" {kind.upper()} ") is chip
+
+
+@pytest.mark.parametrize("kind", ["cpu", "", "TPU", "TPU v55", "NVIDIA"])
+def test_other_devices_have_no_entry(kind):
+    assert chip_of(kind) is None
+
+
+@pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
+def test_figures_are_of_the_right_size(chip):
+    assert 20e12 <= chip.bf16_flops < 5e15
+    assert 8 * 2**30 <= chip.hbm_bytes < 300e9
+    assert 0.2e12 <= chip.hbm_bandwidth < 10e12
+    assert 0.5e9 <= chip.clock < 3e9
+    assert 0 <= chip.dcn_bandwidth < chip.hbm_bandwidth / 10
+    assert chip.links * chip.link_bandwidth < chip.hbm_bandwidth
+    assert chip.source
+
+
+@pytest.mark.parametrize("chip", TPUS, ids=lambda chip: chip.name)
+def test_a_tpus_peak_is_whole_matrix_units_at_its_clock(chip):
+    """2 x 128 x 128 FLOPs a unit and cycle: the number of units comes out whole."""
+    units = chip.bf16_flops / chip.clock / (2 * 128 * 128)
+    assert units == pytest.approx(round(units), rel=0.01)
+    assert round(units) in (1, 2, 4, 8, 16)
+
+
+@pytest.mark.parametrize("chip", TPUS, ids=lambda chip: chip.name)
+def test_agrees_with_the_table_inside_jax(chip):
+    """JAX's kernel language has one, rounded differently (a v3 has 140 or 123 TFLOP/s)."""
+    version = tpu_info.chip_version_from_device_kind(chip.kinds[0])
+    assert version is not None
+    cores = version.num_physical_tensor_cores_per_chip // chip.devices_per_chip
+    theirs = tpu_info._get_tpu_info_impl(version, cores)
+    assert chip.bf16_flops == pytest.approx(cores * theirs.bf16_ops_per_second, rel=0.15)
+    assert chip.hbm_bytes == pytest.approx(cores * theirs.hbm_capacity_bytes, rel=0.08)
+    assert chip.hbm_bandwidth == pytest.approx(cores * theirs.mem_bw_bytes_per_second, rel=0.13)
+
+
+def test_entries_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        CHIPS[0].clock = 1.0

@@ -1,0 +1,86 @@
+"""Golden tables of `plan`: what they hold, and a command that writes them anew.
+
+    python -m tests.planning.golden
+
+A change here means that the compiled program has changed: look at the difference before it is
+committed. A new JAX or libtpu changes some of them, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+FOLDER = Path(__file__).parent / "golden"
+
+# A small budget and two layers: the program is that of a full one in shape, and compiled sooner.
+CASES: dict[str, list[str]] = {
+    "tiny_v5e": ["--config=quickstart", "--topology=v5e:2x4"],
+    "tiny_v4_two_slices": [
+        "--config=quickstart",
+        "--topology=v4:2x2x1",
+        "--slices=2",
+        "--config.mesh.fsdp=2",
+        "--config.mesh.tensor=2",
+        "--config.model.scan_layers=true",
+    ],
+    "base_v5e": [
+        "--config=wmt14_en_de:base",
+        "--topology=v5e:2x4",
+        "--config.model.scan_layers=true",
+    ],
+}
+
+
+def plan(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`flaxformer-mt plan` as a user calls it."""
+    command = [sys.executable, "-m", "flaxformer_mt.cli.main", "plan", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def summary(name: str) -> dict[str, Any]:
+    """The parts of a plan that a golden table keeps."""
+    values = values_of(plan(*CASES[name], "--json"))
+    shardings = values_of(plan(*CASES[name], "--json", "--shardings"))
+    memory = values["memory"]
+    return {
+        "shape": values["shape"],
+        "step_flops": values["step_flops"],
+        "replications": len(values["replications"]),
+        "memory": {
+            kind: memory[kind] for kind in ("arguments", "outputs", "aliased", "temporaries")
+        },
+        "collectives": sorted(
+            [item["kind"], item["network"], item["bytes"]] for item in values["collectives"]
+        ),
+        "compute_ms": round(1e3 * values["compute"]["seconds"], 3),
+        "step_ms": round(1e3 * values["step_seconds"], 3),
+        "shardings": [
+            f"{row['name']} {row['shape']} / {row['spec'] or '-'} = {row['shard']}"
+            for row in shardings
+        ],
+    }
+
+
+def values_of(done: subprocess.CompletedProcess[str]) -> Any:
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CASES:
+        path = FOLDER / f"{name}.json"
+        path.write_text(json.dumps(summary(name), indent=1) + "\n", encoding="utf-8")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

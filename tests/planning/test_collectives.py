@@ -1,0 +1,137 @@
+"""Bytes, networks and times of collectives, against formulas written out here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.planning.collectives import collectives, expected_bytes
+from flaxformer_mt.planning.cycles import compute_costs
+from flaxformer_mt.planning.hlo import parse
+from flaxformer_mt.planning.topology import usable_links
+from tests.planning.programs import LOOP, collective, topology
+
+SIZE = 4096  # bytes of the one array
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "sent"),
+    [
+        ("f32[1024]{0} all-reduce(%x), replica_groups=[1,8]<=[8]", "all-reduce", 2 * SIZE * 7 / 8),
+        ("f32[8192]{0} all-gather(%x), replica_groups=[1,8]<=[8]", "all-gather", SIZE * 7),
+        (
+            "f32[128]{0} reduce-scatter(%x), replica_groups=[1,8]<=[8]",
+            "reduce-scatter",
+            SIZE * 7 / 8,
+        ),
+        ("f32[1024]{0} all-to-all(%x), replica_groups=[2,4]<=[8]", "all-to-all", SIZE * 3 / 4),
+        (
+            "f32[1024]{0} collective-permute(%x), source_target_pairs={{0,1},{1,2}}",
+            "collective-permute",
+            SIZE,
+        ),
+        (
+            "(f32[1024], f32[8192]) all-gather-start(%x), replica_groups=[1,8]<=[8]",
+            "all-gather",
+            SIZE * 7,
+        ),
+    ],
+)
+def test_what_a_device_sends(line, kind, sent):
+    (found,) = collectives(parse(collective(line)), *topology(2, 4))
+    assert (found.kind, found.network, found.count, found.bytes) == (kind, "ICI", 1, SIZE)
+    assert found.sent == pytest.approx(sent)
+    links = 1 if kind == "collective-permute" or "[2,4]" in line else 2
+    assert found.seconds == pytest.approx(sent / (links * 50e9))
+
+
+def test_a_group_of_one_exchanges_nothing():
+    line = "f32[1024]{0} all-reduce(%x), replica_groups=[8,1]<=[8]"
+    assert collectives(parse(collective(line)), *topology(2, 4)) == ()
+
+
+def test_across_slices_the_scattered_part_goes_over_the_data_centre():
+    line = "f32[1024]{0} all-reduce(%x), replica_groups=[1,16]<=[16]"
+    chips = topology(2, 4, slices=2)
+    found = {item.network: item for item in collectives(parse(collective(line)), *chips)}
+    assert found["ICI"].sent == pytest.approx(2 * SIZE * 7 / 8)
+    assert found["DCN"].sent == pytest.approx(2 * (SIZE / 8) * 1 / 2)
+    assert found["DCN"].seconds == pytest.approx(found["DCN"].sent / 3.125e9)
+
+
+def test_what_the_compiler_has_made_of_it_between_slices():
+    """A send by way of the host and the recv of the result, of what the slices' parts hold."""
+    transfer = (
+        "channel_id=2, is_host_transfer=true, frontend_attributes={_xla_host_transfer_handler_name="
+        '"xla_megascale_runtime",_xla_megascale_transfer_type="ALL_REDUCE"}'
+    )
+    text = collective("f32[1024]{0} recv(%t), " + transfer).replace(
+        "  ROOT",
+        f"  %t = token[] after-all()\n  %s = (f32[1024], u32[], token[]) send(%x, %t), {transfer}\n"
+        "  ROOT",
+    )
+    (found,) = collectives(parse(text), *topology(2, 4, slices=2))
+    assert (found.kind, found.network, found.count, found.bytes) == ("all-reduce", "DCN", 1, SIZE)
+    assert found.sent == pytest.approx(2 * SIZE / 2)
+    assert compute_costs(parse(text), topology(2, 4)[0].chip).unestimated == ()
+
+
+def test_within_slices_nothing_goes_over_the_data_centre():
+    line = "f32[1024]{0} all-reduce(%x), replica_groups=[2,8]<=[16]"
+    (found,) = collectives(parse(collective(line)), *topology(2, 4, slices=2))
+    assert found.network == "ICI"
+
+
+def test_a_loop_multiplies_its_collectives():
+    reduce = "%sum = f32[8,128]{1,0:T(8,128)} all-reduce(%last), channel_id=1"
+    assert reduce in LOOP
+    inside = LOOP.replace(
+        "  %next = s32[] add(%i, %one)\n",
+        "  %next = s32[] add(%i, %one)\n"
+        "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n",
+    )
+    (found,) = collectives(parse(inside), *topology(2, 4))
+    assert (found.count, found.bytes) == (6, 6 * 4096)
+
+
+@pytest.mark.parametrize(
+    ("sides", "kind", "links"),
+    [
+        ((2, 4), "TPU v5e", 2),
+        ((1, 4), "TPU v5e", 1),
+        ((16, 16), "TPU v5e", 4),
+        ((4, 16), "TPU v5e", 3),
+        ((2, 2, 1), "TPU v5p", 2),
+        ((4, 4, 4), "TPU v5p", 6),
+    ],
+)
+def test_links_that_can_be_used_at_a_time(sides, kind, links):
+    chips, _ = topology(*sides, kind=kind)
+    assert usable_links(chips, chips.devices) == links
+
+
+def _mesh(data: int, fsdp: int, tensor: int = 1) -> SimpleNamespace:
+    return SimpleNamespace(shape={"data": data, "fsdp": fsdp, "tensor": tensor})
+
+
+def _params(*leaves: tuple[int, int]) -> list[jax.ShapeDtypeStruct]:
+    """Arrays of `size` elements of which a device holds `part`."""
+    return [
+        SimpleNamespace(
+            shape=(size,),
+            dtype=np.dtype(np.float32),
+            sharding=SimpleNamespace(shard_shape=lambda _, part=part: (part,)),
+        )
+        for size, part in leaves
+    ]
+
+
+def test_formulas():
+    assert expected_bytes(_params((800, 800)), _mesh(8, 1)) == 2 * 3200 * 7 / 8
+    assert expected_bytes(_params((800, 100)), _mesh(1, 8)) == 3 * 3200 * 7 / 8
+    assert expected_bytes(_params((800, 200)), _mesh(2, 4)) == 3 * 3200 * 3 / 4 + 2 * 800 / 2
+    assert expected_bytes(_params((800, 200), (8, 8)), _mesh(2, 4)) == 2400 * 3 + 800 + 56
+    assert expected_bytes(_params((800, 400)), _mesh(2, 2, 2)) is None

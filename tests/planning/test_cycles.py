@@ -1,0 +1,130 @@
+"""Estimated cycles and what stands for those that are missing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from flaxformer_mt.parallel.chips import chip_of
+from flaxformer_mt.planning.cycles import Cost, by_part, compute_costs, place
+from flaxformer_mt.planning.hlo import parse
+from tests.planning.programs import LOOP
+
+CHIP = chip_of("TPU v5e")
+
+
+def test_cycles_of_a_loop_and_its_share():
+    compute = compute_costs(parse(LOOP), CHIP)
+    assert compute.cycles == 5 * 1000
+    assert compute.seconds == pytest.approx(5000 / 1.5e9)
+    (operation,) = compute.operations
+    assert operation.name == "forward decoder/feed_forward bld,df->blf"
+    assert operation.count == 5
+
+
+def test_what_has_no_estimate_is_not_free():
+    compute = compute_costs(parse(LOOP), CHIP)
+    found = {cost.name: cost for cost in compute.unestimated}
+    # The copy to VMEM once, not at its start and its end; collectives stand elsewhere.
+    assert set(found) == {"copy-start", "copy", "add", "compare"}
+    assert found["copy-start"].bytes == 4096 + 4
+    assert found["copy-start"].seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
+    assert found["add"].count == 5
+
+
+def test_unknown_loops_are_marked():
+    text = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
+    assert compute_costs(parse(text), CHIP, unknown_trips=3).cycles == 3000
+    assert compute_costs(parse(text), CHIP).guessed_loops
+    assert not compute_costs(parse(LOOP), CHIP).guessed_loops
+
+
+def test_an_update_in_place_moves_its_piece_alone():
+    text = """HloModule m
+
+ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
+  %a = f32[1000]{0} parameter(0)
+  %b = f32[10]{0} parameter(1)
+  %i = s32[] parameter(2)
+  ROOT %u = f32[1000]{0} dynamic-update-slice(%a, %b, %i)
+}
+"""
+    (cost,) = compute_costs(parse(text), CHIP).unestimated
+    assert cost.bytes == 2 * (40 + 4)
+
+
+@pytest.mark.parametrize(
+    ("op_name", "wanted"),
+    [
+        (
+            "jit(train_step)/transpose(jvp(Transformer))/Transformer.encode/encoder/layers_5/"
+            "self_attention/self_attention.attend/bqhv,hvd->bqd/dot_general",
+            "backward encoder/self_attention bqhv,hvd->bqd",
+        ),
+        (
+            "jit(train_step)/jvp(Transformer)/decoder/while/body/closed_call/layers.apply_layer/"
+            "layers/layers._above_self_attention/feed_forward_residual.leave/norm/reduce_sum",
+            "forward decoder/feed_forward_residual.leave/norm reduce_sum",
+        ),
+        (
+            "jit(train_step)/jvp()/while/body/closed_call/rlv,vd->rld/dot_general",
+            "forward loss rlv,vd->rld",
+        ),
+        (
+            "jit(train_step)/jvp(Transformer)/decoder/layers_2/layers_2._above_self_attention/"
+            "cross_attention/cross_attention.attend/bhql,blhv->bqhv/dot_general",
+            "forward decoder/cross_attention bhql,blhv->bqhv",
+        ),
+        ("jit(train_step)/jvp(rlv,rld->vd)/dot_general", "forward loss rlv,rld->vd"),
+        ("jit(train_step)/jvp()/sub", "forward loss sub"),
+        (
+            "jit(train_step)/jvp(Transformer)/decoder/while/body/jit(dynamic_update_index_in_dim)/"
+            "dynamic_update_slice",
+            "forward decoder dynamic_update_slice",
+        ),
+        ("jit(train_step)/jit(_where)/select_n", "update select_n"),
+        (
+            "jit(_search)/while/body/Transformer.decode_step/decoder.decode_step/"
+            "self_attention.attend_beams/brhk,brhlk->brhl/dot_general",
+            "search decoder.decode_step/self_attention.attend_beams brhk,brhlk->brhl",
+        ),
+        ("broadcast.229", "compiler: broadcast"),
+        ("", "compiler: broadcast"),
+    ],
+)
+def test_places(op_name, wanted):
+    assert place(op_name, "broadcast") == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("forward decoder/self_attention.attend bld,dhk->blhk", "attention projections"),
+        ("backward encoder/self_attention blhk,bqhk->bhql", "attention scores, weights"),
+        ("backward encoder/cross_attention.attend exp", "attention softmax, casts"),
+        ("forward decoder/feed_forward_residual.leave/norm mul", "residual sums, dropout, norms"),
+        ("forward decoder/feed_forward gt", "feed_forward"),
+        ("forward loss reduce_sum", "loss"),
+        ("forward decoder dynamic_update_slice", "stacks of scanned layers"),
+        ("update select_n", "optimizer and metrics"),
+        ("compiler: broadcast", "the compiler's own"),
+        ("forward dot_general", "other"),
+    ],
+)
+def test_parts(name, part):
+    (found,) = by_part((Cost(name, 3, 0.5), Cost(name, 2, 0.25)))
+    assert (found.name, found.count, found.seconds) == (part, 5, 0.75)
+
+
+def test_copies_count_where_they_take_longer_than_the_compute():
+    compute = compute_costs(parse(LOOP), CHIP)
+    assert compute.copy_seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
+    assert compute.overlapped_seconds == compute.seconds + compute.unestimated_seconds
+    slow = dataclasses.replace(compute, seconds=0.0)
+    assert slow.overlapped_seconds == max(slow.copy_seconds, slow.unestimated_seconds)
+
+
+def test_layers_of_a_stack_count_together():
+    names = [f"jit(f)/jvp(Transformer)/decoder/layers_{i}/norm/mul" for i in range(12)]
+    assert len({place(name, "fusion") for name in names}) == 1

@@ -1,0 +1,68 @@
+"""The search for the largest batch, on devices that are a formula."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from flaxformer_mt.planning.fit import Need, search
+
+
+def device(fixed: int, a_row: int, square: float, available: int, kink: int = 10**9):
+    """Memory that grows a little faster than rows, and thrice as fast from `kink`."""
+    calls: list[int] = []
+
+    def measure(rows: int) -> Need:
+        calls.append(rows)
+        needed = int(fixed + a_row * (rows + 2 * max(rows - kink, 0)) + square * rows * rows)
+        return Need(rows, needed, available, needed <= available)
+
+    return measure, calls
+
+
+@given(
+    fixed=st.integers(0, 8000),
+    a_row=st.integers(1, 400),
+    square=st.floats(0, 0.02),
+    start=st.integers(8, 4000).map(lambda rows: rows // 8 * 8),
+    multiple=st.sampled_from([1, 8]),
+    kink=st.integers(8, 4000),
+)
+def test_finds_nearly_the_largest_in_few_compilations(fixed, a_row, square, start, multiple, kink):
+    measure, calls = device(fixed, a_row, square, 16_000, kink)
+    found = search(measure, start=start, multiple=multiple)
+    assert len(calls) == len(set(calls)) <= 8
+    assert all(rows % multiple == 0 and rows > 0 for rows in calls)
+    assert [need.rows for need in found.tried] == calls
+    largest = found.largest
+    if largest is not None:
+        assert largest.fits
+        # Either within a tenth of the memory, or the next step up does not fit, or out of tries.
+        above = measure(largest.rows + multiple)
+        assert largest.needed >= 0.9 * 16_000 or not above.fits or len(found.tried) == 8
+
+
+def test_a_linear_device_takes_three_compilations():
+    measure, calls = device(1000, 10, 0, 16_000)
+    found = search(measure, start=96, multiple=8)
+    assert found.largest.rows in range(1400, 1500)
+    assert len(calls) <= 4
+
+
+def test_memory_that_grows_faster_later():
+    """As with a loss whose logits outgrow their chunk: the first two sizes promise too much."""
+    measure, calls = device(1000, 2, 0, 160_000, kink=4096)
+    found = search(measure, start=16, multiple=8)
+    assert found.largest.needed >= 0.9 * 160_000, calls
+
+
+def test_nothing_fits():
+    measure, calls = device(20_000, 10, 0, 16_000)
+    found = search(measure, start=96, multiple=8)
+    assert found.largest is None
+    assert min(calls) == 8
+
+
+def test_a_start_that_does_not_fit():
+    measure, _ = device(1000, 10, 0, 16_000)
+    found = search(measure, start=6400, multiple=8)
+    assert found.largest.needed >= 0.9 * 16_000

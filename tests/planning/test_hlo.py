@@ -1,0 +1,107 @@
+"""Reading compiled programs: of this machine's own compiler, and in the TPU compiler's form."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from flaxformer_mt.planning.hlo import HloError, executions, parse, shape_bytes
+from tests.planning.programs import LOOP
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ("f32[8,128]{1,0:T(8,128)S(1)}", 4096),
+        ("bf16[3]", 6),
+        ("pred[]", 1),
+        ("s4[6]", 3),
+        ("f8e4m3fn[5]{0}", 5),
+        ("(f32[2]{0}, /*index=5*/s32[], (u8[7], u32[]{:S(2)}))", 23),
+        ("token[]", 0),
+        ("f32[<=10]{0}", 40),
+    ],
+)
+def test_sizes(shape, size):
+    assert shape_bytes(shape) == size
+
+
+def test_an_unknown_element_type_is_an_error():
+    with pytest.raises(HloError, match="'q7'"):
+        shape_bytes("q7[2]")
+
+
+def test_a_text_that_is_no_program_is_an_error():
+    with pytest.raises(HloError, match="ENTRY"):
+        parse("nothing of the kind")
+
+
+def test_instructions():
+    program = parse(LOOP)
+    assert program.entry == "main"
+    assert set(program.computations) == {"fused", "body", "condition", "main"}
+    fusion = program.computations["body"][5]
+    assert (fusion.name, fusion.opcode, fusion.operands) == ("y", "fusion", ("x",))
+    assert fusion.cycles == 1000 and fusion.bytes == 4096
+    assert fusion.called == {"calls": "fused"}
+    assert fusion.op_name.endswith("feed_forward/bld,df->blf/dot_general")
+
+
+def test_loops_are_multiplied_out():
+    found = {e.instruction.name: e for e in executions(parse(LOOP))}
+    assert found["y"].times == 5 and not found["y"].fused  # from 2 to below 7
+    assert found["inner"].times == 5 and found["inner"].fused
+    assert found["sum"].times == 1
+    assert not any(e.guessed for e in found.values())
+
+
+def test_a_loop_of_unknown_length_counts_what_one_says():
+    text = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
+    found = {e.instruction.name: e for e in executions(parse(text), unknown_trips=9)}
+    assert found["y"].times == 9 and found["y"].guessed
+    assert found["sum"].times == 1 and not found["sum"].guessed
+
+
+def test_the_compilers_word_comes_first():
+    loop = "while(%start), condition=%condition, body=%body"
+    text = LOOP.replace(loop, loop + ', backend_config={"known_trip_count":{"n":"3"}}')
+    found = {e.instruction.name: e.times for e in executions(parse(text))}
+    assert found["y"] == 3
+
+
+@pytest.mark.parametrize("length", [1, 6, 40])
+def test_a_real_scan(length):
+    """Its product is executed as often as the body, whatever the compiler made of it."""
+
+    def run(x):
+        def body(carry, row):
+            return jnp.tanh(carry @ carry) * row, row.sum()
+
+        return jax.lax.scan(body, x, jnp.ones((length, 8, 8)))
+
+    text = jax.jit(run).lower(jnp.eye(8)).compile().as_text()
+    program = parse(text)
+    products = sum(
+        e.times
+        for e in executions(program)
+        if e.instruction.op_name.endswith("dot_general") and not e.fused
+    )
+    assert products % length == 0 and products >= length
+    for name, instructions in program.computations.items():
+        for item in instructions:
+            assert item.bytes >= 0
+            assert program.operand_bytes(name, item) >= 0
+
+
+def test_a_real_conditional_and_an_unknown_loop():
+    def run(x, n):
+        x = jax.lax.cond(n > 3, lambda x: jnp.sin(x) @ x, lambda x: jnp.cos(x) @ x, x)
+        return jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] @ s[0], s[1] + 1), (x, 0))
+
+    text = jax.jit(run).lower(jnp.eye(8), 5).compile().as_text()
+    found = list(executions(parse(text), unknown_trips=100))
+    products = [e for e in found if e.instruction.op_name.endswith("dot_general") and not e.fused]
+    inside = [e for e in products if e.guessed]
+    assert inside and all(e.times == 100 for e in inside)
+    assert sum(e.times for e in products if not e.guessed) >= 2  # both branches
