@@ -226,7 +226,7 @@ class TrainingConfig:
     steps: int = setting(100_000, "optimizer updates in all", resume=True)
     label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
     loss_chunk: int = setting(
-        4096, "target positions whose logits exist at one time (0: all)", resume=True
+        4096, "target positions of a device whose logits exist at one time (0: all)", resume=True
     )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
@@ -288,6 +288,11 @@ class MeshConfig:
     data: int = setting(-1, "devices that split the batch (-1: what is left)", resume=True)
     fsdp: int = setting(1, "devices that split the batch and the parameters", resume=True)
     tensor: int = setting(1, "devices that split heads, feed-forward and vocabulary", resume=True)
+    shard_optimizer: bool = setting(
+        True,
+        "split the optimizer's state and its update over `data` as well: less memory and work",
+        resume=True,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

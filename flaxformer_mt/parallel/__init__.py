@@ -10,6 +10,7 @@ from flaxformer_mt.parallel.mesh import (
     local_mesh as local_mesh,
     make_mesh as make_mesh,
     on_mesh as on_mesh,
+    rows_split as rows_split,
 )
 from flaxformer_mt.parallel.placement import (
     batch_sharding as batch_sharding,
@@ -17,6 +18,7 @@ from flaxformer_mt.parallel.placement import (
     place_batch as place_batch,
     place_whole as place_whole,
     shardings_of as shardings_of,
+    spread_over_data as spread_over_data,
     whole_on as whole_on,
     without_names as without_names,
 )

@@ -83,6 +83,12 @@ def _grid(devices: Sequence[jax.Device], sizes: Sequence[int]) -> np.ndarray:
     )
 
 
+def rows_split() -> int:
+    """How many devices split a batch's rows on the mesh of `on_mesh`; 1 outside."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    return math.prod(sizes.get(axis, 1) for axis in ("data", "fsdp"))
+
+
 def local_mesh() -> Mesh:
     """All devices of this process, on the data axis: for what each process computes by itself."""
     return make_mesh(MeshConfig(), jax.local_devices())

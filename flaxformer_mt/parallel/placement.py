@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import flax.linen as nn
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.parallel.mesh import RULES, MeshError
 
@@ -101,6 +101,30 @@ def shardings_of(abstract: Any, mesh: Mesh) -> Any:
     return shardings
 
 
+def spread_over_data(abstract: Tree, shardings: Any) -> Any:
+    """Shardings of arrays that only the update reads: their widest whole axis is split over `data`.
+
+    Each device then updates its part and keeps the moments of that part alone (ZeRO, stage 1:
+    arXiv 1910.02054). Vectors, and arrays without a whole axis that divides, stay as they are: the
+    parts of a bias would cost more messages than they save.
+    """
+
+    def spread(leaf: Any, sharding: NamedSharding) -> NamedSharding:
+        mesh, parts = sharding.mesh, sharding.mesh.shape["data"]
+        spec = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
+        whole = [
+            axis
+            for axis, size in enumerate(leaf.shape)
+            if _parts(mesh, spec[axis]) == 1 and size % parts == 0
+        ]
+        if parts == 1 or leaf.ndim < 2 or not whole:
+            return sharding
+        spec[max(whole, key=lambda axis: leaf.shape[axis])] = "data"
+        return NamedSharding(mesh, PartitionSpec(*spec))
+
+    return jax.tree.map(spread, abstract, shardings)
+
+
 def without_names(abstract: Any) -> Any:
     """An abstract tree without its logical axis names.
 
@@ -117,12 +141,17 @@ def without_names(abstract: Any) -> Any:
 
 def _check_even(path: Any, leaf: Any, sharding: NamedSharding) -> None:
     for size, over in zip(leaf.shape, sharding.spec, strict=False):
-        axes = (over,) if isinstance(over, str) else over or ()
-        parts = math.prod(sharding.mesh.shape[axis] for axis in axes)
-        if size % parts:
+        if size % (parts := _parts(sharding.mesh, over)):
+            axes = (over,) if isinstance(over, str) else over
             raise MeshError(
                 f"'mesh': {jax.tree_util.keystr(path, simple=True, separator='/')} "
                 f"{list(leaf.shape)} cannot be split evenly over {' x '.join(axes)} = {parts}: "
                 f"choose a size that {parts} divides for its axis of {size} "
                 f"(model.vocab_multiple = {parts} for that of a vocabulary), or another mesh"
             )
+
+
+def _parts(mesh: Mesh | AbstractMesh, over: Any) -> int:
+    """Into how many parts an axis of an array is split by its entry in a PartitionSpec."""
+    axes = (over,) if isinstance(over, str) else over or ()
+    return math.prod(mesh.shape[axis] for axis in axes)

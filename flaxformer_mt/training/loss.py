@@ -6,6 +6,7 @@ import functools
 import math
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -51,10 +52,10 @@ def smoothed_cross_entropy(
 ) -> LossSums:
     """Loss of `hidden @ table.T` against `labels`, summed over positions with weight 1.
 
-    At most about `chunk` positions (0: all) have logits at any moment. The gradient of `objective`
-    is computed in the same pass, while those logits are at hand: a custom rule that costs no second
-    softmax; `nll` is a report without a gradient. Matrix products take `dtype` operands and
-    accumulate in float32; everything else is float32.
+    At most about `chunk` positions of the batch (0: all) have logits at any moment. The gradient of
+    `objective` is computed in the same pass, while those logits are at hand: a custom rule that
+    costs no second softmax; `nll` is a report without a gradient. Matrix products take `dtype`
+    operands and accumulate in float32; everything else is float32.
     """
     objective, nll = _fused(hidden, table, labels, weights, smoothing, chunk, dtype)
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
@@ -119,7 +120,9 @@ def _by_chunks(
         x = jnp.pad(x, [(0, 0), (0, count * width - length)] + [(0, 0)] * (x.ndim - 2))
         return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
 
-    one = functools.partial(_one_chunk, table, smoothing, dtype, with_gradient)
+    t = table.astype(dtype)
+    table_sum = t.astype(jnp.float32).sum(axis=0)
+    one = functools.partial(_one_chunk, t, table_sum, smoothing, dtype, with_gradient)
     chunks = (cut(hidden), cut(labels), cut(weights))
     if count == 1:
         sums, gradients = one(*(x[0] for x in chunks))
@@ -141,7 +144,8 @@ def _by_chunks(
 
 
 def _one_chunk(
-    table: Array,
+    t: Array,
+    table_sum: Array,
     smoothing: float,
     dtype: str,
     with_gradient: bool,
@@ -149,10 +153,10 @@ def _one_chunk(
     labels: Array,
     weights: Array,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
-    vocab = table.shape[0]
+    vocab = t.shape[0]
     other = smoothing / (vocab - 1)
     extra = 1 - smoothing - other  # what the label has above every other type
-    h, t = hidden.astype(dtype), table.astype(dtype)
+    h = hidden.astype(dtype)
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
 
     logits = product("rld,vd->rlv", h, t)
@@ -162,8 +166,10 @@ def _one_chunk(
     log_z = top + jnp.log(total)
     # The label's logit and the sum over all types are products with d_model terms, not passes over
     # vocab.
-    label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
-    logit_sum = product("rld,d->rl", h, t.astype(jnp.float32).sum(axis=0))
+    # A lookup in a table whose width is split would be partitioned by replicating everything.
+    rows = nn.with_logical_constraint(t, ("vocab", None))
+    label_logit = product("rld,rld->rl", h, jnp.take(rows, labels, axis=0))
+    logit_sum = product("rld,d->rl", h, table_sum)
     cross_entropy = log_z - extra * label_logit - other * logit_sum
     objective = jnp.sum(weights * (cross_entropy - smoothing_constant(smoothing, vocab)))
     nll = jnp.sum(weights * (log_z - label_logit))

@@ -26,6 +26,7 @@ from flaxformer_mt.parallel import (
     on_mesh,
     place_batch,
     shardings_of,
+    spread_over_data,
     without_names,
 )
 from flaxformer_mt.training.loss import LossSums
@@ -87,9 +88,18 @@ def build(
     with on_mesh(mesh):
         boxed = jax.eval_shape(boxed_state)
         shardings = shardings_of(boxed, mesh)
+        update_shardings = None
+        if config.mesh.shard_optimizer and mesh.shape["data"] > 1:
+            plain = without_names(boxed)
+            update_shardings = spread_over_data(plain.params, shardings.params)
+            shardings = dataclasses.replace(
+                shardings,
+                opt_state=spread_over_data(plain.opt_state, shardings.opt_state),
+                ema=spread_over_data(plain.ema, shardings.ema),
+            )
         init = jax.jit(lambda: nn.unbox(boxed_state()), out_shardings=shardings)
         train_step = jax.jit(
-            make_train_step(model, config, optimizer),
+            make_train_step(model, config, optimizer, update_shardings),
             in_shardings=(shardings, batch_sharding(mesh)),
             out_shardings=(shardings, None),
             donate_argnums=0,

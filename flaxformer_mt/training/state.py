@@ -50,5 +50,9 @@ def start_state(
 def with_params(state: TrainState, params: Params) -> TrainState:
     """The state with other parameters, laid out as its own; shapes must agree."""
     placed = place_whole(params, jax.tree.map(lambda old: old.sharding, state.params))
-    ema = None if state.ema is None else jax.tree.map(jnp.copy, placed)
+    ema = state.ema
+    if ema is not None:
+        # Copied: the step donates both.
+        ema = place_whole(params, jax.tree.map(lambda old: old.sharding, ema))
+        ema = jax.tree.map(jnp.copy, ema)
     return dataclasses.replace(state, params=placed, ema=ema)

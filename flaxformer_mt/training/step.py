@@ -12,6 +12,7 @@ import optax
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.parallel import rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
 from flaxformer_mt.training.schedule import learning_rate
 from flaxformer_mt.training.state import TrainState
@@ -46,7 +47,7 @@ def batch_loss(
         jnp.asarray(batch.tgt_out),
         jnp.asarray(batch.tgt_segment_ids > 0, jnp.float32),
         smoothing=config.training.label_smoothing,
-        chunk=config.training.loss_chunk,
+        chunk=config.training.loss_chunk * rows_split(),
         dtype=config.model.dtype,
     )
 
@@ -57,13 +58,19 @@ def step_key(seed: int, step: jax.Array) -> jax.Array:
 
 
 def make_train_step(
-    model: Transformer, config: ExperimentConfig, optimizer: optax.GradientTransformation
+    model: Transformer,
+    config: ExperimentConfig,
+    optimizer: optax.GradientTransformation,
+    update_shardings: Any = None,
 ) -> TrainStep:
     """`(state, batch) -> (state, metrics)`, to be jitted with the state donated.
 
     The gradient is that of the smoothed loss summed over the batch's target tokens and divided by
     their number, whether or not the batch is split into micro-batches. An update whose loss or
     gradient is not finite leaves parameters, moments and average as they were, and is counted.
+
+    With `update_shardings`, a tree as the parameters', the gradients are summed into these shards
+    and each device updates its own; what the step is jitted with says how they are laid out then.
     """
     settings = config.training.optimizer
     schedule = learning_rate(config.training.schedule, config.model.d_model)
@@ -94,13 +101,18 @@ def make_train_step(
         tokens = jnp.maximum(tgt_tokens, 1).astype(jnp.float32)
         key = step_key(config.training.seed, state.step)
         (loss, nll), grads = gradient(state.params, batch, tokens, key)
+        before = state.params
+        if update_shardings is not None:
+            grads, before = (
+                jax.lax.with_sharding_constraint(tree, update_shardings) for tree in (grads, before)
+            )
         norm = optax.tree.norm(grads)
         good = jnp.isfinite(loss) & jnp.isfinite(norm)
 
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        updates, opt_state = optimizer.update(grads, state.opt_state, before)
+        params = optax.apply_updates(before, updates)
         new = (params, opt_state)
-        old = (state.params, state.opt_state)
+        old = (before, state.opt_state)
         # A select, not a branch: it fuses into the optimizer's own pass over the parameters.
         params, opt_state = jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
         ema = state.ema
