@@ -33,7 +33,7 @@ from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import make_optimizer
 from flaxformer_mt.training.schedule import learning_rate
 from flaxformer_mt.training.state import TrainState, start_state
-from flaxformer_mt.training.step import Metrics, make_eval_step, make_train_step
+from flaxformer_mt.training.step import Metrics, UpdateLayout, make_eval_step, make_train_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,10 +88,12 @@ def build(
     with on_mesh(mesh):
         boxed = jax.eval_shape(boxed_state)
         shardings = shardings_of(boxed, mesh)
-        update_shardings = None
+        layout = None
         if config.mesh.shard_optimizer and mesh.shape["data"] > 1:
             plain = without_names(boxed)
-            update_shardings = spread_over_data(plain.params, shardings.params)
+            layout = UpdateLayout(
+                shardings.params, spread_over_data(plain.params, shardings.params)
+            )
             shardings = dataclasses.replace(
                 shardings,
                 opt_state=spread_over_data(plain.opt_state, shardings.opt_state),
@@ -99,7 +101,7 @@ def build(
             )
         init = jax.jit(lambda: nn.unbox(boxed_state()), out_shardings=shardings)
         train_step = jax.jit(
-            make_train_step(model, config, optimizer, update_shardings),
+            make_train_step(model, config, optimizer, layout),
             in_shardings=(shardings, batch_sharding(mesh)),
             out_shardings=(shardings, None),
             donate_argnums=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -57,11 +58,19 @@ def step_key(seed: int, step: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed), step)
 
 
+@dataclasses.dataclass(frozen=True)
+class UpdateLayout:
+    """Shardings of each parameter: as the model uses it, and as it is updated."""
+
+    params: Any
+    update: Any
+
+
 def make_train_step(
     model: Transformer,
     config: ExperimentConfig,
     optimizer: optax.GradientTransformation,
-    update_shardings: Any = None,
+    layout: UpdateLayout | None = None,
 ) -> TrainStep:
     """`(state, batch) -> (state, metrics)`, to be jitted with the state donated.
 
@@ -69,8 +78,8 @@ def make_train_step(
     their number, whether or not the batch is split into micro-batches. An update whose loss or
     gradient is not finite leaves parameters, moments and average as they were, and is counted.
 
-    With `update_shardings`, a tree as the parameters', the gradients are summed into these shards
-    and each device updates its own; what the step is jitted with says how they are laid out then.
+    With a `layout` the gradients are summed into the parts that it names and each device updates
+    its own; what the step is jitted with says how the parameters are laid out then.
     """
     settings = config.training.optimizer
     schedule = learning_rate(config.training.schedule, config.model.d_model)
@@ -102,9 +111,13 @@ def make_train_step(
         key = step_key(config.training.seed, state.step)
         (loss, nll), grads = gradient(state.params, batch, tokens, key)
         before = state.params
-        if update_shardings is not None:
+        if layout is not None:
+            # Whole first: asked for parts at once, the partitioner would cut each gradient's
+            # product into a ring of small ones. A sum of which each device uses a part is
+            # scattered anyhow.
+            grads = jax.lax.with_sharding_constraint(grads, layout.params)
             grads, before = (
-                jax.lax.with_sharding_constraint(tree, update_shardings) for tree in (grads, before)
+                jax.lax.with_sharding_constraint(tree, layout.update) for tree in (grads, before)
             )
         norm = optax.tree.norm(grads)
         good = jnp.isfinite(loss) & jnp.isfinite(norm)

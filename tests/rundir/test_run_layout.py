@@ -43,6 +43,8 @@ def test_paths_are_those_of_the_architecture(tmp_path):
         "tensorboard": "tensorboard",
         "evaluation": "evaluation",
         "samples": "samples",
+        "goodput": "goodput.json",
+        "profile": "profile",
         "status_file": "status.json",
         "lock_file": "lock",
     }

@@ -19,9 +19,10 @@ from flaxformer_mt.data.corpus import open_source
 from flaxformer_mt.data.prepare import PrepareError, prepare, workers
 from flaxformer_mt.data.prepare.encode import Chunk, Encoder
 from flaxformer_mt.data.prepare.workers import WorkerDied, Workers
-from tests.conftest import ROOT
 from tests.data.prepare.corpora import contents, two_corpora
 
+# Not that of conftest.py, which imports JAX, and so would the workers.
+ROOT = Path(__file__).parents[3]
 GRAMMAR = open_source(CorpusConfig(kind="synthetic", size=1))
 
 
