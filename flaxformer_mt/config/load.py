@@ -91,7 +91,8 @@ def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
 def _explained(error: Exception, path: Path) -> str:
     """An error that a config file's code raised: its line, and a misspelt key's nearest name."""
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: {error.msg}"
+        where = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)
+        return f"{where}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == os.path.abspath(path)]
     where = f"{path}:{lines[-1]}" if lines else str(path)
