@@ -55,6 +55,11 @@ def evaluate(
         raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
     if len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")
+    # Before minutes of translating are lost to it.
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
     start = time.perf_counter()
     translations = tuple(
         translator.translate_lines(sources, beam_size=beam_size, length_penalty=length_penalty)
@@ -71,10 +76,6 @@ def evaluate(
         hypotheses_file=directory / f"{name}.hyp.txt",
         scores_file=directory / f"{name}.json",
     )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
     write_text(evaluation.hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     config = translator.config
     content = {
