@@ -14,6 +14,7 @@ from flaxformer_mt.config import (
     ConfigError,
     ExperimentConfig,
     check_resume,
+    differences,
     freeze,
     load_config,
     thaw,
@@ -28,14 +29,14 @@ from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
-from flaxformer_mt.rundir.cache import local_copy, preparing
+from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
 from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.paths import as_path, exists
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average
 from flaxformer_mt.rundir.status import Status, read_status, write_status
@@ -112,7 +113,11 @@ def train_run(
 def _continued(
     run: RunDirectory, spec: str | None, overrides: Sequence[str]
 ) -> tuple[ExperimentConfig, bool]:
-    """The recorded config with the changes asked for, if allowed, and whether there are any."""
+    """The recorded config with the changes asked for, if allowed, and whether there are any.
+
+    Before the first checkpoint nothing is trained that a change could contradict: a first attempt
+    may have failed for just that setting.
+    """
     recorded = freeze(layout.read_record(run).config, str(run.config_file))
     if spec is None:
         thawed = thaw(recorded)
@@ -121,7 +126,10 @@ def _continued(
         config = freeze(thawed, str(run.config_file))
     else:
         config = load_config(spec, overrides)
-    changed = check_resume(recorded, config, str(run))
+    if list_steps(run.checkpoints):
+        changed = check_resume(recorded, config, str(run))
+    else:
+        changed = differences(recorded, config)
     for key, (old, new) in changed.items():
         say(f"{key}: was {old!r}, now {new!r}")
     return config, bool(changed)
@@ -229,6 +237,12 @@ def _train(
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:
     """Makes or verifies `vocabulary/` and `data/`; a `source`'s vocabulary is taken along."""
+    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
+        # Another would be trained in its place, whose ids mean nothing to the model.
+        raise RunDirectoryError(
+            f"{run.vocabulary}: is missing, and the checkpoints were trained with it: restore it "
+            "from a copy"
+        )
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary").exists():
             # Verified, and written aside first: half a vocabulary would be taken for the run's own.
