@@ -177,6 +177,12 @@ def _train(
     settings = config.training
     has_checkpoint = bool(list_steps(run.checkpoints))
     source = None if init_from is None or has_checkpoint else layout.open_run(init_from)
+    if source is not None:
+        # Before hours of preparing data for it.
+        if source == run:
+            raise StartError(f"--init-from {init_from}: is this run itself; name another")
+        if not list_steps(source.checkpoints):
+            raise StartError(f"{source}: holds no checkpoint to start from; train it first")
     if init_from is not None and has_checkpoint:
         say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
     if has_average(run.checkpoints):

@@ -97,6 +97,8 @@ def _explained(error: Exception, path: Path) -> str:
     lines = [frame.lineno for frame in frames if frame.filename == os.path.abspath(path)]
     where = f"{path}:{lines[-1]}" if lines else str(path)
     text = str(error)
+    if isinstance(error, OSError) and error.filename == os.fspath(path):
+        return f"{path}: cannot be read: {error.strerror}"
     if isinstance(error, AttributeError) and "ml_collections" in frames[-1].filename:
         # Its texts: 'Key "x" does not exist ...: {\'a\': 1, ...}', and 'x', perhaps with a hint.
         unknown = re.search(r"""["'](\w+)\\?["']""", text)

@@ -252,6 +252,8 @@ class Store:
                 split: _open_split(index_file, index, split, thorough=thorough) for split in SPLITS
             }
         except OSError as error:
+            # A right that is missing is no damage.
+            advice = advice if isinstance(error, FileNotFoundError) else ""
             raise StoreError(
                 f"{error.filename}: cannot be read: {error.strerror}{advice}"
             ) from error

@@ -241,9 +241,10 @@ class Vocabularies:
             sides = [index["shared" if index["shared"] else side] for side in ("src", "tgt")]
             expected = [(index_file.parent / side["model"], side["sha256"]) for side in sides]
         except OSError as error:
+            gone = isinstance(error, FileNotFoundError)
+            advice = "; restore it from a copy: a model works with no other vocabulary than its own"
             raise VocabularyError(
-                f"{index_file}: cannot be read: {error.strerror}; restore it from a copy: a model "
-                "works with no other vocabulary than its own"
+                f"{index_file}: cannot be read: {error.strerror}{advice if gone else ''}"
             ) from error
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise VocabularyError(

@@ -161,6 +161,8 @@ def read_record(run: RunDirectory) -> RunRecord:
     try:
         content = read_json(run.config_file)
     except RunDirectoryError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
         raise RunDirectoryError(f"{error}; restore it from a copy") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:

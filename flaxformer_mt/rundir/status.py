@@ -38,6 +38,8 @@ def read_status(run: RunDirectory) -> Status | None:
     try:
         content = read_json(run.status_file)
     except RunDirectoryError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
         raise RunDirectoryError(f"{error}; delete it") from error
     try:
         status = Status(

@@ -18,6 +18,7 @@ from flaxformer_mt.cli.translate import InputError, _writing, read_lines
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.training.start_from import StartError
 from tests.cli.conftest import Run, settings
 from tests.conftest import ROOT
 
@@ -73,6 +74,40 @@ def test_a_trained_run_gets_no_new_vocabulary(prepared: tuple[Path, list[str]]) 
     with pytest.raises(RunDirectoryError, match="vocabulary: is missing, and the checkpoints were"):
         train(workdir, overrides)
     assert not (workdir / "vocabulary").exists()
+
+
+def test_weights_to_start_from_are_looked_for_first(
+    prepared: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    workdir, overrides = prepared
+    other = str(tmp_path / "other")
+    with pytest.raises(StartError, match=f"{workdir}: holds no checkpoint to start from"):
+        training.train_run(other, "files", overrides, ["train"], str(workdir))
+    with pytest.raises(StartError, match="is this run itself"):
+        training.train_run(other, "files", overrides, ["train"], other)
+    assert not (tmp_path / "other" / "vocabulary").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "data/manifest.json", "data/store.json", "vocabulary/vocabulary.json"]
+)
+def test_a_missing_right_is_no_damage(
+    run: Run, prepared: tuple[Path, list[str]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody should delete a store that only its owner can read."""
+    workdir, overrides = prepared
+    real = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path == workdir / name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
+    done = run("prepare", *arguments, "--workdir", workdir)
+    assert done.status == 1
+    assert done.last.endswith(f"{workdir / name}: cannot be read: Permission denied")
 
 
 def test_a_mark_of_the_byte_order_is_no_text() -> None:

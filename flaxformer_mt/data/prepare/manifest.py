@@ -91,6 +91,7 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
         for key in ("settings", "inputs", "corpora", "vocabulary", "store"):
             manifest[key]
     except OSError as error:
+        advice = advice if isinstance(error, FileNotFoundError) else ""
         raise PrepareError(f"{path}: cannot be read: {error.strerror}{advice}") from error
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise PrepareError(f"{path}: is damaged: {error!r}{advice}") from error
