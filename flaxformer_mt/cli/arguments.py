@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -65,20 +66,38 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
         help="average, best, latest, a step, or auto: the first of these that there is",
     )
     parser.add_argument(
-        "--beam-size", type=int, metavar="K", help="default: the run's decoding.beam_size"
+        "--beam-size", type=positive, metavar="K", help="default: the run's decoding.beam_size"
     )
     parser.add_argument(
         "--length-penalty",
-        type=float,
+        type=not_negative,
         metavar="A",
         help="default: the run's decoding.length_penalty",
     )
+
+
+def positive(text: str) -> int:
+    """An argument that counts something."""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def not_negative(text: str) -> float:
+    """An argument that is a finite number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no finite number of at least 0")
+    return value
 
 
 def weights(text: str, parser: argparse.ArgumentParser) -> Any:
     """`--weights` as `Translator.load` takes it."""
     if text in ("auto", "average", "best", "latest"):
         return text
-    if text.isdecimal():
+    if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
     parser.error(f"--weights {text}: write average, best, latest, auto, or a step's number")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import add_workdir, make_parser, say
+from flaxformer_mt.cli.arguments import add_workdir, make_parser, positive, say
 from flaxformer_mt.config import freeze
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -15,25 +14,24 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_workdir(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--last", type=int, metavar="N", help="average the N newest checkpoints")
-    which.add_argument("--best", type=int, metavar="N", help="average the N best by validation")
+    which.add_argument(
+        "--last", type=positive, metavar="N", help="average the N newest checkpoints"
+    )
+    which.add_argument(
+        "--best", type=positive, metavar="N", help="average the N best by validation"
+    )
     options = parser.parse_args(arguments)
     run = open_run(options.workdir)
     settings = freeze(read_record(run).config, str(run.config_file)).training
     if options.best is not None:
-        params, steps = average_checkpoints(run, _positive(options.best, parser), "best")
+        params, steps = average_checkpoints(run, options.best, "best")
     else:
         count = settings.keep_for_average if options.last is None else options.last
-        params, steps = average_checkpoints(run, _positive(count, parser), "latest")
+        # Of a run that was told to keep none, the newest alone.
+        params, steps = average_checkpoints(run, max(1, count), "latest")
     write_average(run, params, steps)
     say(
         f"averaged steps {', '.join(f'{step:,}' for step in steps)}; "
         "translate and evaluate use the mean"
     )
     return 0
-
-
-def _positive(count: int, parser: argparse.ArgumentParser) -> int:
-    if count < 1:
-        parser.error(f"cannot average {count} checkpoints")
-    return count

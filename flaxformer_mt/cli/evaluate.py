@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
-from flaxformer_mt.data.corpus import read_pairs
+from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.decoding.together import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
@@ -58,7 +59,7 @@ def evaluate_run(
     # Every file is read before anything is translated: a misspelt name should not cost minutes.
     texts = {name: read_whole(corpus, folder, name) for name, corpus in corpora.items()}
     for name, (sources, references) in texts.items():
-        check(name, sources, references)
+        check(name, sources, references, run.evaluation)
     translator = Translator.load(run.path, which=weights(options.weights, parser))
     results: list[Evaluation] = []
     for name, (sources, references) in texts.items():
@@ -93,6 +94,8 @@ def evaluate_run(
 def read_whole(corpus: CorpusConfig, folder: str, name: str) -> tuple[list[str], list[str]]:
     """Sources and references of a test set; a defective line is a CorpusError, never left out."""
     pairs = list(read_pairs(corpus, folder, key=f"data.test.{name}"))
+    if not pairs:
+        raise CorpusError(f"{corpus.src or corpus.path or name}: holds no sentence to score")
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
@@ -117,6 +120,9 @@ def _corpora(
     if options.src is not None:
         name = options.name or Path(options.src).name.split(".")[0]
         src, ref = (str(Path(path).absolute()) for path in (options.src, options.ref))
+        for path in (src, ref):
+            if not os.path.exists(path) or os.path.isdir(path):
+                parser.error(f"--src and --ref name files; {path} is none")
         return {name: CorpusConfig(name=name, src=src, tgt=ref)}
     named = {corpus.name: corpus for corpus in data.test} | {"valid": data.valid}
     if options.set is not None:

@@ -7,6 +7,7 @@ Exit status: 0 done; 1 failed; 2 wrong usage; 75 training stopped on request and
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -25,10 +26,28 @@ COMMANDS = {
 }
 
 COMPILING = {"quickstart", "train", "translate", "evaluate", "doctor"}
+_ROOM = "make room; the same command goes on with what is complete"
+_RIGHTS = "choose another place, or ask for the right to it"
+# What a system refuses whatever the program does.
+_OF_THE_MACHINE = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: _RIGHTS,
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOTDIR: "it is a file, or lies below one: choose another place",
+    errno.EISDIR: "it is a folder: choose another name",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.EIO: "the disk or its connection fails",
+    errno.ESTALE: "the disk or its connection fails",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
+    _open_missing_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
         prog="flaxformer-mt",
@@ -61,10 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        # Our own errors say what happened and what to do; any other is a bug and keeps its trace.
-        if not type(error).__module__.startswith("flaxformer_mt."):
+        if (message := explained(error)) is None:
             raise
-        print(f"flaxformer-mt {chosen.command}: error: {error}", file=sys.stderr)
+        print(f"flaxformer-mt {chosen.command}: error: {message}", file=sys.stderr)
         return 1
 
 
@@ -74,6 +92,34 @@ def _keep_compiled() -> None:
     from flaxformer_mt.rundir.cache import cache_folder
 
     keep_compiled(cache_folder() / "xla")
+
+
+def explained(error: Exception) -> str | None:
+    """What to tell a user of an error; None for a bug, which keeps its trace.
+
+    Our own errors say what happened and what to do. Others are the machine's: a full disk, missing
+    rights, want of memory.
+    """
+    if type(error).__module__.startswith("flaxformer_mt."):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}; {_OF_THE_MACHINE[error.errno]}"
+    text = str(error).split("\n")[0]
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
+        where = "this machine" if isinstance(error, MemoryError) else "the device"
+        return (
+            f"{where} has not enough memory: {text}; lower data.batch.tokens (or, where that "
+            "helps nothing, the sizes of the model), or raise training.optimizer.accumulation"
+        )
+    return None
+
+
+def _open_missing_streams() -> None:
+    """A shell can close standard streams (`>&-`), and services start without: as if to nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
 
 
 def _quiet_libraries() -> None:

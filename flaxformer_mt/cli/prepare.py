@@ -6,7 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
-from flaxformer_mt.config import ExperimentConfig, load_config, to_dict
+from flaxformer_mt.config import (
+    ExperimentConfig,
+    check_resume,
+    differences,
+    freeze,
+    load_config,
+    to_dict,
+)
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.prepare import describe, prepare, read_manifest
 from flaxformer_mt.data.sampling import resampler_for
@@ -18,6 +25,7 @@ from flaxformer_mt.rundir.cache import preparing
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.selection import list_steps
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -33,8 +41,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     config = load_config(options.config, overrides)
     run = RunDirectory(as_path(options.workdir))
-    if not layout.has_record(run):
-        run = layout.create(run.path, to_dict(config), [*prog.split(), *arguments])
+    command, changed = [*prog.split(), *arguments], False
+    if layout.has_record(run):
+        recorded = freeze(layout.read_record(run).config, str(run.config_file))
+        changed = bool(differences(recorded, config))
+        if list_steps(run.checkpoints):
+            check_resume(recorded, config, str(run))
+    else:
+        run = layout.create(run.path, to_dict(config), command)
     with locked(run), preparing(run) as folder:
         store = prepare(
             config.data,
@@ -44,6 +58,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             bar=sys.stderr.isatty(),
             thorough=True,
         )
+        if changed:
+            # The record says what is there, so that `train` goes on with just that.
+            layout.record_start(run, to_dict(config), command)
     print(describe(read_manifest(folder / "data")))
     if options.inspect:
         _show_batches(config, store, Vocabularies.load(folder / "vocabulary"))

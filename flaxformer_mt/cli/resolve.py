@@ -9,12 +9,14 @@ from flaxformer_mt.config import (
     ConfigError,
     ExperimentConfig,
     check_resume,
+    differences,
     freeze,
     load_config,
     thaw,
 )
 from flaxformer_mt.config.load import apply_override
 from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.checkpoints import list_steps
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
@@ -34,7 +36,11 @@ def wants_determinism(workdir: str, spec: str | None, overrides: Sequence[str]) 
 def continued_config(
     run: RunDirectory, spec: str | None, overrides: Sequence[str]
 ) -> tuple[ExperimentConfig, dict[str, tuple[Any, Any]]]:
-    """The recorded config with the changes asked for, if allowed, and those changes."""
+    """The recorded config with the changes asked for, if allowed, and those changes.
+
+    Before the first checkpoint nothing is trained that a change could contradict: a first attempt
+    may have failed for just that setting.
+    """
     recorded = freeze(layout.read_record(run).config, str(run.config_file))
     if spec is None:
         thawed = thaw(recorded)
@@ -43,4 +49,6 @@ def continued_config(
         config = freeze(thawed, str(run.config_file))
     else:
         config = load_config(spec, overrides)
-    return config, check_resume(recorded, config, str(run))
+    if list_steps(run.checkpoints):
+        return config, check_resume(recorded, config, str(run))
+    return config, differences(recorded, config)

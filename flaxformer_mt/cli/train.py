@@ -22,14 +22,14 @@ from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
-from flaxformer_mt.rundir.cache import local_copy, preparing
+from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
 from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.paths import as_path, exists
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average
 from flaxformer_mt.rundir.status import Status, read_status, write_status
@@ -185,6 +185,12 @@ def _train(
     settings = config.training
     has_checkpoint = bool(list_steps(run.checkpoints))
     source = None if init_from is None or has_checkpoint else layout.open_run(init_from)
+    if source is not None:
+        # Before hours of preparing data for it.
+        if source == run:
+            raise StartError(f"--init-from {init_from}: is this run itself; name another")
+        if not list_steps(source.checkpoints):
+            raise StartError(f"{source}: holds no checkpoint to start from; train it first")
     if init_from is not None and has_checkpoint:
         say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
     if has_average(run.checkpoints):
@@ -266,6 +272,12 @@ def _profiler(
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:
     """Makes or verifies `vocabulary/` and `data/`; a `source`'s vocabulary is taken along."""
+    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
+        # Another would be trained in its place, whose ids mean nothing to the model.
+        raise RunDirectoryError(
+            f"{run.vocabulary}: is missing, and the checkpoints were trained with it: restore it "
+            "from a copy"
+        )
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary").exists():
             # Verified, and written aside first: half a vocabulary would be taken for the run's own.

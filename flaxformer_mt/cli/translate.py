@@ -11,9 +11,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
+from flaxformer_mt.cli.arguments import (
+    add_decoding,
+    add_workdir,
+    make_parser,
+    positive,
+    say,
+    weights,
+)
 from flaxformer_mt.decoding.translator import Translator
 
+_UTF8_BOM = b"\xef\xbb\xbf"
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
 
 
@@ -28,7 +36,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser.add_argument("--input", metavar="FILE", help="source lines (default: standard input)")
     parser.add_argument("--output", metavar="FILE", help="translations (default: standard output)")
     parser.add_argument(
-        "--n-best", type=int, default=1, metavar="N", help="translations of each line"
+        "--n-best", type=positive, default=1, metavar="N", help="translations of each line"
     )
     parser.add_argument(
         "--scores", action="store_true", help="a score and a tab before each translation"
@@ -67,6 +75,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """Lines as UTF-8 text, split at line feeds alone. Raises InputError with file and line."""
     for number, line in enumerate(stream, start=1):
+        if number == 1:
+            # As training's readers do.
+            line = line.removeprefix(_UTF8_BOM)
         try:
             yield line.rstrip(b"\n").removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
@@ -100,10 +111,17 @@ def _writing(path: str | None) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     aside = Path(f"{path}.part")
+    if os.path.isdir(path):
+        raise InputError(f"{path}: is a folder; --output names a file")
     try:
         stream = open(aside, "wb")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    with stream:
-        yield stream
-    os.replace(aside, path)
+    try:
+        with stream:
+            yield stream
+        os.replace(aside, path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written: {error.strerror}; what is complete is in {aside}"
+        ) from error

@@ -12,7 +12,10 @@ from flaxformer_mt.config.freeze import (
 )
 from flaxformer_mt.config.load import load_config as load_config
 from flaxformer_mt.config.presets import paper_big as paper_big
-from flaxformer_mt.config.resume import check_resume as check_resume
+from flaxformer_mt.config.resume import (
+    check_resume as check_resume,
+    differences as differences,
+)
 from flaxformer_mt.config.schema import (
     BatchConfig as BatchConfig,
     CorpusConfig as CorpusConfig,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,6 +41,10 @@ _NOT_NEGATIVE = {
     "decoding": "length_penalty",
 }
 _POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
+# No setting needs more, and the libraries below take no more.
+_LARGEST = 2**31 - 1
+# The marks and one piece.
+_FEWEST_TYPES = 5
 
 
 def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
@@ -55,12 +61,20 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     for key, value in _values(config, _POSITIVE):
         if value <= 0:
             yield f"'{key}' = {value} must be positive"
+    for key, value in _integers(config):
+        if value > _LARGEST:
+            yield f"'{key}' = {value} must be at most {_LARGEST:,}"
     yield from _model_and_data(config)
     yield from _training(config)
     yield from _mesh(config)
     yield from _mixture(config)
     for group, corpora in {"train": config.data.train, "test": config.data.test}.items():
         for item in corpora:
+            if not re.fullmatch(r"\w[\w.-]*", item.name):
+                yield (
+                    f"'data.{group}.{item.name}': a corpus's name may have letters, digits, '_', "
+                    "'-' and '.'"
+                )
             yield from _corpus(item, f"data.{group}.{item.name}")
     yield from _corpus(config.data.valid, "data.valid")
 
@@ -70,6 +84,20 @@ def _values(config: ExperimentConfig, groups: Mapping[str, str]) -> Iterator[tup
         section: Any = functools.reduce(getattr, group.split("."), config)
         for name in names.split():
             yield f"{group}.{name}", getattr(section, name)
+
+
+def _integers(section: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number in a config, corpora's included."""
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield f"{prefix}{field.name}", value
+        elif dataclasses.is_dataclass(value):
+            yield from _integers(value, f"{prefix}{field.name}.")
+        elif isinstance(value, tuple):
+            for item in value:
+                if isinstance(item, CorpusConfig):
+                    yield from _integers(item, f"{prefix}{field.name}.{item.name}.")
 
 
 def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
@@ -88,6 +116,11 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
         )
     if 0 < data.filter.max_ratio < 1:
         yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
+    if 1 <= data.vocabulary.size < _FEWEST_TYPES:
+        yield (
+            f"'data.vocabulary.size' = {data.vocabulary.size} must be at least {_FEWEST_TYPES}: "
+            "four marks and a piece"
+        )
     coverage = data.vocabulary.character_coverage
     if not 0 < coverage <= 1:
         yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"

@@ -91,11 +91,14 @@ def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
 def _explained(error: Exception, path: Path) -> str:
     """An error that a config file's code raised: its line, and a misspelt key's nearest name."""
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: {error.msg}"
+        where = f"{error.filename or path}:{error.lineno}" if error.lineno else str(path)
+        return f"{where}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == os.path.abspath(path)]
     where = f"{path}:{lines[-1]}" if lines else str(path)
     text = str(error)
+    if isinstance(error, OSError) and error.filename == os.fspath(path):
+        return f"{path}: cannot be read: {error.strerror}"
     if isinstance(error, AttributeError) and "ml_collections" in frames[-1].filename:
         # Its texts: 'Key "x" does not exist ...: {\'a\': 1, ...}', and 'x', perhaps with a hint.
         unknown = re.search(r"""["'](\w+)\\?["']""", text)

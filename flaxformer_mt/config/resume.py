@@ -23,16 +23,21 @@ def may_change(key: str) -> bool:
     return False
 
 
-def check_resume(
-    old: ExperimentConfig, new: ExperimentConfig, run: str
-) -> dict[str, tuple[Any, Any]]:
-    """The settings that differ, old and new value; raises ConfigError if one of them may not."""
+def differences(old: ExperimentConfig, new: ExperimentConfig) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, old and new value."""
     before, after = flatten(old), flatten(new)
-    changed = {
+    return {
         key: (before.get(key), after.get(key))
         for key in {**before, **after}
         if before.get(key) != after.get(key)
     }
+
+
+def check_resume(
+    old: ExperimentConfig, new: ExperimentConfig, run: str
+) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, old and new value; raises ConfigError if one of them may not."""
+    changed = differences(old, new)
     fixed = {key: pair for key, pair in changed.items() if not may_change(key)}
     if fixed:
         listed = "; ".join(f"'{key}' was {a!r}, is now {b!r}" for key, (a, b) in fixed.items())

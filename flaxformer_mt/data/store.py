@@ -234,6 +234,7 @@ class Store:
             store was made with another vocabulary than `vocabulary_digest`.
         """
         index_file = Path(directory) / INDEX
+        advice = f"; delete {Path(directory).resolve()} and run `prepare` again"
         try:
             text = index_file.read_bytes()
             index = json.loads(text)
@@ -251,9 +252,13 @@ class Store:
                 split: _open_split(index_file, index, split, thorough=thorough) for split in SPLITS
             }
         except OSError as error:
-            raise StoreError(f"{error.filename}: cannot be read: {error.strerror}") from error
+            # A right that is missing is no damage.
+            advice = advice if isinstance(error, FileNotFoundError) else ""
+            raise StoreError(
+                f"{error.filename}: cannot be read: {error.strerror}{advice}"
+            ) from error
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise StoreError(f"{index_file}: is damaged: {error!r}") from error
+            raise StoreError(f"{index_file}: is damaged: {error!r}{advice}") from error
         return cls(
             directory=Path(directory),
             train=splits["train"],

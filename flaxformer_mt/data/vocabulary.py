@@ -241,9 +241,15 @@ class Vocabularies:
             sides = [index["shared" if index["shared"] else side] for side in ("src", "tgt")]
             expected = [(index_file.parent / side["model"], side["sha256"]) for side in sides]
         except OSError as error:
-            raise VocabularyError(f"{index_file}: cannot be read: {error.strerror}") from error
+            gone = isinstance(error, FileNotFoundError)
+            advice = "; restore it from a copy: a model works with no other vocabulary than its own"
+            raise VocabularyError(
+                f"{index_file}: cannot be read: {error.strerror}{advice if gone else ''}"
+            ) from error
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise VocabularyError(f"{index_file}: is damaged: {error!r}") from error
+            raise VocabularyError(
+                f"{index_file}: is damaged: {error!r}; restore it from a copy"
+            ) from error
         loaded = {path: Vocabulary.load(path, sha256=sha256) for path, sha256 in set(expected)}
         src, tgt = (loaded[path] for path, _ in expected)
         return cls(src, tgt)

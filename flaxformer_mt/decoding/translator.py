@@ -14,6 +14,7 @@ from flaxformer_mt.decoding.decode import Decoded, DecodingError, decode_ids
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.split import Piece, split_to_fit
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
+from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -109,7 +110,15 @@ class Translator:
             name = f"step {step}" if chosen == step else f"{chosen}, step {step}"
             chosen = step
         params = load_params(run, chosen)
-        model = Transformer(config.model, vocabularies.src.size, vocabularies.tgt.size)
+        sizes = vocabularies.src.size, vocabularies.tgt.size
+        described = sum(count_by_formula(config.model, *sizes).values())
+        if described != (found := sum(count(params).values())):
+            raise DecodingError(
+                f"{run}: config.json and the vocabulary describe a model of {described:,} "
+                f"parameters, and the weights '{name}' are {found:,}: one of these was changed; "
+                "restore it from a copy"
+            )
+        model = Transformer(config.model, *sizes)
         return cls(params, model, vocabularies, config.decoding, name=name)
 
     def translate(
@@ -138,8 +147,10 @@ class Translator:
         sources: list[list[int]] = []
         for line, tokens in zip(lines, self._encode(lines), strict=True):
             if len(tokens) + 1 <= self.model.config.max_length:
-                pieces.append([Piece(line, "")] if tokens else [])
-                sources.extend([[*tokens, EOS]] if tokens else [])
+                # Blank is what corpora call so: a no-break space alone would have a token.
+                said = tokens and line.strip()
+                pieces.append([Piece(line, "")] if said else [])
+                sources.extend([[*tokens, EOS]] if said else [])
             else:
                 pieces.append(split_to_fit(line, self._fits))
                 encoded = self._encode([piece.text for piece in pieces[-1]])

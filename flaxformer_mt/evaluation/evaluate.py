@@ -48,7 +48,7 @@ def evaluate(
     Raises ScoringError (also for a name that is no file name), DecodingError, and RunDirectoryError
     where the files cannot be written.
     """
-    check(name, sources, references)
+    check(name, sources, references, directory)
     start = time.perf_counter()
     translations = list(
         translator.translate_lines(sources, beam_size=beam_size, length_penalty=length_penalty)
@@ -67,12 +67,20 @@ def evaluate(
     )
 
 
-def check(name: str, sources: Sequence[str], references: Sequence[str]) -> None:
-    """Raises ScoringError for a name that is no file name and for sides that do not belong."""
+def check(name: str, sources: Sequence[str], references: Sequence[str], directory: Path) -> None:
+    """What can be found before minutes of translating are lost to it; makes `directory`.
+
+    Raises ScoringError for a name that is no file name and for sides that do not belong together,
+    and RunDirectoryError if the directory cannot be made.
+    """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
     if len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
 
 
 def record(
@@ -106,10 +114,6 @@ def record(
         hypotheses_file=directory / f"{name}.hyp.txt",
         scores_file=directory / f"{name}.json",
     )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
     write_text(evaluation.hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
     config = translator.config
     content = {

@@ -168,7 +168,12 @@ def has_record(run: RunDirectory) -> bool:
 def read_record(run: RunDirectory) -> RunRecord:
     """The record in `config.json`. Raises RunDirectoryError if it is no such record."""
     _check_is_run(run)
-    content = read_json(run.config_file)
+    try:
+        content = read_json(run.config_file)
+    except RunDirectoryError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise RunDirectoryError(f"{error}; restore it from a copy") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise RunDirectoryError(

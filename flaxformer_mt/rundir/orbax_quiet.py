@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import re
 import sys
 import traceback
 import warnings
@@ -43,7 +44,10 @@ def bury(error: BaseException) -> None:
 def first_line(error: BaseException) -> str:
     """The error in one line; TensorStore's go on with pages of specification."""
     text = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+    # The reason, such as a full disk, stands behind all the names of files.
+    reason = re.search(r"OS error \d+: [^\]\n]*", str(error))
+    shown = text if reason is None or reason[0] in text[:300] else f"{reason[0]}: {text}"
+    return f"{type(error).__name__}: {shown[:300]}" if text else type(error).__name__
 
 
 class _SpareAbandoned:

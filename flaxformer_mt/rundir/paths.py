@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.storage.buckets import bucket_path
+from flaxformer_mt.storage.buckets import StorageError, bucket_path, local_path
 
 T = TypeVar("T")
 
@@ -35,7 +35,10 @@ def as_path(path: str | os.PathLike[str]) -> Path:
         if match[2] or isinstance(path, Path):
             return _in_bucket(match[1], text[match.end() :])
     # Absolute, since Orbax demands it and a later chdir must not move the run.
-    return Path(os.path.abspath(Path(path).expanduser()))
+    try:
+        return Path(os.path.abspath(local_path(path)))
+    except StorageError as error:
+        raise RunDirectoryError(str(error)) from error
 
 
 def is_remote(path: os.PathLike[str]) -> bool:

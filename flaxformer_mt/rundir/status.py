@@ -35,7 +35,12 @@ def read_status(run: RunDirectory) -> Status | None:
     """The last status, or None before the first. Raises RunDirectoryError."""
     if not exists(run.status_file):
         return None
-    content = read_json(run.status_file)
+    try:
+        content = read_json(run.status_file)
+    except RunDirectoryError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise RunDirectoryError(f"{error}; delete it") from error
     try:
         status = Status(
             state=content["state"], step=int(content["step"]), reason=str(content["reason"])

@@ -208,7 +208,10 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path: Path,
     path.unlink()
     with pytest.raises(StoreError) as caught:
         Store.open(tmp_path / "data")
-    assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
+    assert str(caught.value) == (
+        f"{path}: cannot be read: No such file or directory; delete {path.parent} and run "
+        "`prepare` again"
+    )
 
 
 def test_advice_names_what_holds_the_damage_not_a_link_to_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import jax
 import numpy as np
@@ -46,13 +47,13 @@ def test_translates_what_the_search_finds(translator):
 
 
 def test_order_is_kept_and_blank_lines_stay_blank(translator):
-    lines = [LINES[3], "", LINES[1], "   ", LINES[0], "\t", LINES[2], "\u2581", "\u3000"]
+    lines = [LINES[3], "", LINES[1], "   ", LINES[0], "\t", LINES[2], "\u2581", "\u3000", "\xa0"]
     translations = translator.translate(lines)
     alone = [translator.translate([line])[0] for line in lines]
     assert [t.tokens for t in translations] == [t.tokens for t in alone]
     for number in (1, 3, 7):
         assert (translations[number].text, translations[number].score) == ("", 0.0)
-    assert translations[5].text == translations[8].text == ""
+    assert [t.score for t in translations[5:] if not t.text] == [0.0] * 4
     assert translator.translate([]) == []
 
 
@@ -84,7 +85,7 @@ def test_a_line_break_spelt_in_bytes_does_not_break_the_line(translator, monkeyp
     monkeypatch.setattr(
         module,
         "decode_ids",
-        lambda params, model, sources, config, n_best: [
+        lambda params, model, sources, config, n_best, mesh: [
             [module.Decoded(tokens=tokens, log_prob=-1.0, score=-1.0, at_limit=False)]
             for _ in sources
         ],
@@ -192,6 +193,14 @@ def test_parameters_and_vocabulary_must_belong_together(translator):
         Translator(
             translator.params, translator.model, Vocabularies(small, small), translator.config
         )
+
+
+def test_a_config_that_was_changed_by_hand_is_named(run, tmp_path):
+    copy = shutil.copytree(run.path, tmp_path / "run")
+    text = (copy / "config.json").read_text()
+    (copy / "config.json").write_text(text.replace('"d_model": 16', '"d_model": 32'))
+    with pytest.raises(DecodingError, match="describe a model of .* 'best, step 2' are .*restore"):
+        Translator.load(copy)
 
 
 def test_what_is_no_run_directory(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from flaxformer_mt.data.corpus.pairs import CorpusError
-from flaxformer_mt.storage.buckets import bucket_path
+from flaxformer_mt.storage.buckets import StorageError, bucket_path, local_path
 
 if TYPE_CHECKING:
     from etils import epath
@@ -23,13 +23,20 @@ def is_remote(path: AnyPath | str) -> bool:
 
 
 def locate(setting: str, folder: str) -> AnyPath:
-    """The path that a setting names; a relative one stands in `folder`. `~` is the home."""
-    if is_remote(setting):
-        return bucket_path(setting)
-    path = Path(setting).expanduser()
-    if path.is_absolute() or not is_remote(folder):
-        return Path(folder).expanduser() / path
-    return bucket_path(folder) / setting
+    """The path that a setting names; a relative one stands in `folder`. `~` is the home.
+
+    Raises:
+      CorpusError: it is neither a local path nor one in a store that can be read.
+    """
+    try:
+        if is_remote(setting):
+            return bucket_path(setting)
+        path = local_path(setting)
+        if path.is_absolute() or not is_remote(folder):
+            return local_path(folder) / path
+        return bucket_path(folder) / setting
+    except StorageError as error:
+        raise CorpusError(str(error)) from error
 
 
 def require_file(setting: str, folder: str, key: str) -> AnyPath:

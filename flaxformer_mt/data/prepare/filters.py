@@ -38,7 +38,8 @@ def uneven(
     if config.max_ratio == 0:
         return np.zeros(len(src_lengths), bool)
     longer = np.maximum(src_lengths, tgt_lengths)
-    return longer > config.max_ratio * np.minimum(src_lengths, tgt_lengths)
+    with np.errstate(over="ignore"):
+        return longer > config.max_ratio * np.minimum(src_lengths, tgt_lengths)
 
 
 def identical(

@@ -57,6 +57,24 @@ def require_unchanged(recorded: Sequence[dict[str, Any]]) -> None:
             raise corpora.CorpusError(f"{path}: changed while it was being read: try again")
 
 
+def repeated(described: Sequence[dict[str, Any]]) -> list[str]:
+    """What stands in two places and is hardly meant to, in words: no error, but worth a look."""
+    found, first = [], dict[str, dict[str, Any]]()
+    for file in described:
+        other = first.setdefault(file["sha256"], file)
+        if other is file or not file["size"]:
+            continue
+        corpus, other_corpus = (one["key"].rpartition(".")[0] for one in (file, other))
+        if corpus == other_corpus:
+            found.append(f"{other['key']} and {file['key']} have the same contents")
+        elif corpus == "data.valid":
+            found.append(
+                f"{file['key']} has the contents of {other['key']}: what is validated on was "
+                "learned from, and says nothing about new text"
+            )
+    return found
+
+
 def changed_contents(
     recorded: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]
 ) -> list[str]:

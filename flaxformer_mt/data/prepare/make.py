@@ -60,8 +60,8 @@ def prepare(
 
     Raises:
       PrepareError: nothing is left to train or validate on, a filter does not know a language, a
-        worker process died, or the directory was prepared with other settings or from files that
-        have changed; the message names them.
+        worker process died, something cannot be written, or the directory was prepared with other
+        settings or from files that have changed; the message names them.
       CorpusError, VocabularyError, StoreError: see there.
     """
     directory = Path(directory)
@@ -69,10 +69,7 @@ def prepare(
     if (data / MANIFEST).exists():
         _remove_leftovers(data)
         return reuse(config, seed=seed, directory=directory, report=report, thorough=thorough)
-    if data.exists() and any(data.iterdir()):
-        raise PrepareError(
-            f"{data}: holds files but no {MANIFEST}: it was not made by `prepare`; move it away"
-        )
+    _require_free_places(directory)
     if not config.train:
         raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
     scripts = _scripts(config)
@@ -93,11 +90,17 @@ def prepare(
         if not progress.vocabulary["found"] and not _has_vocabulary(directory):
             vocabularies.save(directory / "vocabulary")
         os.replace(aside, data)
-    except BaseException:
+    except BaseException as error:
         # With progress, the next call goes on from it; if what it was asked for or the files have
         # changed by then, it notices and begins anew.
         if not (aside / PROGRESS).exists():
             shutil.rmtree(aside, ignore_errors=True)
+        # What cannot be read is a CorpusError; the writer of a full disk's file does not name it.
+        if isinstance(error, OSError):
+            raise PrepareError(
+                f"{error.filename or aside}: cannot be written: {error.strerror or error}; the "
+                "same command goes on with what is there"
+            ) from error
         raise
     _remove_leftovers(data)
     return Store.open(data, vocabulary_digest=vocabularies.digest)
@@ -111,6 +114,20 @@ def valid_text(directory: str | Path) -> tuple[list[str], list[str]]:
     texts = [(Path(directory) / name).read_bytes().decode("utf-8") for name in VALID_TEXT]
     src, tgt = (text.split("\n")[:-1] for text in texts)
     return src, tgt
+
+
+def _require_free_places(directory: Path) -> None:
+    """Raises PrepareError if what would be made could not be put into its place at the end."""
+    wanted = {"data": MANIFEST, "data.partial": None, "vocabulary": vocabulary.INDEX}
+    for name, index in wanted.items():
+        place = directory / name
+        if place.exists() and not place.is_dir():
+            raise PrepareError(f"{place}: is a file where a folder is to be; move it away")
+        if place.exists() and index and not (place / index).exists() and any(place.iterdir()):
+            raise PrepareError(
+                f"{place}: holds files but no {index}: it was not made by `prepare`, or lost a "
+                "part; move it away, or restore it from a copy"
+            )
 
 
 def _begin(
@@ -135,6 +152,8 @@ def _begin(
             f"prepare: what an earlier call left in {aside} is of other data or settings and is "
             f"started anew: {'; '.join(changes)}"
         )
+    for line in inputs.repeated(read_from):
+        meter.say(f"prepare: {line}")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     records: list[int] = []

@@ -81,16 +81,20 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
       PrepareError: it is missing, damaged or of another format.
     """
     path = Path(directory) / MANIFEST
+    advice = f"; delete {path.parent.resolve()} and run `prepare` again"
     try:
         manifest = json.loads(path.read_bytes())
         if manifest["format"] != FORMAT:
             raise PrepareError(
                 f"{path}: has format {manifest['format']}; this program reads {FORMAT}"
             )
+        for key in ("settings", "inputs", "corpora", "vocabulary", "store"):
+            manifest[key]
     except OSError as error:
-        raise PrepareError(f"{path}: cannot be read: {error.strerror}") from error
+        advice = advice if isinstance(error, FileNotFoundError) else ""
+        raise PrepareError(f"{path}: cannot be read: {error.strerror}{advice}") from error
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise PrepareError(f"{path}: is damaged: {error!r}") from error
+        raise PrepareError(f"{path}: is damaged: {error!r}{advice}") from error
     return manifest
 
 

@@ -44,8 +44,12 @@ def train_vocabulary(
     with meter.stage("reading for the vocabulary", total, unit=unit):
         drawn = sample(_records(sources, counts, meter, unit == "bytes"), size, seed)
     # Records are checked once they are drawn: to check every one of a large corpus takes minutes.
-    pairs = _sound(sources, drawn) or _sound(sources, sample(_sound_records(config), size, seed))
-    meter.say(f"prepare: training the vocabulary on {len(pairs):,} pairs")
+    drops = Drops()
+    pairs = _sound(sources, drawn, drops)
+    if not pairs:
+        pairs = _sound(sources, sample(_sound_records(config), size, seed), drops)
+    without = f", leaving out {drops.describe()}" if drops.total else ""
+    meter.say(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
     vocabularies = vocabulary.train_pair(pairs, config.vocabulary)
     meter.say(f"prepare: the vocabulary has {sizes(vocabularies)}")
     return vocabularies, len(pairs), counts
@@ -98,9 +102,15 @@ def _sound_records(config: DataConfig) -> Iterator[tuple[int, Record]]:
         raise nothing_left("train", drops)
 
 
-def _sound(sources: Sequence[Source], drawn: Sequence[tuple[int, Record]]) -> list[tuple[str, str]]:
-    return [
-        (columns[0].decode("utf-8"), columns[1].decode("utf-8"))
-        for number, columns in drawn
-        if sources[number].check(columns) is None
-    ]
+def _sound(
+    sources: Sequence[Source], drawn: Sequence[tuple[int, Record]], drops: Drops
+) -> list[tuple[str, str]]:
+    pairs = []
+    for number, columns in drawn:
+        defect = sources[number].check(columns)
+        if defect is None:
+            pairs.append((columns[0].decode("utf-8"), columns[1].decode("utf-8")))
+        else:
+            # Which line it was is not known of a drawn record; the report tells.
+            drops.counts[defect.reason] = drops.counts.get(defect.reason, 0) + 1
+    return pairs

@@ -19,7 +19,14 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.config.schema import FilterConfig
-from flaxformer_mt.data.prepare import fill, make, prepare as with_workers, progress, workers
+from flaxformer_mt.data.prepare import (
+    PrepareError,
+    fill,
+    make,
+    prepare as with_workers,
+    progress,
+    workers,
+)
 from flaxformer_mt.data.prepare.encode import Encoder
 from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -271,7 +278,8 @@ def test_a_full_disk_keeps_what_was_done(
             raise OSError(28, "No space left on device")
 
         patch.setattr(fill.StoreWriter, "finish", no_space)
-        with pytest.raises(OSError, match="No space left"):
+        message = r"run/data\.partial: cannot be written: No space left on device; the same command"
+        with pytest.raises(PrepareError, match=message):
             prepare(config, seed=1, directory=tmp_path / "run")
     prepare(config, seed=1, directory=tmp_path / "run")
     assert contents(tmp_path / "run") == expected

@@ -1,0 +1,78 @@
+"""Commands called in this process, which spares each test the seconds that imports take."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from flaxformer_mt.cli.main import main
+from flaxformer_mt.data.synthetic import pairs
+
+
+class Done(NamedTuple):
+    """How a command ended: an error that is not explained is raised instead."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def last(self) -> str:
+        """The last line for people."""
+        return self.errors.rstrip("\n").rpartition("\n")[2]
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command and gives its exit status and what it wrote."""
+
+    def call(*arguments: object, stdin: bytes = b"") -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfdbinary.readouterr()
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        output, errors = (text.decode() for text in capfdbinary.readouterr())
+        return Done(status, output, errors)
+
+    return call
+
+
+def write(folder: Path, name: str, made: Iterable[tuple[str, str]]) -> None:
+    src, tgt = zip(*made, strict=True)
+    for lines, language in ((src, "en"), (tgt, "de")):
+        (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A folder with train and valid in two languages."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    write(folder, "train", pairs("train", 120))
+    write(folder, "valid", pairs("valid", 12))
+    return folder
+
+
+def settings(folder: Path, **changes: object) -> list[str]:
+    """Arguments for the built-in config `files`; `a__b=1` sets `a.b`."""
+    values: dict[str, object] = {
+        "data.folder": folder,
+        "data.train.mine.src": "train.en",
+        "data.train.mine.tgt": "train.de",
+        "data.valid.src": "valid.en",
+        "data.valid.tgt": "valid.de",
+        "data.vocabulary.size": 150,
+        "data.batch.tokens": 4096,
+    }
+    values |= {name.replace("__", "."): value for name, value in changes.items()}
+    return ["--config", "files", *(f"--config.{key}={value}" for key, value in values.items())]

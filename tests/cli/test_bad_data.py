@@ -1,0 +1,173 @@
+"""Bad input to `prepare`: one line with file and line and what to do, no trace, nothing lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.rundir.layout import open_run, read_record
+from tests.cli.conftest import Run, settings
+
+
+def prepare(run: Run, corpus: Path, **changes: object) -> tuple[int, str]:
+    done = run("prepare", *settings(corpus, **changes), "--workdir", corpus.parent / "run")
+    return done.status, done.last
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x93\x0a\xfc\0" * 50, "train.de has 120: the sides of a parallel corpus"),
+        ("hé\n".encode("utf-16") * 120, "is UTF-16 text: convert it to UTF-8"),
+        ("some text\n".encode("utf-16-le")[:-1] * 120, "train.en:1: control character: U+0000"),
+        (b"\n" * 120, "train.en:1: empty side: the source is blank"),
+        (b"\xc2\xa0\n" * 120, "train.en:1: empty side: the source is blank"),
+        (b"", "train.en has 0 lines and"),
+        (b"\xed\xa0\x80 half a character\n" * 120, "train.en:1: invalid UTF-8: byte 0xED"),
+        (gzip.compress(b"text\n" * 120), "is gzip data where its name says plain text"),
+    ],
+)
+def test_what_is_no_corpus_is_refused(run: Run, corpus: Path, content: bytes, message: str) -> None:
+    (corpus / "train.en").write_bytes(content)
+    status, last = prepare(run, corpus)
+    assert status == 1 and message in last and "train.en" in last
+
+
+def test_what_is_unusual_is_no_error(run: Run, corpus: Path) -> None:
+    """A mark of the byte order, line ends of Windows, no last line end, a line of megabytes."""
+    lines = (corpus / "train.en").read_bytes()
+    exotic = "👩‍👩‍👧‍👦 שלום \u202e\u200d e\u0301 \u2028 \u0085 \U0001f1e9\U0001f1ea".encode()
+    huge = b"word " * 400_000
+    content = b"\n".join([b"\xef\xbb\xbf" + lines.rstrip(b"\n"), exotic, huge])
+    (corpus / "train.en").write_bytes(content.replace(b"\n", b"\r\n"))
+    with open(corpus / "train.de", "ab") as stream:
+        stream.write(exotic + b"\n" + huge)
+    status, last = prepare(run, corpus)
+    assert status == 0, last
+    manifest = json.loads((corpus.parent / "run" / "data" / "manifest.json").read_text())
+    account = manifest["corpora"][0]
+    assert account["read"] == 122 and account["dropped"] == {"too long": 1}
+
+
+def test_the_vocabulary_s_sample_tells_of_defects(run: Run, corpus: Path) -> None:
+    """Where nearly all is defective, a complaint about the vocabulary's size alone misleads."""
+    lines = (corpus / "train.en").read_bytes().split(b"\n")
+    (corpus / "train.en").write_bytes(b"\n".join(lines[:3] + [b"\0" + x for x in lines[3:120]]))
+    arguments = settings(corpus, data__vocabulary__size=5000)
+    done = run("prepare", *arguments, "--workdir", corpus.parent / "run")
+    assert done.status == 1 and "set it to" in done.last
+    assert "on 3 pairs, leaving out 117 control character" in done.errors
+
+
+def test_sides_and_sets_that_are_one_file_are_pointed_out(run: Run, corpus: Path) -> None:
+    done = run(
+        *("prepare", *settings(corpus, data__valid__src="train.en", data__valid__tgt="train.de")),
+        *("--workdir", corpus.parent / "one"),
+    )
+    assert done.status == 0
+    assert "data.valid.src has the contents of data.train.mine.src: what is" in done.errors
+    done = run(
+        *("prepare", *settings(corpus, data__train__mine__tgt="train.en")),
+        *("--workdir", corpus.parent / "two"),
+    )
+    said = "data.train.mine.src and data.train.mine.tgt have the same contents"
+    assert done.status == 0 and said in done.errors
+
+
+@pytest.mark.parametrize("name", ["data", "data.partial", "vocabulary"])
+def test_a_file_in_the_way_is_named_before_anything_is_made(
+    run: Run, corpus: Path, name: str
+) -> None:
+    place = corpus.parent / "run" / name
+    place.parent.mkdir()
+    place.write_text("mine")
+    status, last = prepare(run, corpus)
+    assert status == 1 and f"{place}: is a file where a folder is to be; move it away" in last
+    assert place.read_text() == "mine"
+
+
+def test_half_a_vocabulary_is_named_before_anything_is_made(run: Run, corpus: Path) -> None:
+    place = corpus.parent / "run" / "vocabulary"
+    place.mkdir(parents=True)
+    (place / "shared.model").write_bytes(b"half")
+    done = run("prepare", *settings(corpus), "--workdir", place.parent)
+    assert done.status == 1 and f"{place}: holds files but no vocabulary.json" in done.last
+    assert "training the vocabulary" not in done.errors
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data__folder": "~nobody_of_this_name/x"}, "there is no such user's home"),
+        ({"data__train__mine__src": "~nobody_of_this_name/x"}, "no such user's home"),
+        ({"data__train__mine__src": "ftp://host/x"}, "neither a local path nor one in a store"),
+        ({"data__train__mine__src": "x" * 5000}, "File name too long"),
+    ],
+)
+def test_impossible_paths_are_named(
+    run: Run, corpus: Path, change: dict[str, object], message: str
+) -> None:
+    status, last = prepare(run, corpus, **change)
+    assert status == 1 and message in last
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("~nobody_of_this_name/x", "no such user's home"),
+        ("x" * 300, "File name too long; choose a shorter name"),
+    ],
+)
+def test_impossible_run_directories_are_named(
+    run: Run, corpus: Path, name: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(corpus)
+    done = run("prepare", *settings(corpus), "--workdir", name)
+    assert done.status == 1 and message in done.last
+
+
+def test_a_first_attempt_binds_nobody(run: Run, corpus: Path) -> None:
+    """What failed for a setting goes on with another one, and the record says with which."""
+    status, last = prepare(run, corpus, data__vocabulary__size=100_000)
+    assert status == 1 and "set it to" in last
+    status, last = prepare(run, corpus, data__vocabulary__size=160)
+    assert status == 0, last
+    record = read_record(open_run(corpus.parent / "run"))
+    assert record.config["data"]["vocabulary"]["size"] == 160
+    status, last = prepare(run, corpus, data__vocabulary__size=170)
+    assert status == 1 and "data.vocabulary.size: 160 then, 170 now" in last
+    record = read_record(open_run(corpus.parent / "run"))
+    assert record.config["data"]["vocabulary"]["size"] == 160
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("data/manifest.json", b'{"format": 1}'),
+        ("data/manifest.json", b"[]"),
+        ("data/store.json", b'{"format": 2'),
+        ("data/train-00000.src.tokens", None),
+        ("vocabulary/vocabulary.json", b"[]"),
+        ("vocabulary/shared.model", b""),
+        ("config.json", b'{"format_version"'),
+        ("config.json", b"\xff"),
+    ],
+)
+def test_damage_says_what_to_do(run: Run, corpus: Path, name: str, content: bytes | None) -> None:
+    status, last = prepare(run, corpus)
+    assert status == 0, last
+    path = corpus.parent / "run" / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    status, last = prepare(run, corpus)
+    assert status == 1 and str(path) in last
+    assert "run `prepare` again" in last or "restore" in last
+    if name.startswith("data/"):
+        shutil.rmtree(path.parent)
+        assert prepare(run, corpus)[0] == 0

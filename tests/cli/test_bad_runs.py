@@ -1,0 +1,153 @@
+"""Run directories that lack something: told before anything is trained or translated."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.cli import train as training
+from flaxformer_mt.cli.main import explained
+from flaxformer_mt.cli.translate import InputError, _writing, read_lines
+from flaxformer_mt.config import ConfigError
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.training.start_from import StartError
+from tests.cli.conftest import Run, settings
+from tests.conftest import ROOT
+
+
+class Reached(Exception):
+    """The point at which a model would be built."""
+
+
+@pytest.fixture
+def prepared(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, list[str]]:
+    """A prepared run and its overrides; training ends where a model would be built."""
+
+    def reached(*_: object, **__: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr(training, "build", reached)
+    arguments = settings(corpus)
+    assert run("prepare", *arguments, "--workdir", tmp_path / "run").status == 0
+    return tmp_path / "run", [a.removeprefix("--config.") for a in arguments[2:]]
+
+
+def train(workdir: Path, overrides: list[str]) -> None:
+    training.train_run(str(workdir), "files", overrides, ["train"])
+
+
+def test_without_a_checkpoint_any_setting_may_change(prepared: tuple[Path, list[str]]) -> None:
+    workdir, overrides = prepared
+    with pytest.raises(Reached):
+        train(workdir, [*overrides, "model.d_model=64"])
+    assert read_record(open_run(workdir)).config["model"]["d_model"] == 64
+    (workdir / "checkpoints" / "5").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="'model.d_model' was 64, is now 32"):
+        train(workdir, [*overrides, "model.d_model=32"])
+
+
+def test_prepare_does_not_change_what_a_trained_run_is(
+    run: Run, prepared: tuple[Path, list[str]]
+) -> None:
+    workdir, overrides = prepared
+    (workdir / "checkpoints" / "5").mkdir(parents=True)
+    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
+    done = run("prepare", *arguments, "--config.model.d_model=64", "--workdir", workdir)
+    assert done.status == 1 and "'model.d_model' was" in done.last
+
+
+def test_a_trained_run_gets_no_new_vocabulary(prepared: tuple[Path, list[str]]) -> None:
+    workdir, overrides = prepared
+    (workdir / "checkpoints" / "5").mkdir(parents=True)
+    shutil.rmtree(workdir / "vocabulary")
+    shutil.rmtree(workdir / "data")
+    with pytest.raises(RunDirectoryError, match="vocabulary: is missing, and the checkpoints were"):
+        train(workdir, overrides)
+    assert not (workdir / "vocabulary").exists()
+
+
+def test_weights_to_start_from_are_looked_for_first(
+    prepared: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    workdir, overrides = prepared
+    other = str(tmp_path / "other")
+    with pytest.raises(StartError, match=f"{workdir}: holds no checkpoint to start from"):
+        training.train_run(other, "files", overrides, ["train"], str(workdir))
+    with pytest.raises(StartError, match="is this run itself"):
+        training.train_run(other, "files", overrides, ["train"], other)
+    assert not (tmp_path / "other" / "vocabulary").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "data/manifest.json", "data/store.json", "vocabulary/vocabulary.json"]
+)
+def test_a_missing_right_is_no_damage(
+    run: Run, prepared: tuple[Path, list[str]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody should delete a store that only its owner can read."""
+    workdir, overrides = prepared
+    real = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path == workdir / name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
+    done = run("prepare", *arguments, "--workdir", workdir)
+    assert done.status == 1
+    assert done.last.endswith(f"{workdir / name}: cannot be read: Permission denied")
+
+
+def test_a_mark_of_the_byte_order_is_no_text() -> None:
+    assert list(read_lines(io.BytesIO(b"\xef\xbb\xbfone\r\ntwo"), "x")) == ["one", "two"]
+
+
+def test_an_output_that_is_a_folder_is_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{tmp_path}: is a folder"), _writing(str(tmp_path)):
+        pytest.fail("it begins to translate")
+
+
+def test_what_was_translated_before_the_disk_was_full_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"out: cannot be written: No space left.*out\.part"):
+        with _writing(str(tmp_path / "out")) as stream:
+            stream.write(b"one\n")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert (tmp_path / "out.part").read_bytes() == b"one\n"
+
+
+def test_what_the_machine_refuses_is_explained_and_a_bug_is_not() -> None:
+    assert explained(OSError(errno.ENOSPC, "No space left on device")) == (
+        "No space left on device; make room; the same command goes on with what is complete"
+    )
+    assert "a/b: Permission denied; choose another place" in str(
+        explained(PermissionError(errno.EACCES, "Permission denied", "a/b"))
+    )
+    assert "this machine has not enough memory" in str(explained(MemoryError("Unable to allocate")))
+    device = RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate\nmore")
+    assert "the device has not enough memory: RESOURCE_EXHAUSTED" in str(explained(device))
+    for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):
+        assert explained(bug) is None
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_closed_streams_are_no_bug(closed: str) -> None:
+    command = f'"{sys.executable}" -m flaxformer_mt.cli.main config --config quickstart {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0 and b"Traceback" not in done.stderr
