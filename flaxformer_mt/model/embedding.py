@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -36,6 +38,24 @@ def table_rows(config: ModelConfig, types: int) -> int:
     return -(-types // config.vocab_multiple) * config.vocab_multiple
 
 
+def table_copies(
+    params: Mapping[str, Any], config: ModelConfig, count: int
+) -> dict[str, dict[str, Float[Array, "copies vocab d_model"]]]:
+    """The collection "copies": each vocabulary table once for each of `count` parts of the rows.
+
+    On devices that split the rows so, every one has its copy. What lookups and softmax contribute
+    to a copy's gradient is added up where it arises, and the copies' gradients are summed once:
+    each use of a single table would be summed over all devices for itself.
+    """
+    names = {tables[config.tie] for tables in (SOURCE_TABLE, TARGET_TABLE, SOFTMAX_TABLE)}
+
+    def copies(table: Array) -> Array:
+        many = jnp.broadcast_to(table, (count, *table.shape))
+        return nn.with_logical_constraint(many, ("batch", "vocab", None))
+
+    return {"embedding": {name: copies(params["embedding"][name]) for name in sorted(names)}}
+
+
 def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same); float32.
 
@@ -51,6 +71,8 @@ def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
 
 class Embedding(nn.Module):
     """Both sides' inputs: table[token] * sqrt(d_model) + position encoding, then dropout.
+
+    Lookups are in the collection "copies" of `table_copies` where that is given.
 
     Raises ValueError where `tie` is "all" and the vocabularies' sizes differ.
     """
@@ -97,9 +119,9 @@ class Embedding(nn.Module):
         deterministic: bool,
     ) -> Float[Array, "rows length d_model"]:
         """The encoder's input."""
-        table = self.tables[SOURCE_TABLE[self.config.tie]]
+        embedded = self._lookup(SOURCE_TABLE[self.config.tie], tokens)
         encoding = self._positions("src", tokens.shape[1])
-        return self._sum(tokens, table, positions, encoding, deterministic=deterministic)
+        return self._sum(embedded, positions, encoding, deterministic=deterministic)
 
     def target(
         self,
@@ -110,9 +132,9 @@ class Embedding(nn.Module):
         deterministic: bool,
     ) -> Float[Array, "rows length d_model"]:
         """The decoder's input; every position is below `length`."""
-        table = self.tables[TARGET_TABLE[self.config.tie]]
+        embedded = self._lookup(TARGET_TABLE[self.config.tie], tokens)
         encoding = self._positions("tgt", length)
-        return self._sum(tokens, table, positions, encoding, deterministic=deterministic)
+        return self._sum(embedded, positions, encoding, deterministic=deterministic)
 
     def softmax(self) -> Float[Array, "tgt_vocab d_model"]:
         """The matrix that makes the logits."""
@@ -128,20 +150,29 @@ class Embedding(nn.Module):
             )
         return self.position_tables[side]
 
+    def _lookup(
+        self, name: str, tokens: Int[Array, "rows length"]
+    ) -> Float[Array, "rows length d_model"]:
+        # An index outside its table reads NaN, which shows at once.
+        take = functools.partial(jnp.take, axis=0, mode="fill")
+        if self.has_variable("copies", name):
+            copies: Array = self.get_variable("copies", name)
+            rows, length = tokens.shape
+            parts = tokens.reshape(len(copies), -1, length)
+            return jax.vmap(take)(copies, parts).reshape(rows, length, -1)
+        # With d_model split over the mesh, the lookup would be partitioned by replicating
+        # everything; gathering the table's columns first is the cheap way.
+        return take(nn.with_logical_constraint(self.tables[name], ("vocab", None)), tokens)
+
     def _sum(
         self,
-        tokens: Int[Array, "rows length"],
-        table: Float[Array, "vocab d_model"],
+        embedded: Float[Array, "rows length d_model"],
         positions: Int[Array, "rows length"],
         encoding: Float[Array, "positions d_model"],
         *,
         deterministic: bool,
     ) -> Float[Array, "rows length d_model"]:
-        # With d_model split over the mesh, the lookup would be partitioned by replicating
-        # everything; gathering the table's columns first is the cheap way.
-        table = nn.with_logical_constraint(table, ("vocab", None))
-        # An index outside its table reads NaN, which shows at once.
-        embedded = jnp.take(table, tokens, axis=0, mode="fill") * math.sqrt(self.config.d_model)
-        x = embedded + jnp.take(encoding, positions, axis=0, mode="fill")
+        x = embedded * math.sqrt(self.config.d_model)
+        x = x + jnp.take(encoding, positions, axis=0, mode="fill")
         x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
         return self.dropout(x, deterministic=deterministic)

@@ -6,7 +6,6 @@ import functools
 import math
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -52,7 +51,7 @@ def smoothed_cross_entropy(
 ) -> LossSums:
     """Loss of `hidden @ table.T` against `labels`, summed over positions with weight 1.
 
-    At most about `chunk` positions of the batch (0: all) have logits at any moment. The gradient of
+    At most about `chunk` positions (0: all) have logits at any moment. The gradient of
     `objective` is computed in the same pass, while those logits are at hand: a custom rule that
     costs no second softmax; `nll` is a report without a gradient. Matrix products take `dtype`
     operands and accumulate in float32; everything else is float32.
@@ -166,9 +165,7 @@ def _one_chunk(
     log_z = top + jnp.log(total)
     # The label's logit and the sum over all types are products with d_model terms, not passes over
     # vocab.
-    # A lookup in a table whose width is split would be partitioned by replicating everything.
-    rows = nn.with_logical_constraint(t, ("vocab", None))
-    label_logit = product("rld,rld->rl", h, jnp.take(rows, labels, axis=0))
+    label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
     logit_sum = product("rld,d->rl", h, table_sum)
     cross_entropy = log_z - extra * label_logit - other * logit_sum
     objective = jnp.sum(weights * (cross_entropy - smoothing_constant(smoothing, vocab)))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
-from flaxformer_mt.model import Transformer, softmax_table
+from flaxformer_mt.model import Transformer, softmax_table, table_copies
 from flaxformer_mt.parallel import rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
 from flaxformer_mt.training.schedule import learning_rate
@@ -31,8 +33,14 @@ def batch_loss(
     dropout_key: jax.Array | None,
 ) -> LossSums:
     """Loss sums of one batch; with a key dropout is on, without one the model is deterministic."""
+    parts = rows_split()  # of the rows, one a device
+    variables: dict[str, Any] = {"params": params}
+    table: Any = nn.with_logical_constraint(softmax_table(params, config.model), ("vocab", None))
+    if parts > 1:
+        variables["copies"] = table_copies(params, config.model, parts)
+        table = softmax_table(variables["copies"], config.model)
     hidden: Any = model.apply(
-        {"params": params},
+        variables,
         batch.src,
         batch.tgt_in,
         src_segment_ids=batch.src_segment_ids,
@@ -42,15 +50,22 @@ def batch_loss(
         deterministic=dropout_key is None,
         rngs={} if dropout_key is None else {"dropout": dropout_key},
     )
-    return smoothed_cross_entropy(
-        hidden,
-        softmax_table(params, config.model),
-        jnp.asarray(batch.tgt_out),
-        jnp.asarray(batch.tgt_segment_ids > 0, jnp.float32),
+    loss = functools.partial(
+        smoothed_cross_entropy,
         smoothing=config.training.label_smoothing,
-        chunk=config.training.loss_chunk * rows_split(),
+        chunk=config.training.loss_chunk,
         dtype=config.model.dtype,
     )
+    labels = jnp.asarray(batch.tgt_out)
+    weights = jnp.asarray(batch.tgt_segment_ids > 0, jnp.float32)
+    if parts == 1:
+        return loss(hidden, table, labels, weights)
+
+    def split(x: jax.Array) -> jax.Array:
+        return x.reshape(parts, -1, *x.shape[1:])
+
+    sums = jax.vmap(loss)(split(hidden), table, split(labels), split(weights))
+    return jax.tree.map(jnp.sum, sums)
 
 
 def step_key(seed: int, step: jax.Array) -> jax.Array:
