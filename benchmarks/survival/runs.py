@@ -107,7 +107,7 @@ class Ending:
 
     leaves: dict[str, Any]  # digest of every parameter and moment, as saved
     params: dict[str, str]  # digests of the parameters, as read back
-    position: Any  # of the data
+    position: dict[str, Any]  # of the data, and what decisions were made, without times
     reports: list[dict[str, Any]]
 
 
@@ -116,6 +116,7 @@ def ending(workdir: Path, *, step: int = STEPS) -> Ending:
     run = open_run(workdir)
     folder = run.checkpoints / str(step)
     meta = stored.read_meta(folder)
+    progress = stored.read_document(folder, meta, "position")
     reports = [
         {key: value for key, value in line.items() if key not in TIMES}
         for line in read_metrics(run.metrics)
@@ -123,6 +124,8 @@ def ending(workdir: Path, *, step: int = STEPS) -> Ending:
     return Ending(
         leaves=meta["leaves"],
         params=tree_digest(load_params(run, step)),
-        position=stored.read_document(folder, meta, "position"),
+        position={
+            key: value for key, value in progress.items() if key not in ("seconds", "window")
+        },
         reports=reports,
     )
