@@ -29,7 +29,14 @@ def tree_digest(tree: Any) -> dict[str, str]:
     an array of more than 2^32 words.
     """
     leaves = flatten_paths(tree)
-    sums = {path: _lanes(leaf) for path, leaf in leaves.items()}
+    sums = {}
+    for path, leaf in leaves.items():
+        sums[path] = _lanes(leaf)
+        if isinstance(leaf, jax.Array) and _on_cpu(leaf):
+            # XLA's CPU client starts programs as threads become free: some tens of sums over
+            # devices at a time, each waiting for its partners' part, can wait for each other for
+            # ever. Accelerators keep the order in which programs were dispatched.
+            jax.block_until_ready(sums[path])
     # One transfer for all, after every leaf's sum was dispatched.
     sums = jax.device_get(sums)
     return {
@@ -66,6 +73,10 @@ def _lanes(leaf: Any) -> tuple[Any, Any]:
     leaf = np.asarray(leaf)
     _check(leaf)
     return _lanes_on_host(leaf)
+
+
+def _on_cpu(array: jax.Array) -> bool:
+    return next(iter(array.sharding.device_set)).platform == "cpu"
 
 
 def _check(leaf: Any) -> None:
