@@ -83,7 +83,8 @@ def _one_run(
 def _strike(workdir: Path, group: Group, found: Kills, chance: random.Random) -> bool:
     """Waits for a moment of a random phase and sends the signal; False if the run ended before."""
     aim = chance.choice(PHASES)
-    while group.running and not _is(aim, workdir):
+    # Once it speaks: processes that still wait for a dead one do so for minutes.
+    while group.running and not (group.said().strip() and _is(aim, workdir)):
         time.sleep(0.002)
     time.sleep(chance.uniform(0, {"preparing": 2.0, "training": 2.0, "saving": 0.15}[aim]))
     if not group.running:

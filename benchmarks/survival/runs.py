@@ -98,6 +98,7 @@ class Group:
                 process.wait()
 
     def said(self) -> str:
+        """What all have said; the first does so when all have met."""
         return "\n".join(file.read_text(errors="replace") for file in self.files)
 
 

@@ -128,6 +128,9 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "2")
     import logging
 
+    # First, or its logger is a plain one, whose records name absl in place of who has spoken.
+    import absl.logging  # noqa: F401
+
     for name in ("absl", "orbax", "jax._src.xla_bridge", "tensorboardX"):
         logging.getLogger(name).setLevel(logging.ERROR)
 

@@ -76,7 +76,8 @@ def _lanes(leaf: Any) -> tuple[Any, Any]:
 
 
 def _on_cpu(array: jax.Array) -> bool:
-    return next(iter(array.sharding.device_set)).platform == "cpu"
+    device: Any = next(iter(array.sharding.device_set))
+    return bool(device.platform == "cpu")
 
 
 def _check(leaf: Any) -> None:

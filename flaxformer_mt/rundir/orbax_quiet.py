@@ -22,6 +22,10 @@ def hush() -> None:
     logger = logging.getLogger("absl")
     if _not_of_orbax not in logger.filters:
         logger.addFilter(_not_of_orbax)
+    # Nothing here uses asyncio but Orbax, and its failures come as exceptions as well.
+    abandoned = logging.getLogger("asyncio")
+    if _not_abandoned not in abandoned.filters:
+        abandoned.addFilter(_not_abandoned)
     if not isinstance(sys.unraisablehook, _SpareAbandoned):
         sys.unraisablehook = _SpareAbandoned(sys.unraisablehook)
 
@@ -64,6 +68,10 @@ class _SpareAbandoned:
         if source is None and str(unraisable.exc_value) == "Event loop is closed":
             return
         self._complain(unraisable)
+
+
+def _not_abandoned(record: logging.LogRecord) -> bool:
+    return "exception was never retrieved" not in record.getMessage()
 
 
 def _not_of_orbax(record: logging.LogRecord) -> bool:

@@ -17,6 +17,7 @@ from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import ALONE, Processes
 from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Progress
@@ -72,7 +73,9 @@ def train(
     While updates are being skipped, what 3. says waits for one that is made: parameters from which
     nothing but non-finite gradients come are nothing to go back to. `max_bad_updates` skipped in a
     row restore the last checkpoint and leave out the batches that made them; after `max_rollbacks`
-    of these DivergenceError is raised.
+    of these DivergenceError is raised. A checkpoint or report that cannot be written, as on a full
+    disk, stops nothing: only if that is so at the end it is raised (CheckpointError,
+    RunDirectoryError).
 
     Several processes do all this in step, on their shares of each batch. What a decision hangs on
     is the same in all of them: steps are counted, metrics and `bad_run` come of the global batch,
@@ -138,6 +141,7 @@ class _Run:
         self.pending: _Dispatched | None = None
         self.bad: list[Position] = []  # the batches of the present run of skipped updates
         self.validation_due = self.save_due = False
+        self.unsaved: Mapping[str, float] = {}  # metrics of a checkpoint that could not be written
         self.restore()
         self.batches = self.open_batches()
         if self.step:
@@ -205,7 +209,9 @@ class _Run:
             if outcome is None and stopping and not last:
                 outcome = Outcome("stopped", self.step, stopping)
         self.goodput.lap("other")
+        self.save(self.unsaved, surely=True)
         self.checkpoints.wait()
+        self.telemetry.flush()
         self.goodput.lap("checkpoints")
         self.instruments.keep(self.step)
         return outcome or Outcome("finished", self.step, f"all {settings.steps:,} steps done")
@@ -327,16 +333,28 @@ class _Run:
         reason = f"no better {settings.best_metric} in {progress.stale} validations; {best}"
         return Outcome("finished", self.step, reason)
 
-    def save(self, metrics: Mapping[str, float]) -> None:
-        """A checkpoint of the settled state, unless the step has one."""
+    def save(self, metrics: Mapping[str, float], *, surely: bool = False) -> None:
+        """A checkpoint of the settled state, unless the step has one.
+
+        One that cannot be written is reported, or `surely` raised: a full disk may have room again
+        before training ends.
+        """
         self.validation_due = self.save_due = False
         if self.saved == self.step:
             return
         start = time.perf_counter()
         self.goodput.lap("other")
         progress = dataclasses.replace(self.progress, window=self.window.sums)
-        self.checkpoints.save(snapshot(self.state, self.step, progress, metrics))
-        self.saved = self.step
+        try:
+            self.checkpoints.save(snapshot(self.state, self.step, progress, metrics))
+            self.saved = self.step
+        except CheckpointError as error:
+            # Of several processes all would have to know.
+            if surely or self.processes.count > 1:
+                raise
+            self.unsaved = metrics
+            self.telemetry.message(f"{error}; training goes on, and saves again when it is time")
+            return
         self.goodput.lap("checkpoints")
         self.goodput.saved(self.step)
         self.instruments.keep(self.step)

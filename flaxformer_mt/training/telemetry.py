@@ -7,11 +7,12 @@ import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import tensorboardX
 import tqdm
 
+from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import MetricsLog
 
 
@@ -23,6 +24,9 @@ def perplexity(nll: float) -> float:
 def duration(seconds: float) -> str:
     """Seconds as `1:02:03`."""
     return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
+
+
+_NEVER = 10**6  # seconds
 
 
 class Telemetry:
@@ -42,9 +46,15 @@ class Telemetry:
         stream: TextIO = sys.stderr,
     ) -> None:
         self._log = log
+        self._waiting: list[tuple[int, Mapping[str, Any]]] = []  # reports that could not be written
         self._stream = stream
+        self._tensorboard = tensorboard
         # Values that a killed run had written after its last checkpoint are hidden by `purge_step`.
-        self._board = tensorboardX.SummaryWriter(str(tensorboard), purge_step=start + 1)
+        # Each report is flushed here; the writer's own thread would die of a full disk.
+        self._board = tensorboardX.SummaryWriter(
+            str(tensorboard), purge_step=start + 1, flush_secs=_NEVER
+        )
+        self._board_failed = False
         self._total = total
         self._bar = (
             tqdm.tqdm(total=total, initial=start, unit="step", file=stream, dynamic_ncols=True)
@@ -89,13 +99,43 @@ class Telemetry:
         self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
 
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        self._log.write(step, {"kind": kind, **values})
-        for name, value in values.items():
-            self._board.add_scalar(f"{kind}/{name}", value, step)
-        self._board.flush()
+        waited = bool(self._waiting)
+        self._waiting.append((step, {"kind": kind, **values}))
+        try:
+            self.flush()
+        except RunDirectoryError as error:
+            if not waited:
+                self.message(f"{error}; training goes on, and reports are written when they can be")
+        self._show(kind, step, values)
+
+    def _show(self, kind: str, step: int, values: Mapping[str, float]) -> None:
+        if self._board_failed:
+            return
+        try:
+            for name, value in values.items():
+                self._board.add_scalar(f"{kind}/{name}", value, step)
+            self._board.flush()
+        except OSError as error:
+            # For good: its thread does not survive a second failure, and would be waited for.
+            self._board_failed = True
+            # Closing at exit, which would fail in the same way, is to find nothing to do.
+            writer = self._board.file_writer.event_writer
+            writer._worker.stop()
+            writer._closed = True
+            self.message(
+                f"{self._tensorboard}: cannot be written: {error.strerror}; until the next start "
+                "the numbers are in metrics.jsonl alone"
+            )
+
+    def flush(self) -> None:
+        """Writes what could not be written before. Raises RunDirectoryError if it still cannot."""
+        while self._waiting:
+            self._log.write(*self._waiting[0])
+            del self._waiting[0]
 
     def rewind(self, step: int) -> None:
         """Forgets what was reported after `step`, from which training goes on once more."""
+        self._waiting = [report for report in self._waiting if report[0] <= step]
         self._log.rewind(step)
         if self._bar is not None:
             self._bar.n = step
@@ -104,7 +144,8 @@ class Telemetry:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
-        self._board.close()
+        if not self._board_failed:
+            self._board.close()
 
 
 class Silence(Telemetry):
@@ -123,6 +164,9 @@ class Silence(Telemetry):
         pass
 
     def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
+        pass
+
+    def flush(self) -> None:
         pass
 
     def rewind(self, step: int) -> None:
