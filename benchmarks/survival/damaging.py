@@ -119,7 +119,9 @@ def _go_on(workdir: Path, wanted: object, relative: Path) -> tuple[str, str]:
         return "traceback", f"{type(error).__name__}: {error}"
     text = said.getvalue()
     if status:
-        named = relative.name in text or str(NEWEST) in text or relative.parts[0] in text
+        [*_, last] = [line for line in text.splitlines() if "error:" in line] or [""]
+        place = str(workdir / relative.parent)
+        named = any(word in last for word in (relative.name, place, f"checkpoints/{NEWEST}"))
         return ("refused" if named else "unclear", text[-300:])
     try:
         return ("recovered" if ending(workdir) == wanted else "wrong", text[-300:])

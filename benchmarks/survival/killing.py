@@ -70,7 +70,7 @@ def _one_run(
             statuses = group.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             found.faults.append(f"{workdir.name}: hung: {group.said()[-500:]}")
-            continue
+            return
         if statuses == [0] * processes:
             return
         if not hit:

@@ -15,7 +15,7 @@ from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.decoding.together import translate_together
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.decoding.translator import Translator, chosen_weights
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
 from flaxformer_mt.parallel import Processes, joined
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -60,7 +60,11 @@ def evaluate_run(
     texts = {name: read_whole(corpus, folder, name) for name, corpus in corpora.items()}
     for name, (sources, references) in texts.items():
         check(name, sources, references, run.evaluation)
-    translator = Translator.load(run.path, which=weights(options.weights, parser))
+    which = weights(options.weights, parser)
+    if processes.count > 1:
+        # The first one's choice: a run that still trains may have another a moment later.
+        which = processes.first(lambda: chosen_weights(run, which))
+    translator = Translator.load(run.path, which=which)
     results: list[Evaluation] = []
     for name, (sources, references) in texts.items():
         search = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -45,14 +46,16 @@ def validation_decoder(
             return {}
         hypotheses = [translation.text for translation in translations]
         scores = corpus_scores(hypotheses, references, tokenized=config.data.tokenized)
-        samples.mkdir(exist_ok=True)
-        (samples / f"step-{step}.txt").write_text(
-            "\n".join(
-                f"source     {sources[i]}\nreference  {references[i]}\nhypothesis {hypotheses[i]}\n"
-                for i in shown
-            ),
-            encoding="utf-8",
+        text = "\n".join(
+            f"source     {sources[i]}\nreference  {references[i]}\nhypothesis {hypotheses[i]}\n"
+            for i in shown
         )
+        try:
+            samples.mkdir(exist_ok=True)
+            (samples / f"step-{step}.txt").write_text(text, encoding="utf-8")
+        except OSError as error:
+            # For the reader alone: a full disk is no reason to end training.
+            say(f"{samples}: cannot be written: {error.strerror}; training goes on")
         return {"bleu": scores.bleu, "chrf": scores.chrf}
 
     return decode

@@ -18,7 +18,7 @@ from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import load_params
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.selection import select_step
 from flaxformer_mt.rundir.weights import default_weights
 
@@ -57,6 +57,12 @@ class Translation:
 
 
 EMPTY = Translation(hypotheses=(Hypothesis(text="", tokens=(), log_prob=0.0, score=0.0),))
+
+
+def chosen_weights(run: RunDirectory, which: Which) -> Literal["average"] | int:
+    """The checkpoint that a name means at this moment. Raises CheckpointError."""
+    named = default_weights(run) if which == "auto" else which
+    return "average" if named == "average" else select_step(run.checkpoints, named)
 
 
 class Translator:
@@ -103,12 +109,11 @@ class Translator:
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
         vocabularies = Vocabularies.load(local_copy(run.vocabulary))
-        chosen = default_weights(run) if which == "auto" else which
-        name = str(chosen)
-        if chosen != "average":
-            step = select_step(run.checkpoints, chosen)
-            name = f"step {step}" if chosen == step else f"{chosen}, step {step}"
-            chosen = step
+        named = default_weights(run) if which == "auto" else which
+        chosen = chosen_weights(run, named)
+        name = f"step {chosen}" if isinstance(chosen, int) else chosen
+        if named not in ("average", chosen):
+            name = f"{named}, {name}"
         params = load_params(run, chosen)
         sizes = vocabularies.src.size, vocabularies.tgt.size
         described = sum(count_by_formula(config.model, *sizes).values())

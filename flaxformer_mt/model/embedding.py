@@ -33,7 +33,7 @@ def softmax_table(
 def table_rows(config: ModelConfig, types: int) -> int:
     """Rows of the table of a vocabulary of so many types: the last ones may stand for none.
 
-    Training only ever lowers their probability; decoding leaves them out.
+    These have no probability, neither in the loss nor in decoding.
     """
     return -(-types // config.vocab_multiple) * config.vocab_multiple
 

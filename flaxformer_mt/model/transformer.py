@@ -138,4 +138,8 @@ class Transformer(nn.Module):
     ) -> Float[Array, "rows length tgt_vocab"]:
         """Un-normalised log-probabilities of the next token, float32."""
         logits = product("bld,vd->blv", hidden, self.embedding.softmax(), self.config.dtype)
+        if (rows := logits.shape[-1]) > self.tgt_vocab_size:
+            # Rows that pad the table stand for nothing.
+            real = jnp.arange(rows)[None, None] < self.tgt_vocab_size
+            logits = jnp.where(real, logits, -jnp.inf)
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))

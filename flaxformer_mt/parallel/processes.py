@@ -139,8 +139,11 @@ def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[P
     except BaseException as error:
         if processes.count > 1:
             # At a regular end JAX waits for all to come to theirs: but they wait for this one.
-            _leave_at_exit(130 if isinstance(error, KeyboardInterrupt) else 1)
-            if not isinstance(error, ProcessError):
+            status = 130 if isinstance(error, KeyboardInterrupt) else 1
+            if isinstance(error, SystemExit) and isinstance(error.code, int):
+                status = error.code
+            _leave_at_exit(status)
+            if not isinstance(error, (ProcessError, SystemExit)):
                 print(
                     f"process {processes.number} of {processes.count} has failed: "
                     f"{type(error).__name__}",

@@ -22,7 +22,7 @@ def hush() -> None:
     logger = logging.getLogger("absl")
     if _not_of_orbax not in logger.filters:
         logger.addFilter(_not_of_orbax)
-    # Nothing here uses asyncio but Orbax, and its failures come as exceptions as well.
+    # What Orbax (and gcsfs) abandon has come as an exception before.
     abandoned = logging.getLogger("asyncio")
     if _not_abandoned not in abandoned.filters:
         abandoned.addFilter(_not_abandoned)

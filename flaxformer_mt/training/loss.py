@@ -48,19 +48,23 @@ def smoothed_cross_entropy(
     smoothing: float,
     chunk: int,
     dtype: str,
+    types: int | None = None,
 ) -> LossSums:
     """Loss of `hidden @ table.T` against `labels`, summed over positions with weight 1.
 
     At most about `chunk` positions (0: all) have logits at any moment. The gradient of
     `objective` is computed in the same pass, while those logits are at hand: a custom rule that
     costs no second softmax; `nll` is a report without a gradient. Matrix products take `dtype`
-    operands and accumulate in float32; everything else is float32.
+    operands and accumulate in float32; everything else is float32. Rows of the table from `types`
+    on (default: none) stand for no type: they have no probability, no share of the smoothing and no
+    gradient.
     """
-    objective, nll = _fused(hidden, table, labels, weights, smoothing, chunk, dtype)
+    types = table.shape[0] if types is None else types
+    objective, nll = _fused(hidden, table, labels, weights, smoothing, chunk, dtype, types)
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6, 7))
 def _fused(
     hidden: Array,
     table: Array,
@@ -69,9 +73,10 @@ def _fused(
     smoothing: float,
     chunk: int,
     dtype: str,
+    types: int,
 ) -> tuple[Scalar, Scalar]:
     sums, _ = _by_chunks(
-        hidden, table, labels, weights, smoothing, chunk, dtype, with_gradient=False
+        hidden, table, labels, weights, smoothing, chunk, dtype, types, with_gradient=False
     )
     return sums
 
@@ -84,12 +89,15 @@ def _fused_forward(
     smoothing: float,
     chunk: int,
     dtype: str,
+    types: int,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
-    return _by_chunks(hidden, table, labels, weights, smoothing, chunk, dtype, with_gradient=True)
+    return _by_chunks(
+        hidden, table, labels, weights, smoothing, chunk, dtype, types, with_gradient=True
+    )
 
 
 def _fused_backward(
-    smoothing: float, chunk: int, dtype: str, gradients: Any, cotangents: Any
+    smoothing: float, chunk: int, dtype: str, types: int, gradients: Any, cotangents: Any
 ) -> Any:
     d_hidden, d_table = gradients
     scale, _ = cotangents
@@ -107,6 +115,7 @@ def _by_chunks(
     smoothing: float,
     chunk: int,
     dtype: str,
+    types: int,
     *,
     with_gradient: bool,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
@@ -120,8 +129,10 @@ def _by_chunks(
         return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
 
     t = table.astype(dtype)
-    table_sum = t.astype(jnp.float32).sum(axis=0)
-    one = functools.partial(_one_chunk, t, table_sum, smoothing, dtype, with_gradient)
+    real = None if types == len(table) else jnp.arange(len(table)) < types
+    whole = t if real is None else jnp.where(real[:, None], t, 0)
+    table_sum = whole.astype(jnp.float32).sum(axis=0)
+    one = functools.partial(_one_chunk, t, table_sum, real, types, smoothing, dtype, with_gradient)
     chunks = (cut(hidden), cut(labels), cut(weights))
     if count == 1:
         sums, gradients = one(*(x[0] for x in chunks))
@@ -145,6 +156,8 @@ def _by_chunks(
 def _one_chunk(
     t: Array,
     table_sum: Array,
+    real: Array | None,
+    types: int,
     smoothing: float,
     dtype: str,
     with_gradient: bool,
@@ -153,12 +166,14 @@ def _one_chunk(
     weights: Array,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
     vocab = t.shape[0]
-    other = smoothing / (vocab - 1)
+    other = smoothing / (types - 1)
     extra = 1 - smoothing - other  # what the label has above every other type
     h = hidden.astype(dtype)
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
 
     logits = product("rld,vd->rlv", h, t)
+    if real is not None:
+        logits = jnp.where(real[None, None], logits, -jnp.inf)
     top = logits.max(axis=-1)
     exponent = jnp.exp(logits - top[..., None])
     total = exponent.sum(axis=-1)
@@ -168,7 +183,7 @@ def _one_chunk(
     label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
     logit_sum = product("rld,d->rl", h, table_sum)
     cross_entropy = log_z - extra * label_logit - other * logit_sum
-    objective = jnp.sum(weights * (cross_entropy - smoothing_constant(smoothing, vocab)))
+    objective = jnp.sum(weights * (cross_entropy - smoothing_constant(smoothing, types)))
     nll = jnp.sum(weights * (log_z - label_logit))
     if not with_gradient:
         return (objective, nll), None
@@ -177,6 +192,8 @@ def _one_chunk(
     d_logits = exponent * (weights / total)[..., None] - jnp.where(
         is_label, (weights * (extra + other))[..., None], (weights * other)[..., None]
     )
+    if real is not None:
+        d_logits = jnp.where(real[None, None], d_logits, 0)
     d_logits = d_logits.astype(dtype)
     d_hidden = product("rlv,vd->rld", d_logits, t)
     d_table = product("rlv,rld->vd", d_logits, h)

@@ -72,11 +72,17 @@ def build(
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
     mesh = make_mesh(config.mesh, devices)
-    rows = config.data.batch.multiple
-    if rows % (split := mesh.shape["data"] * mesh.shape["fsdp"]):
+    rows, micro = config.data.batch.multiple, config.training.optimizer.accumulation
+    split = mesh.shape["data"] * mesh.shape["fsdp"]
+    if rows % (split * micro):
+        batches = (
+            f"the rows of each of training.optimizer.accumulation = {micro} micro-batches"
+            if micro > 1
+            else "a batch's rows"
+        )
         raise MeshError(
-            f"'data.batch.multiple' = {rows} must be divisible by mesh.data x mesh.fsdp = {split}, "
-            "the devices that split a batch's rows"
+            f"'data.batch.multiple' = {rows} must be divisible by {split * micro}: mesh.data x "
+            f"mesh.fsdp = {split} devices split {batches}"
         )
 
     def boxed_state() -> TrainState:

@@ -55,6 +55,7 @@ def batch_loss(
         smoothing=config.training.label_smoothing,
         chunk=config.training.loss_chunk,
         dtype=config.model.dtype,
+        types=model.tgt_vocab_size,
     )
     labels = jnp.asarray(batch.tgt_out)
     weights = jnp.asarray(batch.tgt_segment_ids > 0, jnp.float32)

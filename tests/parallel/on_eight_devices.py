@@ -127,6 +127,7 @@ def main() -> None:
         )
         results["meshes"][name] = result
     results["rows"] = message([8, 1, 1], rows_multiple=4)
+    results["micro_rows"] = message([8, 1, 1], rows_multiple=8)
     # 15 types are 16 rows here, which every mesh of eight can split.
     padded = build(
         experiment([1, 1, 8], vocab_multiple=8), src_vocab_size=VOCAB - 1, tgt_vocab_size=VOCAB - 1

@@ -99,9 +99,10 @@ def test_the_state_stays_where_it_was_planned(results, mesh):
 
 def test_rows_that_do_not_divide_are_refused(results):
     assert results["rows"] == (
-        "'data.batch.multiple' = 4 must be divisible by mesh.data x mesh.fsdp = 8, the devices "
-        "that split a batch's rows"
+        "'data.batch.multiple' = 4 must be divisible by 16: mesh.data x mesh.fsdp = 8 devices "
+        "split the rows of each of training.optimizer.accumulation = 2 micro-batches"
     )
+    assert results["micro_rows"].startswith("'data.batch.multiple' = 8 must be divisible by 16")
 
 
 def test_a_vocabulary_that_does_not_divide_is_refused(results):

@@ -22,9 +22,8 @@ from tests.system.conftest import ROOT, WARNINGS, tiny
 STEPS = 2000
 SETTINGS = {
     "training.steps": STEPS,
-    "training.validate_every": 0,
-    "training.validate_bleu": "false",
-    "training.best_metric": "loss",
+    "training.validate_every": 200,
+    "decoding.max_extra_tokens": 5,
     "training.save_every": 50,
     "training.log_every": 20,
     "data.batch.max_shapes": 1,

@@ -66,6 +66,39 @@ def compiled(smoothing: float, chunk: int, dtype: str = "float32") -> Callable[.
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", CHUNKS)
+def test_rows_that_stand_for_no_type_change_nothing(chunk, smoothing):
+    """Whatever is in them: the sums and gradients are the table's without them."""
+    hidden, table, labels, weights = example()
+    types = len(table)
+    padded = np.concatenate([table, 3 * table[:5]])
+
+    def objective(hidden: jax.Array, table: jax.Array) -> tuple[jax.Array, LossSums]:
+        sums = smoothed_cross_entropy(
+            hidden,
+            table,
+            labels,
+            weights,
+            smoothing=smoothing,
+            chunk=chunk,
+            dtype="float32",
+            types=types,
+        )
+        return sums.objective, sums
+
+    gradient = jax.jit(jax.grad(objective, (0, 1), has_aux=True))
+    (d_hidden, d_table), sums = gradient(hidden, padded)
+    wanted, (wanted_hidden, wanted_table) = compiled(smoothing, chunk)(
+        hidden, table, labels, weights
+    )
+    assert float(sums.objective) == pytest.approx(float(wanted.objective), rel=1e-6)
+    assert float(sums.nll) == pytest.approx(float(wanted.nll), rel=1e-6)
+    np.testing.assert_allclose(d_hidden, wanted_hidden, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(d_table[:types], wanted_table, rtol=1e-5, atol=1e-6)
+    assert not np.any(d_table[types:])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", CHUNKS)
 def test_value_equals_the_reference(chunk, smoothing):
     inputs = example()
     sums, _ = compiled(smoothing, chunk)(*inputs)
