@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for count, kills in ((1, options.kills - two), (2, two))
     ]
     damages = damage_each(folder, cases=options.damages, chance=chance)
-    faults = [fault for found in (*groups, damages) for fault in found.faults]
+    faults = [fault for found in groups for fault in found.faults] + damages.faults
     metrics: dict[str, float] = {"faults": len(faults)}
     for name in ("SIGKILL", "SIGTERM"):
         metrics[f"{name.lower()}s"] = sum(found.by_signal[name] for found in groups)
