@@ -15,6 +15,7 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.training.telemetry import TIMES
 
 STEPS = 400
 SAVE_EVERY = 20
@@ -41,17 +42,6 @@ SETTINGS = {
     "training.log_every": 10,
     "training.schedule.warmup_steps": 100,
 }
-# What a report says of the machine, and not of the model.
-TIMES = (
-    "src_tokens_per_second",
-    "tgt_tokens_per_second",
-    "data_wait",
-    "seconds_per_step",
-    "eta_seconds",
-    "training_seconds",
-    "goodput",
-    "mfu",
-)
 
 
 def train_arguments(workdir: Path) -> list[str]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import say
+from flaxformer_mt.cli.preparation import prepared
 from flaxformer_mt.cli.resolve import continued_config
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.planner import Planner
-from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.cache import local_copy, preparing
+from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
@@ -48,14 +47,8 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         else:
             config = load_config(spec, overrides)
             run.path.mkdir(parents=True, exist_ok=True)
-        with locked(run), preparing(run) as folder:
-            prepare(
-                config.data,
-                seed=config.training.seed,
-                directory=folder,
-                report=say,
-                bar=sys.stderr.isatty(),
-            )
+        with locked(run), prepared(run, config):
+            pass  # each process opens what is there then
         return to_dict(config)
 
     config = freeze(processes.first(begin), workdir)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
+from flaxformer_mt.cli.preparation import prepared
 from flaxformer_mt.config import (
     ExperimentConfig,
     check_resume,
@@ -15,13 +15,12 @@ from flaxformer_mt.config import (
     to_dict,
 )
 from flaxformer_mt.data.planner import Planner
-from flaxformer_mt.data.prepare import describe, prepare, read_manifest
+from flaxformer_mt.data.prepare import describe, read_manifest
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.view import batches_as_text, shapes_table
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.cache import preparing
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
@@ -49,15 +48,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             check_resume(recorded, config, str(run))
     else:
         run = layout.create(run.path, to_dict(config), command)
-    with locked(run), preparing(run) as folder:
-        store = prepare(
-            config.data,
-            seed=config.training.seed,
-            directory=folder,
-            report=say,
-            bar=sys.stderr.isatty(),
-            thorough=True,
-        )
+    with locked(run), prepared(run, config, thorough=True) as (store, folder):
         if changed:
             # The record says what is there, so that `train` goes on with just that.
             layout.record_start(run, to_dict(config), command)

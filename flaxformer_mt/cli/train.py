@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
 from flaxformer_mt.cli.dry_run import dry_run
+from flaxformer_mt.cli.preparation import prepared
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.resolve import continued_config, wants_determinism
 from flaxformer_mt.cli.validation import validation_decoder
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
-from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -22,14 +21,14 @@ from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
-from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
+from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog
-from flaxformer_mt.rundir.paths import as_path, exists
+from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average
 from flaxformer_mt.rundir.status import Status, read_status, write_status
@@ -271,24 +270,8 @@ def _profiler(
 
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:
-    """Makes or verifies `vocabulary/` and `data/`; a `source`'s vocabulary is taken along."""
-    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
-        # Another would be trained in its place, whose ids mean nothing to the model.
-        raise RunDirectoryError(
-            f"{run.vocabulary}: is missing, and the checkpoints were trained with it: restore it "
-            "from a copy"
-        )
-    with preparing(run) as folder:
-        if source is not None and not (folder / "vocabulary").exists():
-            # Verified, and written aside first: half a vocabulary would be taken for the run's own.
-            Vocabularies.load(local_copy(source.vocabulary)).save(folder / "vocabulary")
-        prepare(
-            config.data,
-            seed=config.training.seed,
-            directory=folder,
-            report=say,
-            bar=sys.stderr.isatty(),
-        )
+    with prepared(run, config, source=source):
+        pass  # each process opens what is there then
 
 
 @contextlib.contextmanager

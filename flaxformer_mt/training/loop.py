@@ -17,10 +17,10 @@ from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import ALONE, Processes
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Progress
+from flaxformer_mt.training.saving import Saves
 from flaxformer_mt.training.signals import StopRequest, verdict
 from flaxformer_mt.training.snapshots import restored, snapshot
 from flaxformer_mt.training.state import with_params
@@ -75,7 +75,7 @@ def train(
     row restore the last checkpoint and leave out the batches that made them; after `max_rollbacks`
     of these DivergenceError is raised. A checkpoint or report that cannot be written, as on a full
     disk, stops nothing: only if that is so at the end it is raised (CheckpointError,
-    RunDirectoryError).
+    RunDirectoryError). In several processes a checkpoint that fails ends them all at once.
 
     Several processes do all this in step, on their shares of each batch. What a decision hangs on
     is the same in all of them: steps are counted, metrics and `bad_run` come of the global batch,
@@ -141,7 +141,8 @@ class _Run:
         self.pending: _Dispatched | None = None
         self.bad: list[Position] = []  # the batches of the present run of skipped updates
         self.validation_due = self.save_due = False
-        self.unsaved: Mapping[str, float] = {}  # metrics of a checkpoint that could not be written
+        self.metrics: Mapping[str, float] = {}  # of the last checkpoint
+        self.saves = Saves(checkpoints, telemetry, alone=processes.count == 1)
         self.restore()
         self.batches = self.open_batches()
         if self.step:
@@ -156,10 +157,10 @@ class _Run:
             self.state = self.program.init()
             if self.initial_params is not None:
                 self.state = with_params(self.state, self.initial_params)
-            self.step, self.progress, self.saved = 0, Progress(), -1
+            self.step, self.progress, self.saves.step = 0, Progress(), -1
         else:
             self.state, self.step, self.progress = restored(self.program, self.checkpoints)
-            self.saved = self.step
+            self.saves.step = self.step
         self.goodput.goes_on_after(self.step)
         self.window = Window(self.progress.window, self.instruments.utilization)
         self.mark = time.perf_counter()
@@ -209,7 +210,8 @@ class _Run:
             if outcome is None and stopping and not last:
                 outcome = Outcome("stopped", self.step, stopping)
         self.goodput.lap("other")
-        self.save(self.unsaved, surely=True)
+        self.saves.confirm()
+        self.save(self.metrics, surely=True)
         self.checkpoints.wait()
         self.telemetry.flush()
         self.goodput.lap("checkpoints")
@@ -340,20 +342,13 @@ class _Run:
         before training ends.
         """
         self.validation_due = self.save_due = False
-        if self.saved == self.step:
+        if self.saves.step == self.step:
             return
         start = time.perf_counter()
         self.goodput.lap("other")
+        self.metrics = metrics
         progress = dataclasses.replace(self.progress, window=self.window.sums)
-        try:
-            self.checkpoints.save(snapshot(self.state, self.step, progress, metrics))
-            self.saved = self.step
-        except CheckpointError as error:
-            # Of several processes all would have to know.
-            if surely or self.processes.count > 1:
-                raise
-            self.unsaved = metrics
-            self.telemetry.message(f"{error}; training goes on, and saves again when it is time")
+        if not self.saves.begin(snapshot(self.state, self.step, progress, metrics), surely=surely):
             return
         self.goodput.lap("checkpoints")
         self.goodput.saved(self.step)
@@ -376,6 +371,8 @@ class _Run:
         self.bad.clear()
         self.validation_due = self.save_due = False
         self.batches.close()
+        self.goodput.done(at)
+        self.saves.confirm()
         self.restore()
         self.progress = dataclasses.replace(self.progress, left_out=left_out, rollbacks=rollbacks)
         self.batches = self.open_batches()

@@ -26,6 +26,19 @@ def duration(seconds: float) -> str:
     return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
 
 
+# What reports say of the machine and the hour: all else is equal in runs of the same settings.
+TIMES = frozenset(
+    {
+        "src_tokens_per_second",
+        "tgt_tokens_per_second",
+        "data_wait",
+        "seconds_per_step",
+        "eta_seconds",
+        "training_seconds",
+        "mfu",
+        "goodput",
+    }
+)
 _NEVER = 10**6  # seconds
 
 
@@ -101,11 +114,8 @@ class Telemetry:
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         waited = bool(self._waiting)
         self._waiting.append((step, {"kind": kind, **values}))
-        try:
-            self.flush()
-        except RunDirectoryError as error:
-            if not waited:
-                self.message(f"{error}; training goes on, and reports are written when they can be")
+        if (failure := self.catch_up()) and not waited:
+            self.message(f"{failure}; training goes on, and reports are written when they can be")
         self._show(kind, step, values)
 
     def _show(self, kind: str, step: int, values: Mapping[str, float]) -> None:
@@ -126,6 +136,14 @@ class Telemetry:
                 f"{self._tensorboard}: cannot be written: {error.strerror}; until the next start "
                 "the numbers are in metrics.jsonl alone"
             )
+
+    def catch_up(self) -> str | None:
+        """Writes what could not be written before; what went wrong if it still cannot."""
+        try:
+            self.flush()
+        except RunDirectoryError as error:
+            return str(error)
+        return None
 
     def flush(self) -> None:
         """Writes what could not be written before. Raises RunDirectoryError if it still cannot."""
@@ -165,6 +183,9 @@ class Silence(Telemetry):
 
     def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
         pass
+
+    def catch_up(self) -> str | None:
+        return None
 
     def flush(self) -> None:
         pass

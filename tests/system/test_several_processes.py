@@ -26,8 +26,8 @@ from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.rundir.status import read_status
+from flaxformer_mt.training.telemetry import TIMES
 from tests.system.conftest import ROOT, WARNINGS, tiny
-from tests.training.runs import TIMES
 
 STEPS, HEARTBEAT, PATIENCE = 30, 10, 3000  # the last two in seconds
 SETTINGS = {

@@ -20,22 +20,10 @@ from flaxformer_mt.training.loop import Outcome, train
 from flaxformer_mt.training.profiling import NoProfiler, Profiler
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.telemetry import Telemetry
+from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from tests.training.examples import program, random_pairs, tiny
 
 TRAIN, VALID = random_pairs(60), random_pairs(6, seed=1)
-
-# What may differ between two runs that did the same.
-TIMES = {
-    "src_tokens_per_second",
-    "tgt_tokens_per_second",
-    "data_wait",
-    "seconds_per_step",
-    "eta_seconds",
-    "training_seconds",
-    "mfu",
-    "goodput",
-}
 
 
 class Killed(BaseException):

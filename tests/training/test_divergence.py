@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.store import TokenPairs, Tokens
+from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.training.loop import DivergenceError
 from flaxformer_mt.training.progress import Progress
 from tests.training.examples import VOCAB, assert_same, on_host, tiny
@@ -69,6 +72,43 @@ def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     assert progress.rollbacks == 1
     assert int(end.opt_state["skipped"]) == 0
     assert [line["step"] for line in run.log()] == [8, 8]
+    # Done before any report or checkpoint has counted them.
+    assert run.goodput.seconds["lost"] > 0
+
+
+def test_a_rollback_goes_behind_a_save_that_failed(tmp_path, monkeypatch):
+    fail_to_write(monkeypatch, 4)
+    run = Run(tmp_path, SETTINGS, train_pairs=poison(4, 5, 6))
+    assert run.start().state == "finished"
+    assert "step 4: " in run.shown and "could not be saved" in run.shown
+    assert "restored step 2" in run.shown
+    assert run.steps() == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("step", [2, 8])
+def test_a_save_that_fails_costs_no_other(tmp_path, monkeypatch, step):
+    """Found when the next is due, or at the end, where it is written once more."""
+    fail_to_write(monkeypatch, step)
+    run = Run(tmp_path, SETTINGS)
+    assert run.start().state == "finished"
+    assert f"step {step}: " in run.shown and "training goes on, and saves again" in run.shown
+    assert run.steps() == ([4, 6, 8] if step == 2 else [2, 4, 6, 8])
+    assert int(run.snapshot().opt_state["step"]) == 8
+
+
+def fail_to_write(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """The first save of `step` begins and then fails, as on a disk that is full by then."""
+    failed: list[int] = []
+    wait = Checkpoints.wait
+
+    def failing(self: Checkpoints) -> None:
+        wait(self)
+        if step in self.steps() and not failed:
+            failed.append(step)
+            shutil.rmtree(self.directory / str(step))
+            self._failed(OSError("No space left on device"))
+
+    monkeypatch.setattr(Checkpoints, "wait", failing)
 
 
 def test_a_rollback_takes_back_a_step_that_is_already_under_way(tmp_path):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
-import io
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,45 +20,15 @@ from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
     describe,
-    fill,
-    inputs,
     prepare,
     read_manifest,
     sample as sampling,
     valid_text,
     workers,
 )
-from flaxformer_mt.data.store import Store, StoreError
+from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
-
-GOOD = [
-    (f"the {a} sees {n} {b} .", f"{A} sieht {m} {B} .")
-    for a, A in (("cat", "die Katze"), ("dog", "der Hund"), ("woman", "die Frau"))
-    for n, m in (("one", "eine"), ("no", "keine"))
-    for b, B in (("house", "Hütte"), ("street", "Straße"), ("lamp", "Lampe"), ("door", "Tür"))
-]
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> DataConfig:
-    """A corpus in tmp_path/text of 24 good pairs, and one of the first four for validation."""
-    text = tmp_path / "text"
-    text.mkdir()
-    for name, pairs in (("train", GOOD), ("valid", GOOD[:4])):
-        for side, lang in enumerate(("en", "de")):
-            lines = "".join(f"{pair[side]}\n" for pair in pairs)
-            (text / f"{name}.{lang}").write_text(lines, "utf-8")
-    return DataConfig(
-        folder=str(text),
-        train=(CorpusConfig(name="good", src="train.en", tgt="train.de"),),
-        valid=CorpusConfig(src="valid.en", tgt="valid.de"),
-        vocabulary=VocabularyConfig(size=60),
-        filter=FilterConfig(max_length=40),
-    )
-
-
-def with_(config: DataConfig, **changes: Any) -> DataConfig:
-    return dataclasses.replace(config, **changes)
+from tests.data.prepare.good_corpus import GOOD, with_
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -267,71 +234,6 @@ def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> 
     # Each pair is drawn 60 times in 300 samples of a fifth, with a deviation of about 7.
     counts = [drawn.count(number) for number in range(100)]
     assert 60 - 5 * 7 < min(counts) and max(counts) < 60 + 5 * 7
-
-
-def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    prepare(config, seed=1, directory=run)
-    tokens = run / "data" / "train-00000.src.tokens"
-    whole = tokens.read_bytes()
-    tokens.write_bytes(whole[:-2])
-    with pytest.raises(StoreError, match=r"train-00000\.src\.tokens: has \d+ bytes where"):
-        prepare(config, seed=1, directory=run)
-    tokens.write_bytes(whole)
-
-    other = with_(config, vocabulary=VocabularyConfig(size=50))
-    prepare(other, seed=1, directory=tmp_path / "other")
-    shutil.rmtree(run / "vocabulary")
-    shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary")
-    with pytest.raises(PrepareError, match="vocabulary: is not the vocabulary with which"):
-        prepare(config, seed=1, directory=run)
-
-    (run / "data" / "manifest.json").write_text("{")
-    with pytest.raises(PrepareError, match=r"manifest\.json: is damaged"):
-        prepare(config, seed=1, directory=run)
-    (run / "data" / "manifest.json").unlink()
-    with pytest.raises(PrepareError, match=r"holds files but no manifest\.json"):
-        prepare(config, seed=1, directory=run)
-
-
-def test_a_store_of_another_run_is_refused(config: DataConfig, tmp_path: Path) -> None:
-    prepare(config, seed=1, directory=tmp_path / "a")
-    longer = with_(config, filter=FilterConfig(max_length=15))
-    prepare(longer, seed=1, directory=tmp_path / "b")
-    manifest = tmp_path / "a" / "data" / "manifest.json"
-    kept = manifest.read_bytes()
-    shutil.rmtree(tmp_path / "a" / "data")
-    shutil.copytree(tmp_path / "b" / "data", tmp_path / "a" / "data")
-    manifest.write_bytes(kept)
-    with pytest.raises(PrepareError, match=r"store\.json: is not the store that manifest\.json"):
-        prepare(config, seed=1, directory=tmp_path / "a")
-
-
-def test_a_file_that_changes_meanwhile_is_an_error(
-    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = fill.StoreWriter.finish
-
-    def touch_and_finish(self: Any) -> str:
-        os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
-        return real(self)
-
-    monkeypatch.setattr(fill.StoreWriter, "finish", touch_and_finish)
-    with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
-        prepare(config, seed=1, directory=tmp_path / "run")
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["data.partial"]
-
-
-def test_a_file_that_fails_while_it_is_digested_is_named(
-    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Failing(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(inputs.paths, "open_binary", lambda path: Failing())
-    with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
-        prepare(config, seed=1, directory=tmp_path / "run")
 
 
 def test_mismatched_files_stop_prepare_and_name_both(config: DataConfig, tmp_path: Path) -> None:

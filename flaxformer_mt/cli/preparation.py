@@ -1,0 +1,54 @@
+"""A run's vocabulary and token store, made or verified: all of `prepare`, the start of `train`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from flaxformer_mt.cli.arguments import say
+from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.prepare import prepare
+from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import exists
+from flaxformer_mt.rundir.selection import list_steps
+
+
+@contextlib.contextmanager
+def prepared(
+    run: RunDirectory,
+    config: ExperimentConfig,
+    *,
+    source: RunDirectory | None = None,
+    thorough: bool = False,
+) -> Iterator[tuple[Store, Path]]:
+    """The store, and the folder on this machine that holds `vocabulary/` and `data/`.
+
+    A run in a bucket has them when this ends without an error. The vocabulary of `source`, another
+    run, is taken along. Raises what `data.prepare` does, and RunDirectoryError for a trained run
+    without its vocabulary.
+    """
+    if list_steps(run.checkpoints) and not exists(run.vocabulary / INDEX["vocabulary"]):
+        # Another would be trained in its place, whose ids mean nothing to the model.
+        raise RunDirectoryError(
+            f"{run.vocabulary}: is missing, and the checkpoints were trained with it: restore it "
+            "from a copy"
+        )
+    with preparing(run) as folder:
+        if source is not None and not (folder / "vocabulary").exists():
+            # Verified, and written aside first: half a vocabulary would be taken for the run's own.
+            Vocabularies.load(local_copy(source.vocabulary)).save(folder / "vocabulary")
+        store = prepare(
+            config.data,
+            seed=config.training.seed,
+            directory=folder,
+            report=say,
+            bar=sys.stderr.isatty(),
+            thorough=thorough,
+        )
+        yield store, folder
