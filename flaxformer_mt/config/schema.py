@@ -275,8 +275,17 @@ class TrainingConfig:
 class DecodingConfig:
     beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy", resume=True)
     length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha", resume=True)
-    max_extra_tokens: int = setting(
-        50, "an output has at most the input's length plus this many tokens", resume=True
+    length_norm: Literal["gnmt", "average"] = setting(
+        "gnmt",
+        "gnmt: the paper's penalty, above; average: |Y|^alpha, as other toolkits have it",
+        resume=True,
+    )
+    max_ratio: float = setting(
+        1.0, "an output has at most this many times the input's length ...", resume=True
+    )
+    max_extra_tokens: int = setting(50, "... plus this many tokens", resume=True)
+    no_repeat_ngram: int = setting(
+        0, "no sequence of this many tokens occurs twice in an output (0: any may)", resume=True
     )
     batch_tokens: int = setting(
         8192, "source positions times beams in a device's part of a decoding batch", resume=True

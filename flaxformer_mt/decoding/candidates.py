@@ -12,7 +12,7 @@ CHUNK = 128  # types a chunk: one vector register row of a TPU
 def top_candidates(
     logits: Float[Array, "rows beams vocab"],
     log_probs: Float[Array, "rows beams"],
-    allowed: Bool[Array, "rows vocab"],
+    allowed: Bool[Array, "rows beams_or_1 vocab"],
     *,
     count: int,
 ) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"], Int[Array, "rows count"]]:
@@ -29,7 +29,7 @@ def top_candidates(
     rows, beams, vocab = logits.shape
     log_norm = jax.nn.logsumexp(logits, axis=-1)
 
-    maxima = _chunk_maxima(jnp.where(allowed[:, None, :], logits, -jnp.inf))
+    maxima = _chunk_maxima(jnp.where(allowed, logits, -jnp.inf))
     chunks = maxima.shape[-1]
     best = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
     kept = min(count, beams * chunks)
@@ -41,7 +41,9 @@ def top_candidates(
     row = jnp.arange(rows)[:, None, None]
     exists = token < vocab
     token = jnp.minimum(token, vocab - 1)
-    picked = jnp.where(exists & allowed[row, token], logits[row, beam[:, :, None], token], -jnp.inf)
+    theirs = beam[:, :, None] if allowed.shape[1] > 1 else jnp.zeros_like(beam)[:, :, None]
+    picked = logits[row, beam[:, :, None], token]
+    picked = jnp.where(exists & allowed[row, theirs, token], picked, -jnp.inf)
     picked = picked - jnp.take_along_axis(log_norm, beam, axis=1)[:, :, None]
     picked = jnp.take_along_axis(log_probs, beam, axis=1)[:, :, None] + picked
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,15 +11,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.stages import Lowered
-from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding.search import Hypotheses, beam_search
+from flaxformer_mt.decoding import programs
+from flaxformer_mt.decoding.batches import (
+    FEWER,
+    DecodingBatch,
+    fewer_rows,
+    more_room,
+    output_limit,
+    plan_batches,
+)
+from flaxformer_mt.decoding.programs import Models, Params, parts_of
+from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.model import Transformer, table_rows
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
-
-SHORTEST = 16  # source positions of the smallest batch shape
 
 
 class DecodingError(ValueError):
@@ -48,75 +56,196 @@ def translate_ids(
     Compiled programs are kept between calls, for any parameters of the same model.
     Raises DecodingError.
     """
-    decoded = decode_ids(params, model, sources, config)
+    decoded = decode_ids((params,), (model,), sources, config)
     return [list(hypotheses[0].tokens) for hypotheses in decoded]
 
 
 def decode_ids(
-    params: Mapping[str, Any],
-    model: Transformer,
+    params: Params,
+    models: Models,
     sources: Sequence[Sequence[int]],
     config: DecodingConfig,
     *,
     n_best: int = 1,
     suppress: tuple[int, ...] = (UNK,),
+    prefixes: Sequence[Sequence[int]] | None = None,
+    sampling: Sampling | None = None,
+    first: int = 0,
     mesh: Mesh | None = None,
 ) -> list[list[Decoded]]:
     """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
-    `params` is the tree under "params". The sentences of a batch are split over the data axes of
+    `params` holds the tree under "params" of each of `models`: one, or an ensemble, whose
+    probability is the mean of theirs. The sentences of a batch are split over the data axes of
     `mesh` (default: all devices of this process), where every device has all parameters: the
     largest of the paper's models fits many times, and a search split any other way would have to
-    gather them at each token. An output has at most the source's length plus
-    `max_extra_tokens` tokens, and at most `model.max_length`, both with the end mark. The unknown
-    token is not generated unless `suppress` leaves it out: no text corresponds to it.
+    gather them at each token.
 
-    Raises DecodingError for a source without tokens or longer than `model.max_length`, and where
-    scores are not numbers.
+    An output has at most `max_ratio` times the source's length plus `max_extra_tokens` tokens, and
+    at most `model.max_length`, all with the end mark. It begins with its source's prefix (no end
+    mark), if there are `prefixes`. The unknown token is not generated unless `suppress` leaves it
+    out: no text corresponds to it. With `sampling`, the beam holds as many independent draws; what
+    a source draws depends on the seed and on its number, of which the first is `first`.
+
+    Raises DecodingError for a source without tokens or longer than `model.max_length`, for a prefix
+    that leaves no room for an end mark, and where scores are not numbers; ValueError for settings
+    that contradict each other.
     """
-    longest = model.config.max_length
-    for number, source in enumerate(sources):
-        if not 1 <= len(source) <= longest:
-            raise DecodingError(
-                f"source {number} has {len(source)} tokens; the model takes 1 to {longest} "
-                "(model.max_length), the end mark included"
-            )
-    mesh = local_mesh() if mesh is None else mesh
-    parts = mesh.shape["data"] * mesh.shape["fsdp"]
-    params = whole_on(params, mesh)
-    # Rows of the softmax matrix beyond the vocabulary stand for nothing.
-    types = model.tgt_vocab_size
-    suppress = (*suppress, *range(types, table_rows(model.config, types)))
-    decoded: list[list[Decoded]] = [[] for _ in sources]
+    longest = min(model.config.max_length for model in models)
     lengths = [len(source) for source in sources]
-    for batch in plan_batches(lengths, config, longest, split=parts):
+    prefixes = [()] * len(sources) if prefixes is None else prefixes
+    limits = [output_limit(config, length, longest) for length in lengths]
+    _check(lengths, [len(prefix) for prefix in prefixes], limits, longest)
+    mesh = local_mesh() if mesh is None else mesh
+    types = models[0].tgt_vocab_size
+    # Rows of the softmax matrix beyond the vocabulary stand for nothing.
+    padding = range(types, max(table_rows(model.config, types) for model in models))
+    rules = Rules(
+        beam_size=config.beam_size,
+        n_best=n_best,
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+        suppress=(*suppress, *padding),
+        no_repeat=config.no_repeat_ngram,
+        sample=sampling is not None,
+        top_k=0 if sampling is None else sampling.top_k,
+    )
+    drawn = sampling or Sampling()
+    weights = Weights.of(
+        config.length_penalty,
+        average=config.length_norm == "average",
+        temperature=drawn.temperature,
+        top_p=drawn.top_p,
+    )
+    batches = _Batches(whole_on(params, mesh), models, rules, weights, mesh)
+    decoded: list[list[Decoded]] = [[] for _ in sources]
+    for batch in plan_batches(lengths, config, longest, split=parts_of(mesh)):
+        numbers = np.full(batch.rows, -1)
+        numbers[: len(batch.sources)] = batch.sources
         src = np.full((batch.rows, batch.src_length), PAD, np.int32)
+        rows = _rows_of(batch, limits, prefixes, drawn.seed, first)
         src_lengths = np.zeros(batch.rows, np.int32)
         for row, number in enumerate(batch.sources):
             src[row, : lengths[number]] = sources[number]
             src_lengths[row] = lengths[number]
-        with on_mesh(mesh):
-            hypotheses = _search(
-                params,
-                *place_batch((src, src_lengths), mesh),
-                np.float32(config.length_penalty),
-                np.int32(config.max_extra_tokens),
-                model=model,
-                beam_size=config.beam_size,
-                n_best=n_best,
-                max_length=min(batch.src_length + config.max_extra_tokens, longest),
-                suppress=suppress,
-            )
-        hypotheses = jax.tree.map(np.asarray, hypotheses)
-        for row, number in enumerate(batch.sources):
-            limit = min(lengths[number] + config.max_extra_tokens, longest)
-            decoded[number] = _decoded(hypotheses, row, limit)
+        most = output_limit(config, batch.src_length, longest)
+        for at, found in batches.run((src, src_lengths), numbers, rows, length=most):
+            for row, number in enumerate(at):
+                if number >= 0:
+                    decoded[number] = _decoded(found, row, limits[number])
     return decoded
+
+
+def _check(
+    lengths: Sequence[int], prefixes: Sequence[int], limits: Sequence[int], longest: int
+) -> None:
+    for number, (length, prefix, limit) in enumerate(zip(lengths, prefixes, limits, strict=True)):
+        if not 1 <= length <= longest:
+            raise DecodingError(
+                f"source {number} has {length} tokens; the model takes 1 to {longest} "
+                "(model.max_length), the end mark included"
+            )
+        if prefix >= limit:
+            raise DecodingError(
+                f"source {number}: the prefix has {prefix} tokens; an output has at most "
+                f"{limit}, the end mark included"
+            )
+
+
+def _rows_of(
+    batch: DecodingBatch,
+    limits: Sequence[int],
+    prefixes: Sequence[Sequence[int]],
+    seed: int,
+    first: int,
+) -> Sentences:
+    """What the rows of a batch are searched with, as host arrays."""
+    widest = max((len(prefixes[number]) for number in batch.sources), default=0)
+    # A width is compiled in: few of them.
+    width = 1 << (widest - 1).bit_length() if widest else 0
+    limit = np.zeros(batch.rows, np.int32)
+    prefix = np.full((batch.rows, width), PAD, np.int32)
+    seeds = np.zeros((batch.rows, 2), np.uint32)
+    for row, number in enumerate(batch.sources):
+        limit[row] = limits[number]
+        prefix[row, : len(prefixes[number])] = prefixes[number]
+        seeds[row] = seed % (1 << 32), (first + number) % (1 << 32)
+    return Sentences(limit, prefix, seeds)  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batches:
+    """Batches searched with the same models and settings."""
+
+    params: Params
+    models: Models
+    rules: Rules
+    weights: Weights
+    mesh: Mesh
+
+    def run(
+        self,
+        sources: tuple[np.ndarray, np.ndarray],
+        numbers: np.ndarray,
+        sentences: Sentences,
+        *,
+        length: int,
+    ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
+        """Source numbers and the hypotheses of as many rows, once they are finished.
+
+        `sources` are token ids [rows, src_length] and their lengths; `numbers` says whose each row
+        is, -1 where it is padding.
+        """
+        parts = parts_of(self.mesh)
+        room = more_room(0, length)
+        with on_mesh(self.mesh):
+            state = programs.begin(
+                self.params,
+                *place_batch((*sources, sentences), self.mesh),
+                models=self.models,
+                rules=self.rules,
+                length=length,
+                room=room,
+            )
+        while True:
+            rows = len(numbers) // parts
+            with on_mesh(self.mesh):
+                state = programs.advance(
+                    self.params,
+                    state,
+                    self.weights,
+                    np.int32(rows // FEWER),
+                    models=self.models,
+                    rules=self.rules,
+                    parts=parts,
+                )
+            stopped = np.asarray(state.stopped)
+            if stopped.all():
+                yield numbers, jax.tree.map(np.asarray, state.finished)
+                return
+            live = (~stopped).reshape(parts, rows)
+            fewer = fewer_rows(rows, int(live.sum(axis=1).max()))
+            # Of those that stay the live ones come first, in their order.
+            kept = np.argsort(~live, axis=1, kind="stable")[:, :fewer]
+            if fewer < rows:
+                leaving = np.where(stopped, numbers, -1)
+                yield leaving, jax.tree.map(np.asarray, state.finished)
+                flat = (kept + rows * np.arange(parts)[:, None]).reshape(-1)
+                numbers = np.where(stopped, -1, numbers)[flat]
+            if int(state.position) == room:
+                room = more_room(room, length)
+            state = self._reshaped(state, kept, parts, room)
+
+    def _reshaped(self, state: State, kept: np.ndarray, parts: int, room: int) -> State:
+        with on_mesh(self.mesh):
+            kept = place_batch(kept.astype(np.int32), self.mesh)
+            return programs.reshaped(state, kept, parts=parts, room=room)
 
 
 def compilations() -> int:
     """Batch shapes and settings compiled so far in this process."""
-    return int(_search._cache_size())  # type: ignore[attr-defined]
+    return int(programs.advance._cache_size())  # type: ignore[attr-defined]
 
 
 def lower_search(
@@ -128,116 +257,38 @@ def lower_search(
     src_length: int,
     sharding: jax.sharding.Sharding,
 ) -> Lowered:
-    """The search of one batch shape, lowered for the devices of `sharding`; nothing is computed.
+    """The search of one batch shape with the largest cache, as one program for `sharding`.
 
-    `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
+    Nothing is computed: `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
     """
+    length = output_limit(config, src_length, model.config.max_length)
+    rules = Rules(beam_size=config.beam_size, bos=BOS, eos=EOS, pad=PAD, suppress=(UNK,))
+
+    def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
+        state = programs.begin(
+            (params,),
+            src,
+            src_lengths,
+            sentences,
+            models=(model,),
+            rules=rules,
+            length=length,
+            room=length,
+        )
+        none = np.int32(0)
+        return programs.advance(
+            (params,), state, weights, none, models=(model,), rules=rules, parts=1
+        ).finished
 
     def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
-    return _search.lower(
-        params,
-        abstract((rows, src_length), jnp.int32),
-        abstract((rows,), jnp.int32),
-        abstract((), jnp.float32),
-        abstract((), jnp.int32),
-        model=model,
-        beam_size=config.beam_size,
-        n_best=1,
-        max_length=min(src_length + config.max_extra_tokens, model.config.max_length),
-        suppress=(UNK,),
+    sentences = Sentences(
+        abstract((rows,), jnp.int32), abstract((rows, 0), jnp.int32), abstract((rows, 2), "uint32")
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class DecodingBatch:
-    """Which sources share a batch, and its shape; rows beyond them are padding."""
-
-    sources: tuple[int, ...]
-    rows: int
-    src_length: int
-
-
-def plan_batches(
-    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
-) -> Iterator[DecodingBatch]:
-    """Batches over sources of these lengths, the longest first, in few shapes.
-
-    A shape's length is a power of two (or `max_length`). Its rows are `split` equal parts, each the
-    power of two that fills `batch_tokens` = rows * beams * length: one shape a length, and for the
-    last batch one of fewer rows. A part may exceed the budget only with a single row.
-    """
-    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    done = 0
-    while done < len(order):
-        needed = max(lengths[order[done]], SHORTEST)
-        src_length = min(_power_of_two_at_least(needed), max(max_length, needed))
-        rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
-        rows = 1 << (rows.bit_length() - 1)
-        sources = tuple(order[done : done + rows * split])
-        filled = _power_of_two_at_least(-(-len(sources) // split))
-        yield DecodingBatch(sources, min(rows, filled) * split, src_length)
-        done += len(sources)
-
-
-def _power_of_two_at_least(number: int) -> int:
-    return 1 << (number - 1).bit_length()
-
-
-@functools.partial(
-    jax.jit, static_argnames=("model", "beam_size", "n_best", "max_length", "suppress")
-)
-def _search(
-    params: Mapping[str, Any],
-    src: Int[Array, "rows src_length"],
-    src_lengths: Int[Array, " rows"],
-    alpha: Float[Array, ""],
-    max_extra_tokens: Int[Array, ""],
-    *,
-    model: Transformer,
-    beam_size: int,
-    n_best: int,
-    max_length: int,
-    suppress: tuple[int, ...],
-) -> Hypotheses:
-    variables = {"params": params}
-    positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
-    segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
-    encoded = model.apply(
-        variables,
-        src,
-        src_segment_ids=segment_ids,
-        src_positions=positions * segment_ids,
-        deterministic=True,
-        method=Transformer.encode,
-    )
-    cache: Any = model.apply(
-        variables,
-        encoded,
-        segment_ids,
-        beams=beam_size,
-        length=max_length,
-        method=Transformer.start_cache,
-    )
-
-    def step(tokens: Array, index: Array, cache: Any) -> Any:
-        return model.apply(variables, tokens, index, cache, method=Transformer.decode_step)
-
-    return beam_search(
-        step,
-        cache,
-        source_lengths=src_lengths,
-        beam_size=beam_size,
-        alpha=alpha,
-        max_extra_tokens=max_extra_tokens,
-        max_length=max_length,
-        bos=BOS,
-        eos=EOS,
-        pad=PAD,
-        n_best=n_best,
-        suppress=suppress,
-    )
+    weights = jax.tree.map(lambda leaf: abstract(leaf.shape, leaf.dtype), Weights.of(0.6))
+    src, src_lengths = abstract((rows, src_length), jnp.int32), abstract((rows,), jnp.int32)
+    return jax.jit(search).lower(params, src, src_lengths, sentences, weights)
 
 
 def _decoded(hypotheses: Hypotheses, row: int, limit: int) -> list[Decoded]:

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.decoding.candidates import top_candidates
+from flaxformer_mt.decoding.rules import Rules, allowed
+from flaxformer_mt.decoding.sampling import sampled
 
 Cache = dict[str, Any]
 Step = Callable[
@@ -29,128 +31,195 @@ class Hypotheses(NamedTuple):
     scores: Float[Array, "rows n_best"]  # log_probs / length penalty
     log_probs: Float[Array, "rows n_best"]
     lengths: Int[Array, "rows n_best"]  # tokens, the end mark included
-    steps: Int[Array, ""]  # decoding steps that the whole batch took
 
 
-class _State(NamedTuple):
-    position: Int[Array, ""]
+class Sentences(NamedTuple):
+    """What each row is searched with."""
+
+    limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
+    prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
+    seeds: Int[Array, "rows 2"]  # uint32, for sampling: two sentences with the same draw the same
+
+
+class Weights(NamedTuple):
+    """Numbers that change without a compilation."""
+
+    alpha: Float[Array, ""]  # of the length penalty
+    average: Bool[Array, ""]  # the penalty is |Y|^alpha instead
+    temperature: Float[Array, ""]  # of sampling
+    top_p: Float[Array, ""]
+
+    @classmethod
+    def of(
+        cls, alpha: Any, *, average: Any = False, temperature: Any = 1.0, top_p: Any = 1.0
+    ) -> Weights:
+        return cls(
+            jnp.asarray(alpha, jnp.float32),
+            jnp.asarray(average, bool),
+            jnp.asarray(temperature, jnp.float32),
+            jnp.asarray(top_p, jnp.float32),
+        )
+
+
+class State(NamedTuple):
+    """A search between two steps; all but `position` and parts of the cache go by rows."""
+
+    position: Int[Array, ""]  # steps taken
     cache: Cache
     last: Int[Array, "rows beams"]
     tokens: Int[Array, "rows beams length"]
     log_probs: Float[Array, "rows beams"]  # of live hypotheses; -inf: none
     finished: Hypotheses
     stopped: Bool[Array, " rows"]
+    sentences: Sentences
 
 
-def length_penalty(length: Any, alpha: Any) -> Any:
-    """((5 + |Y|) / 6)^alpha (Wu et al., 2016, equation 14).
+def length_penalty(length: Any, alpha: Any, *, average: Any = False) -> Any:
+    """((5 + |Y|) / 6)^alpha (Wu et al., 2016, equation 14), or, to `average`, |Y|^alpha.
 
     |Y| counts the end mark, as in tensor2tensor, whose settings the paper's are.
     """
-    return ((5.0 + length) / 6.0) ** alpha
+    return ((length + 5.0 * (1.0 - average)) / (6.0 - 5.0 * average)) ** alpha
 
 
 def beam_search(
-    step: Step,
-    cache: Cache,
-    *,
-    source_lengths: Int[Array, " rows"],
-    beam_size: int,
-    alpha: Float[Array, ""] | float,
-    max_extra_tokens: Int[Array, ""] | int,
-    max_length: int,
-    bos: int,
-    eos: int,
-    pad: int,
-    n_best: int = 1,
-    suppress: tuple[int, ...] = (),
-) -> Hypotheses:
+    step: Step, cache: Cache, sentences: Sentences, weights: Weights, rules: Rules, *, length: int
+) -> tuple[Hypotheses, Int[Array, ""]]:
     """The `n_best` outputs of highest length-normalised log-probability that a beam finds.
 
-    `step(tokens [rows, beams], index, cache)` returns the logits of token number `index`, given the
-    token before it, and the cache after it. The leaves of `cache["self"]` have the beam axis at 1
-    and follow their hypotheses; the rest of the cache has none and stays as it is.
+    Also how many steps it took. `step(tokens [rows, beams], index, cache)` returns the logits of
+    token number `index`, given the token before it, and the cache after it. The leaves of
+    `cache["beams"]` have the beam axis at 1 and follow their hypotheses; the rest stays as it is.
 
-    A row's output has at most `min(source_lengths + max_extra_tokens, max_length)` tokens, the end
-    mark included (source lengths count theirs): at that length the end mark is the only token
-    allowed, at the model's log-probability, so that every hypothesis is a complete one. A row
-    whose source length is 0 is padding and has no hypothesis.
+    At a row's limit (at most `length`) the end mark is the only token allowed, at the model's
+    log-probability, so that every hypothesis is a complete one. A row whose limit is 0 is padding
+    and has no hypothesis.
 
     Each step takes the 2 * beam_size best continuations of a row: those that end compete for the
     finished set, and the best beam_size of the others live on. A beam of 1 takes the single best
-    continuation and is done when that is the end mark: greedy search. `bos`, `pad` and `suppress`
-    are never generated. A row stops when no live hypothesis can still enter its finished set, and
-    the search ends with the last row; the result is the same as without that rule.
+    continuation and is done when that is the end mark: greedy search. A row stops when no live
+    hypothesis can still enter its finished set, and the search ends with the last row; the result
+    is the same as without that rule.
 
-    Raises ValueError for sizes that contradict each other.
+    With `rules.sample` each of the beam_size hypotheses is drawn by itself, and they are sorted by
+    score.
     """
-    if not 1 <= n_best <= beam_size:
-        raise ValueError(f"n_best = {n_best} must lie between 1 and beam_size = {beam_size}")
-    if max_length < 1:
-        raise ValueError(f"max_length = {max_length} must be at least 1")
-    if eos in (bos, pad, *suppress):
-        raise ValueError(f"the end mark {eos} is among the tokens never generated")
-    rows = source_lengths.shape[0]
-    alpha = jnp.asarray(alpha, jnp.float32)
-    limits = jnp.minimum(source_lengths + max_extra_tokens, max_length)
-    limits = jnp.where(source_lengths > 0, limits, 0)
-    candidates = 1 if beam_size == 1 else 2 * beam_size
+    state = begin(cache, sentences, rules, length=length)
+    state = advance(step, state, weights, rules, until=length)
+    return state.finished, state.position
 
-    def advance(state: _State) -> _State:
-        logits, cache = step(state.last, state.position, state.cache)
-        length = state.position + 1
-        at_limit = length >= limits
-        types = jnp.arange(logits.shape[-1])[None, :]
-        banned = jnp.isin(types, jnp.array((bos, pad, *suppress)))
-        allowed = (types == eos) | ~(banned | at_limit[:, None])
-        log_probs, beam, token = top_candidates(logits, state.log_probs, allowed, count=candidates)
-        tokens = _take(state.tokens, beam).at[:, :, state.position].set(token)
 
-        ended = token == eos
-        new = Hypotheses(
-            tokens=tokens,
-            scores=jnp.where(ended, log_probs / length_penalty(length, alpha), -jnp.inf),
-            log_probs=log_probs,
-            lengths=jnp.full_like(token, length),
-            steps=length,
-        )
-        finished = _merge(state.finished, new, state.stopped)
-
-        live, chosen = jax.lax.top_k(jnp.where(ended, -jnp.inf, log_probs), beam_size)
-        # Log-probabilities only fall, so the best a live hypothesis can reach is its present one
-        # under the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0.
-        largest = jnp.maximum(length_penalty(length + 1, alpha), length_penalty(limits, alpha))
-        settled = finished.scores[:, -1] >= live[:, 0] / largest
-        if beam_size > 1:
-            parents = _take(beam, chosen)
-            cache = cache | {"self": jax.tree.map(lambda leaf: _take(leaf, parents), cache["self"])}
-        return _State(
-            position=length,
-            cache=cache,
-            last=_take(token, chosen),
-            tokens=_take(tokens, chosen),
-            log_probs=live,
-            finished=finished,
-            stopped=state.stopped | at_limit | settled,
-        )
-
-    start = _State(
+def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> State:
+    """The state before the first step of a search for outputs of at most `length` tokens."""
+    rows, beams = sentences.limits.shape[0], rules.beam_size
+    # One empty hypothesis: equal copies would fill the beam with the same continuations.
+    alone = jnp.full((rows, beams), -jnp.inf).at[:, 0].set(0.0)
+    return State(
         position=jnp.zeros((), jnp.int32),
         cache=cache,
-        last=jnp.full((rows, beam_size), bos, jnp.int32),
-        tokens=jnp.full((rows, beam_size, max_length), pad, jnp.int32),
-        # One empty hypothesis: equal copies would fill the beam with the same continuations.
-        log_probs=jnp.full((rows, beam_size), -jnp.inf).at[:, 0].set(0.0),
+        last=jnp.full((rows, beams), rules.bos, jnp.int32),
+        tokens=jnp.full((rows, beams, length), rules.pad, jnp.int32),
+        log_probs=jnp.zeros((rows, beams)) if rules.sample else alone,
         finished=Hypotheses(
-            tokens=jnp.full((rows, n_best, max_length), pad, jnp.int32),
-            scores=jnp.full((rows, n_best), -jnp.inf),
-            log_probs=jnp.full((rows, n_best), -jnp.inf),
-            lengths=jnp.zeros((rows, n_best), jnp.int32),
-            steps=jnp.zeros((), jnp.int32),
+            tokens=jnp.full((rows, rules.n_best, length), rules.pad, jnp.int32),
+            scores=jnp.full((rows, rules.n_best), -jnp.inf),
+            log_probs=jnp.full((rows, rules.n_best), -jnp.inf),
+            lengths=jnp.zeros((rows, rules.n_best), jnp.int32),
         ),
-        stopped=limits == 0,
+        stopped=sentences.limits == 0,
+        sentences=sentences,
     )
-    return jax.lax.while_loop(lambda state: ~jnp.all(state.stopped), advance, start).finished
+
+
+def advance(
+    step: Step,
+    state: State,
+    weights: Weights,
+    rules: Rules,
+    *,
+    until: int,
+    parts: int = 1,
+    leave_at: Int[Array, ""] | int = 0,
+) -> State:
+    """Steps until position `until`, or until few rows are left.
+
+    `leave_at` of them in each of `parts` equal parts, 0 for none at all.
+    """
+
+    def more(state: State) -> Array:
+        live = jnp.sum(~state.stopped.reshape(parts, -1), axis=1)
+        return (state.position < until) & (jnp.max(live) > leave_at)
+
+    return jax.lax.while_loop(more, lambda state: _step(step, state, weights, rules), state)
+
+
+def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
+    beams, limits = rules.beam_size, state.sentences.limits
+    logits, cache = step(state.last, state.position, state.cache)
+    length = state.position + 1
+    mask = allowed(
+        rules,
+        state.tokens,
+        state.position,
+        limits,
+        state.sentences.prefix,
+        vocab=logits.shape[-1],
+    )
+    if rules.sample:
+        log_probs, beam, token = _draw(logits, mask, state, weights, rules)
+    else:
+        count = 1 if beams == 1 else 2 * beams
+        log_probs, beam, token = top_candidates(logits, state.log_probs, mask, count=count)
+    tokens = take(state.tokens, beam).at[:, :, state.position].set(token)
+
+    def penalty(length: Any) -> Any:
+        return length_penalty(length, weights.alpha, average=weights.average)
+
+    ended = token == rules.eos
+    new = Hypotheses(
+        tokens=tokens,
+        scores=jnp.where(ended, log_probs / penalty(length), -jnp.inf),
+        log_probs=log_probs,
+        lengths=jnp.full_like(token, length),
+    )
+    finished = _merge(state.finished, new, state.stopped)
+
+    live, chosen = jax.lax.top_k(jnp.where(ended, -jnp.inf, log_probs), beams)
+    # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
+    # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0.
+    largest = jnp.maximum(penalty(length + 1), penalty(limits))
+    settled = finished.scores[:, -1] >= live[:, 0] / largest
+    if beams > 1:
+        parents = take(beam, chosen)
+        cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
+    return State(
+        position=length,
+        cache=cache,
+        last=take(token, chosen),
+        tokens=take(tokens, chosen),
+        log_probs=live,
+        finished=finished,
+        stopped=state.stopped | (length >= limits) | settled,
+        sentences=state.sentences,
+    )
+
+
+def _draw(
+    logits: Array, mask: Array, state: State, weights: Weights, rules: Rules
+) -> tuple[Array, Array, Array]:
+    """A continuation of each hypothesis, in the form of `top_candidates`."""
+    keys = jax.random.wrap_key_data(state.sentences.seeds)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.position)
+    log_probs, token = sampled(
+        logits,
+        mask,
+        keys,
+        temperature=weights.temperature,
+        top_k=rules.top_k,
+        top_p=weights.top_p,
+    )
+    beam = jnp.broadcast_to(jnp.arange(rules.beam_size)[None], token.shape)
+    return state.log_probs + log_probs, beam, token
 
 
 def _merge(old: Hypotheses, new: Hypotheses, stopped: Bool[Array, " rows"]) -> Hypotheses:
@@ -163,7 +232,7 @@ def _merge(old: Hypotheses, new: Hypotheses, stopped: Bool[Array, " rows"]) -> H
     scores, chosen = jax.lax.top_k(every, n_best)
 
     def pick(a: Array, b: Array) -> Array:
-        return _take(jnp.concatenate([a, b], axis=1), chosen)
+        return take(jnp.concatenate([a, b], axis=1), chosen)
 
     exists = scores > -jnp.inf
     return Hypotheses(
@@ -171,10 +240,9 @@ def _merge(old: Hypotheses, new: Hypotheses, stopped: Bool[Array, " rows"]) -> H
         scores=scores,
         log_probs=jnp.where(exists, pick(old.log_probs, new.log_probs), -jnp.inf),
         lengths=jnp.where(exists, pick(old.lengths, new.lengths), 0),
-        steps=new.steps,
     )
 
 
-def _take(x: Array, index: Int[Array, "rows chosen"]) -> Array:
+def take(x: Array, index: Int[Array, "rows chosen"]) -> Array:
     """x[row, index[row]]: the chosen entries of axis 1."""
     return jnp.take_along_axis(x, index.reshape(index.shape + (1,) * (x.ndim - 2)), axis=1)

@@ -161,7 +161,9 @@ class Translator:
                 encoded = self._encode([piece.text for piece in pieces[-1]])
                 sources.extend([*tokens, EOS] for tokens in encoded)
         decoded = iter(
-            decode_ids(self.params, self.model, sources, config, n_best=n_best, mesh=self.mesh)
+            decode_ids(
+                (self.params,), (self.model,), sources, config, n_best=n_best, mesh=self.mesh
+            )
         )
         return [
             self._join(parts, list(itertools.islice(decoded, len(parts))), config)

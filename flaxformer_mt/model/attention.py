@@ -84,17 +84,17 @@ class MultiHeadAttention(nn.Module):
         heads = nn.with_logical_constraint(heads, ("batch", "length", "heads", "kv"))
         return product("bqhv,hvd->bqd", heads, self.out, dtype)
 
-    def attend_beams(
+    def attend_cached(
         self,
         x: Float[Array, "rows beams d_model"],
-        keys: Float[Array, "rows beams heads length d_k"],
-        values: Float[Array, "rows beams heads length d_v"],
-        mask: Bool[Array, " length"],
+        keys: Float[Array, "rows heads d_k keys"],
+        values: Float[Array, "rows heads keys d_v"],
+        mask: Bool[Array, "rows beams keys"],
     ) -> Float[Array, "rows beams d_model"]:
-        """Self-attention of each beam's newest token over that beam's own cache."""
+        """Attention of each beam's newest token over a row's cached keys and values."""
         dtype = self.config.dtype
         queries = product("brd,dhk->brhk", x, self.query, dtype) * self.config.d_k**-0.5
-        scores = product("brhk,brhlk->brhl", queries, keys, dtype)
-        weights = jax.nn.softmax(scores + mask_bias(mask)[None, None, None], axis=-1)
-        heads = product("brhl,brhlv->brhv", weights, values, dtype)
-        return product("brhv,hvd->brd", heads, self.out, dtype)
+        scores = product("brhk,bhkl->bhrl", queries, keys, dtype)
+        weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
+        heads = product("bhrl,bhlv->bhrv", weights, values, dtype)
+        return product("bhrv,hvd->brd", heads, self.out, dtype)

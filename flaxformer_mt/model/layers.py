@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import flax.linen as nn
-import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model import cache
 from flaxformer_mt.model.attention import MultiHeadAttention
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.feed_forward import FeedForward
 from flaxformer_mt.model.norm import LayerNorm
 
-KeysValues = dict[str, Array]  # {"key": [..., heads, d_k], "value": [..., heads, d_v]}
+KeysValues = dict[str, Array]  # {"key": [..., d_k], "value": [..., d_v]}
 
 
 class Residual(nn.Module):
@@ -99,8 +98,12 @@ class DecoderLayer(nn.Module):
         inner = self.self_attention(inner, inner, self_mask, deterministic=deterministic)
         x = around.leave(x, inner, deterministic=deterministic)
 
-        keys_values = self.cross_keys_values(encoded)
-        return self._above_self_attention(x, keys_values, cross_mask, deterministic=deterministic)
+        around = self.cross_attention_residual
+        inner = self.cross_attention(
+            around.enter(x), encoded, cross_mask, deterministic=deterministic
+        )
+        x = around.leave(x, inner, deterministic=deterministic)
+        return self._feed_forward(x, deterministic=deterministic)
 
     def cross_keys_values(self, encoded: Float[Array, "rows src_length d_model"]) -> KeysValues:
         """The source's keys and values for this layer: computed once a sentence in decoding."""
@@ -113,56 +116,32 @@ class DecoderLayer(nn.Module):
         index: Int[Array, ""],
         past: KeysValues,
         source: KeysValues,
-        src_mask: Bool[Array, "rows src_length"],
+        visible: Bool[Array, "rows beams keys"],
+        src_mask: Bool[Array, "rows beams src_length"],
     ) -> tuple[Float[Array, "rows beams d_model"], KeysValues]:
         """The layer at position `index` of every beam; returns `past` with that position added.
 
-        `past` has leaves [rows, beams, heads, length, d], `source` [rows, src_length, heads, d]: a
-        row's beams are queries over the same keys there, so nothing is copied for them.
+        `past` and `source` are the layer's parts of a cache (`model/cache.py`). A row's beams are
+        queries over the same keys, those of the source and those of all slots, of which `visible`
+        says which are a beam's own: nothing is copied for them.
         """
         around = self.self_attention_residual
         inner = around.enter(x)
         keys, values = self.self_attention.keys_values(inner)
-        past = {
-            "key": _write(past["key"], keys, index),
-            "value": _write(past["value"], values, index),
-        }
-        visible = jnp.arange(past["key"].shape[3]) <= index
-        inner = self.self_attention.attend_beams(inner, past["key"], past["value"], visible)
+        past = cache.written(past, keys, values, index)
+        inner = self.self_attention.attend_cached(inner, past["key"], past["value"], visible)
         x = around.leave(x, inner, deterministic=True)
 
-        cross_mask = jnp.broadcast_to(
-            src_mask[:, None, :], (x.shape[0], x.shape[1], src_mask.shape[1])
-        )
-        return self._above_self_attention(x, source, cross_mask, deterministic=True), past
-
-    def _above_self_attention(
-        self,
-        x: Float[Array, "rows length d_model"],
-        source: KeysValues,
-        cross_mask: Bool[Array, "rows length src_length"],
-        *,
-        deterministic: bool,
-    ) -> Float[Array, "rows length d_model"]:
         around = self.cross_attention_residual
-        inner = self.cross_attention.attend(
-            around.enter(x),
-            source["key"],
-            source["value"],
-            cross_mask,
-            deterministic=deterministic,
+        inner = self.cross_attention.attend_cached(
+            around.enter(x), source["key"], source["value"], src_mask
         )
-        x = around.leave(x, inner, deterministic=deterministic)
+        x = around.leave(x, inner, deterministic=True)
+        return self._feed_forward(x, deterministic=True), past
 
+    def _feed_forward(
+        self, x: Float[Array, "rows length d_model"], *, deterministic: bool
+    ) -> Float[Array, "rows length d_model"]:
         around = self.feed_forward_residual
         inner = self.feed_forward(around.enter(x), deterministic=deterministic)
         return around.leave(x, inner, deterministic=deterministic)
-
-
-def _write(
-    past: Float[Array, "rows beams heads length d"],
-    new: Float[Array, "rows beams heads d"],
-    index: Int[Array, ""],
-) -> Float[Array, "rows beams heads length d"]:
-    new = new[:, :, :, None].astype(past.dtype)
-    return jax.lax.dynamic_update_slice_in_dim(past, new, index, axis=3)

@@ -77,12 +77,13 @@ class Decoder(nn.Module):
         index: Int[Array, ""],
         past: dict[str, KeysValues],
         source: dict[str, KeysValues],
-        src_mask: Bool[Array, "rows src_length"],
+        visible: Bool[Array, "rows beams keys"],
+        src_mask: Bool[Array, "rows beams src_length"],
     ) -> tuple[Float[Array, "rows beams d_model"], dict[str, KeysValues]]:
         """The stack at position `index` of every beam; returns `past` with that position added."""
         new = {}
         for name, layer in self._single_layers().items():
-            x, new[name] = layer.decode_step(x, index, past[name], source[name], src_mask)
+            x, new[name] = layer.decode_step(x, index, past[name], source[name], visible, src_mask)
         return x if self.norm is None else self.norm(x), new
 
     def _single_layers(self) -> dict[str, DecoderLayer]:

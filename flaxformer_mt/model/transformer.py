@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.model import cache
+from flaxformer_mt.model.cache import Cache
 from flaxformer_mt.model.embedding import Embedding
 from flaxformer_mt.model.masks import attention_mask
 from flaxformer_mt.model.products import product
 from flaxformer_mt.model.stacks import Decoder, Encoder
-
-Cache = dict[str, Any]
 
 
 class Transformer(nn.Module):
@@ -91,47 +88,38 @@ class Transformer(nn.Module):
     ) -> Cache:
         """The state of decoding before its first token, for outputs of at most `length` tokens.
 
-        A plain dict, one sentence a row (every token with a segment id other than 0 is the
-        source), in `config.dtype` but for the mask:
-
-            "self"      {layer: {"key", "value"}}   [rows, beams, heads, length, d_k or d_v], zeros
-            "cross"     {layer: {"key", "value"}}   [rows, src_length, heads, d_k or d_v]
-            "src_mask"                              [rows, src_length] bool
-
-        Beam search reorders the leaves of "self" along axis 1 and touches nothing else.
+        One sentence a row: every token with a segment id other than 0 is the source.
+        `model/cache.py` says what is in it.
         """
-        config, rows = self.config, encoded.shape[0]
-        # Heads before length: what a step multiplies then lies in one piece. The other way round
-        # XLA transposes the whole cache at every step.
-        shape = (rows, beams, config.num_heads, length)
-        cross = jax.tree.map(
-            lambda leaf: leaf.astype(config.dtype), self.decoder.cross_keys_values(encoded)
+        return cache.start(
+            self.decoder.cross_keys_values(encoded),
+            src_segment_ids != 0,
+            self.config,
+            beams=beams,
+            length=length,
         )
-        empty = {
-            "key": jnp.zeros((*shape, config.d_k), config.dtype),
-            "value": jnp.zeros((*shape, config.d_v), config.dtype),
-        }
-        return {
-            "self": {layer: dict(empty) for layer in cross},
-            "cross": cross,
-            "src_mask": src_segment_ids != 0,
-        }
 
     def decode_step(
-        self, tokens: Int[Array, "rows beams"], index: Int[Array, ""], cache: Cache
+        self, tokens: Int[Array, "rows beams"], index: Int[Array, ""], past: Cache
     ) -> tuple[Float[Array, "rows beams tgt_vocab"], Cache]:
         """Logits after `tokens` at position `index` (0: the begin mark), and the cache with them.
 
         Positions below `index` are read from the cache as earlier steps left them.
         """
-        length = jax.tree.leaves(cache["self"])[0].shape[3]
         x = self.embedding.target(
-            tokens, jnp.full_like(tokens, index), length=length, deterministic=True
+            tokens, jnp.full_like(tokens, index), length=cache.room(past), deterministic=True
         )
-        x, past = self.decoder.decode_step(
-            x, index, cache["self"], cache["cross"], cache["src_mask"]
+        ancestry = cache.with_position(past["beams"]["ancestry"], index)
+        src_mask = past["src_mask"][:, None, :]
+        x, new = self.decoder.decode_step(
+            x,
+            index,
+            past["self"],
+            past["cross"],
+            cache.visible(ancestry, index),
+            jnp.broadcast_to(src_mask, (*tokens.shape, src_mask.shape[2])),
         )
-        return self.logits(x), {**cache, "self": past}
+        return self.logits(x), {**past, "self": new, "beams": {"ancestry": ancestry}}
 
     def logits(
         self, hidden: Float[Array, "rows length d_model"]

@@ -9,7 +9,8 @@ import jax
 from jax.sharding import SingleDeviceSharding
 
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.decoding.decode import lower_search, plan_batches
+from flaxformer_mt.decoding.batches import output_limit, plan_batches
+from flaxformer_mt.decoding.decode import lower_search
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.planning.compile import compile_quietly
@@ -74,7 +75,7 @@ def plan_decoding(
             sharding=sharding,
         )
     )
-    max_length = min(batch.src_length + config.decoding.max_extra_tokens, config.model.max_length)
+    max_length = output_limit(config.decoding, batch.src_length, config.model.max_length)
     compute, whole, once = None, 0.0, 0.0
     if compilation.hlo is not None:
         compute = compute_costs(compilation.hlo, topology.chip, unknown_trips=max_length)

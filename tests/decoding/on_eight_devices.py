@@ -15,8 +15,9 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from flaxformer_mt.config import MeshConfig
-from flaxformer_mt.decoding import decode
+from flaxformer_mt.decoding import programs
 from flaxformer_mt.decoding.decode import decode_ids
+from flaxformer_mt.decoding.search import State
 from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
 from tests.decoding.test_decode import CONFIG, sentences, tiny
 
@@ -25,7 +26,7 @@ SENTENCES = 21  # no number of devices divides it but three
 
 def found(mesh: Any, params: Any, model: Any, beam: int) -> list[Any]:
     config = dataclasses.replace(CONFIG, beam_size=beam, batch_tokens=16 * beam)
-    outputs = decode_ids(params, model, sentences(SENTENCES), config, n_best=beam, mesh=mesh)
+    outputs = decode_ids((params,), (model,), sentences(SENTENCES), config, n_best=beam, mesh=mesh)
     return [[[list(o.tokens), o.log_prob, o.score, o.at_limit] for o in each] for each in outputs]
 
 
@@ -49,18 +50,14 @@ def main() -> None:
     results["spread"] = found(None, spread["params"], model, 4)
 
     where: list[list[int]] = []
-    search = decode._search
+    advance = programs.advance
 
-    def watched(params: Any, src: Any, *rest: Any, **settings: Any) -> Any:
-        hypotheses = search(params, src, *rest, **settings)
-        where.append([src.shape[0], *(s.data.shape[0] for s in src.addressable_shards)])
-        where.append(
-            [hypotheses.tokens.shape[0]]
-            + [s.data.shape[0] for s in hypotheses.tokens.addressable_shards]
-        )
-        return hypotheses
+    def watched(params: Any, state: State, *rest: Any, **settings: Any) -> State:
+        for leaf in (state.stopped, state.cache["beams"][0]["ancestry"]):
+            where.append([leaf.shape[0], *(s.data.shape[0] for s in leaf.addressable_shards)])
+        return advance(params, state, *rest, **settings)
 
-    decode._search = watched  # type: ignore[assignment]
+    programs.advance = watched  # type: ignore[assignment]
     found(local_mesh(), params, model, 4)
     results["rows"] = where
     whole = whole_on(spread["params"], local_mesh())

@@ -28,7 +28,9 @@ def test_equals_sorting_everything(vocab, levels):
     allowed[1, 2] = True
 
     function = jax.jit(top_candidates, static_argnames="count")
-    values, beam, token = map(np.asarray, function(logits, log_probs, allowed, count=count))
+    values, beam, token = map(
+        np.asarray, function(logits, log_probs, allowed[:, None], count=count)
+    )
 
     # In float32 as well: float64 would break ties that float32 has.
     log_norm = np.asarray(jax.nn.logsumexp(logits, axis=-1, keepdims=True))

@@ -13,9 +13,11 @@ import pytest
 
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import decode
-from flaxformer_mt.decoding.decode import DecodingError, decode_ids, plan_batches, translate_ids
-from flaxformer_mt.decoding.search import beam_search, length_penalty
+from flaxformer_mt.decoding import batches, decode, programs
+from flaxformer_mt.decoding.batches import plan_batches
+from flaxformer_mt.decoding.decode import DecodingError, decode_ids, translate_ids
+from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.search import Sentences, Weights, beam_search, length_penalty
 from flaxformer_mt.model import Transformer
 
 VOCAB = 30
@@ -83,7 +85,7 @@ def test_scores_are_the_full_models(positions):
     sources = sentences(6)
     forward = jax.jit(functools.partial(full_logits, model))
     for source, outputs in zip(
-        sources, decode_ids(params, model, sources, CONFIG, n_best=3), strict=True
+        sources, decode_ids((params,), (model,), sources, CONFIG, n_best=3), strict=True
     ):
         assert len(outputs) == 3
         assert [o.score for o in outputs] == sorted((o.score for o in outputs), reverse=True)
@@ -113,33 +115,30 @@ def test_the_cache_follows_its_hypotheses(beam):
     length = 22  # the longest source and 6 more: as much as decode_ids allows
 
     def step(tokens, index, cache):
-        prefix = cache["self"]["prefix"].at[:, :, index].set(tokens)
+        prefix = cache["beams"]["prefix"].at[:, :, index].set(tokens)
         logits = full_logits(
             model, params, jnp.repeat(src, beam, axis=0), prefix.reshape(-1, length)
         )
         logits = logits[:, index].reshape(6, beam, VOCAB)
-        return logits, {"self": {"prefix": prefix}}
+        return logits, {"beams": {"prefix": prefix}}
 
     @jax.jit
     def search():
+        limits = jnp.array([len(source) + 6 for source in sources])
+        nothing = jnp.zeros((6, 0), jnp.int32), jnp.zeros((6, 2), jnp.uint32)
+        rules = Rules(beam_size=beam, n_best=beam, bos=BOS, eos=EOS, pad=PAD, suppress=(UNK,))
         return beam_search(
             step,
-            {"self": {"prefix": jnp.zeros((6, beam, length), jnp.int32)}},
-            source_lengths=jnp.array([len(source) for source in sources]),
-            beam_size=beam,
-            alpha=0.6,
-            max_extra_tokens=6,
-            max_length=length,
-            bos=BOS,
-            eos=EOS,
-            pad=PAD,
-            n_best=beam,
-            suppress=(UNK,),
-        )
+            {"beams": {"prefix": jnp.zeros((6, beam, length), jnp.int32)}},
+            Sentences(limits, *nothing),
+            Weights.of(0.6),
+            rules,
+            length=length,
+        )[0]
 
     expected = search()
     settings = dataclasses.replace(CONFIG, beam_size=beam)
-    decoded = decode_ids(params, model, sources, settings, n_best=beam)
+    decoded = decode_ids((params,), (model,), sources, settings, n_best=beam)
     for row, outputs in enumerate(decoded):
         for slot, output in enumerate(outputs):
             tokens = expected.tokens[row, slot, : expected.lengths[row, slot]].tolist()
@@ -152,11 +151,11 @@ def test_neighbours_and_batch_size_change_nothing(beam):
     model, params = tiny(seed=1)  # says things of many lengths
     sources = sentences(40, seed=2)
     config = dataclasses.replace(CONFIG, beam_size=beam)
-    together = decode_ids(params, model, sources, config)
+    together = decode_ids((params,), (model,), sources, config)
     others = [
-        decode_ids(params, model, sources[::-1], config)[::-1],
-        decode_ids(params, model, sources, dataclasses.replace(config, batch_tokens=256)),
-        [decode_ids(params, model, [source], config)[0] for source in sources],
+        decode_ids((params,), (model,), sources[::-1], config)[::-1],
+        decode_ids((params,), (model,), sources, dataclasses.replace(config, batch_tokens=256)),
+        [decode_ids((params,), (model,), [source], config)[0] for source in sources],
     ]
     assert len({len(item[0].tokens) for item in together}) > 3
     for other in others:
@@ -183,14 +182,14 @@ def test_plan_covers_every_source_once_in_few_shapes():
     rng = np.random.default_rng(0)
     lengths = np.minimum(rng.geometric(0.05, size=3000), 250).tolist()
     config = DecodingConfig(beam_size=4, batch_tokens=8192)
-    batches = list(plan_batches(lengths, config, 250))
-    assert sorted(n for batch in batches for n in batch.sources) == list(range(3000))
-    for batch in batches:
+    planned = list(plan_batches(lengths, config, 250))
+    assert sorted(n for batch in planned for n in batch.sources) == list(range(3000))
+    for batch in planned:
         assert len(batch.sources) <= batch.rows
         assert max(lengths[n] for n in batch.sources) <= batch.src_length <= 250
         assert batch.rows * batch.src_length * 4 <= 8192
     # 16, 32, 64, 128 and 250 positions, and the last batch's rows.
-    assert len({(batch.rows, batch.src_length) for batch in batches}) <= 6
+    assert len({(batch.rows, batch.src_length) for batch in planned}) <= 6
     assert list(plan_batches([], config, 250)) == []
     # A sentence that alone exceeds the budget still has its batch.
     small = dataclasses.replace(config, batch_tokens=10)
@@ -204,7 +203,7 @@ def test_the_unknown_token_only_on_request():
     params = {**params, "embedding": {"shared": table.at[UNK].multiply(8.0)}}
     sources = sentences(4, seed=4)
     for suppress, expected in (((UNK,), False), ((), True)):
-        decoded = decode_ids(params, model, sources, CONFIG, n_best=3, suppress=suppress)
+        decoded = decode_ids((params,), (model,), sources, CONFIG, n_best=3, suppress=suppress)
         found = any(UNK in output.tokens for outputs in decoded for output in outputs)
         assert found == expected
 
@@ -217,7 +216,7 @@ def test_rows_that_stand_for_no_type_are_never_generated():
     # As likely as the unknown token can be made: two rows beyond the thirty types.
     extra = jnp.concatenate([table, 8.0 * table[UNK : UNK + 1], 8.0 * table[UNK : UNK + 1]])
     params = {**params, "embedding": {"shared": extra}}
-    decoded = decode_ids(params, padded, sentences(4, seed=4), CONFIG, n_best=3)
+    decoded = decode_ids((params,), (padded,), sentences(4, seed=4), CONFIG, n_best=3)
     assert max(max(output.tokens, default=0) for each in decoded for output in each) < VOCAB
 
 
@@ -231,3 +230,80 @@ def test_refuses_what_the_model_cannot_take():
     with pytest.raises(DecodingError, match="not numbers"):
         translate_ids(broken, model, [[5, EOS]], CONFIG)
     assert translate_ids(params, model, [], CONFIG) == []
+
+
+def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
+    """Whatever the batch goes through, each output is what it is alone."""
+    model, params = tiny(seed=1)
+    # Ten that have to end soon, three later, and three that may go on.
+    lengths = [1] * 10 + [7] * 3 + [22] * 3
+    sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
+    config = dataclasses.replace(CONFIG, max_extra_tokens=2, batch_tokens=16 * 4 * 32)
+    monkeypatch.setattr(batches, "SHORTEST_ROOM", 4)
+    shapes = []
+    reshaped = programs.reshaped
+
+    def watched(state, rows, *, parts, room):
+        shapes.append((rows.size, room))
+        return reshaped(state, rows, parts=parts, room=room)
+
+    monkeypatch.setattr(programs, "reshaped", watched)
+    together = decode_ids((params,), (model,), sources, config, n_best=3)
+    assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
+    alone = [decode_ids((params,), (model,), [source], config, n_best=3)[0] for source in sources]
+    for one, other in zip(together, alone, strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+        for a, b in zip(one, other, strict=True):
+            assert a.score == pytest.approx(b.score, abs=1e-5)
+
+
+def test_an_ensembles_probability_is_the_mean_of_its_members():
+    (model, first), (_, second) = tiny(), tiny(seed=1)
+    sources = sentences(6, seed=8)
+    decoded = decode_ids((first, second), (model, model), sources, CONFIG, n_best=2)
+    for source, outputs in zip(sources, decoded, strict=True):
+        for output in outputs:
+            tokens = [*output.tokens, EOS]
+            prefix = np.array([[BOS, *output.tokens]], np.int32)
+            probs = [
+                jax.nn.softmax(full_logits(model, params, np.array([source]), prefix)[0])
+                for params in (first, second)
+            ]
+            mean = np.log((probs[0] + probs[1]) / 2)
+            forced = sum(float(mean[i, token]) for i, token in enumerate(tokens))
+            assert output.log_prob == pytest.approx(forced, abs=2e-5)
+
+
+def test_twice_the_same_model_is_that_model():
+    model, params = tiny()
+    sources = sentences(6, seed=9)
+    one = decode_ids((params,), (model,), sources, CONFIG)
+    two = decode_ids((params, params), (model, model), sources, CONFIG)
+    assert [each[0].tokens for each in one] == [each[0].tokens for each in two]
+
+
+def test_outputs_begin_with_their_prefix():
+    model, params = tiny(seed=1)
+    sources = sentences(5, seed=10)
+    prefixes = [[], [7], [9, 9, 4], [], [11, 5]]
+    decoded = decode_ids((params,), (model,), sources, CONFIG, prefixes=prefixes)
+    for prefix, outputs in zip(prefixes, decoded, strict=True):
+        assert list(outputs[0].tokens[: len(prefix)]) == prefix
+    with pytest.raises(DecodingError, match="source 0: the prefix has 24 tokens"):
+        decode_ids((params,), (model,), [[5, EOS]], CONFIG, prefixes=[[5] * 24])
+
+
+def test_length_rules_are_settings():
+    model, params = tiny(seed=1)
+    sources = [[5, 6, 7, 8, EOS]]
+    limits = {(1.0, 6): 11, (2.0, 1): 11, (0.0, 3): 3, (9.0, 50): 24}
+    for (ratio, extra), limit in limits.items():
+        settings = dataclasses.replace(
+            CONFIG, max_ratio=ratio, max_extra_tokens=extra, length_penalty=9.0
+        )
+        output = decode_ids((params,), (model,), sources, settings)[0][0]
+        assert len(output.tokens) + 1 <= limit
+        assert output.at_limit == (len(output.tokens) + 1 == limit)
+    average = dataclasses.replace(CONFIG, length_norm="average")
+    output = decode_ids((params,), (model,), sources, average)[0][0]
+    assert output.score == pytest.approx(output.log_prob / (len(output.tokens) + 1) ** 0.6)

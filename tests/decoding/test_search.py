@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,54 +11,62 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.decoding.search import Hypotheses, beam_search
+from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.search import Hypotheses, Sentences, Weights, beam_search
 from tests.decoding import reference
 from tests.decoding.reference import BOS, EOS, PAD, Automaton, Found
 
 
 @functools.partial(jax.jit, static_argnames=("beam", "length", "n_best", "suppress"))
-def search_table(table, source_lengths, extra, alpha, *, beam, length, n_best=1, suppress=()):
+def search_table(table, limits, alpha, *, beam, length, n_best=1, suppress=()):
     rows, states, _ = table.shape
 
     def step(tokens, index, cache):
         # Two leaves that must follow their hypotheses, one that has no beam axis.
-        state = (cache["self"]["state"] * 31 + tokens + 1) % states
-        seen = cache["self"]["seen"].at[:, :, index].set(tokens)
+        state = (cache["beams"]["state"] * 31 + tokens + 1) % states
+        seen = cache["beams"]["seen"].at[:, :, index].set(tokens)
         logits = cache["table"][jnp.arange(rows)[:, None], state]
-        return logits, {"self": {"state": state, "seen": seen}, "table": cache["table"]}
+        return logits, {"beams": {"state": state, "seen": seen}, "table": cache["table"]}
 
     cache = {
-        "self": {
+        "beams": {
             "state": jnp.zeros((rows, beam), jnp.int32),
             "seen": jnp.zeros((rows, beam, length), jnp.int32),
         },
         "table": table,
     }
-    return beam_search(
-        step,
-        cache,
-        source_lengths=source_lengths,
-        beam_size=beam,
-        alpha=alpha,
-        max_extra_tokens=extra,
-        max_length=length,
-        bos=BOS,
-        eos=EOS,
-        pad=PAD,
-        n_best=n_best,
-        suppress=suppress,
-    )
+    rules = Rules(beam_size=beam, n_best=n_best, bos=BOS, eos=EOS, pad=PAD, suppress=suppress)
+    return beam_search(step, cache, plain(limits), Weights.of(alpha), rules, length=length)
 
 
-def search(automaton: Automaton, limits: list[int], *, alpha: float, **static) -> Hypotheses:
-    """One row a limit; source lengths are the limits less one."""
-    lengths = np.asarray(limits, np.int32) - 1
-    # A source length of 0 would mean padding.
-    result = search_table(automaton.table, lengths + 1, np.int32(0), np.float32(alpha), **static)
-    return jax.tree.map(np.asarray, result)
+def plain(limits) -> Sentences:
+    """Rows with a limit each and nothing else."""
+    rows = limits.shape[0]
+    return Sentences(limits, jnp.zeros((rows, 0), jnp.int32), jnp.zeros((rows, 2), jnp.uint32))
 
 
-def found(hypotheses: Hypotheses, row: int) -> list[Found]:
+class Searched(NamedTuple):
+    """Hypotheses as host arrays, and the steps that finding them took."""
+
+    tokens: np.ndarray
+    scores: np.ndarray
+    log_probs: np.ndarray
+    lengths: np.ndarray
+    steps: int
+
+
+def searched(result: tuple[Hypotheses, jax.Array]) -> Searched:
+    hypotheses, steps = jax.tree.map(np.asarray, result)
+    return Searched(*hypotheses, int(steps))
+
+
+def search(automaton: Automaton, limits: list[int], *, alpha: float, **static) -> Searched:
+    """One row a limit."""
+    limits = np.asarray(limits, np.int32)
+    return searched(search_table(automaton.table, limits, np.float32(alpha), **static))
+
+
+def found(hypotheses: Searched, row: int) -> list[Found]:
     items = []
     for slot, length in enumerate(hypotheses.lengths[row]):
         tokens = hypotheses.tokens[row, slot]
@@ -144,18 +153,9 @@ def search_chain(steps: list[dict[int, float]], *, alpha: float, beam: int, leng
         logits = jnp.asarray(table)[0, jnp.minimum(index, len(steps) - 1)]
         return jnp.broadcast_to(logits, (1, beam, table.shape[-1])), cache
 
-    return beam_search(
-        step,
-        {"self": {}},
-        source_lengths=jnp.array([length]),
-        beam_size=beam,
-        alpha=alpha,
-        max_extra_tokens=0,
-        max_length=length,
-        bos=BOS,
-        eos=EOS,
-        pad=PAD,
-    )
+    rules = Rules(beam_size=beam, bos=BOS, eos=EOS, pad=PAD)
+    limits, weights = plain(jnp.array([length])), Weights.of(alpha)
+    return searched(beam_search(step, {"beams": {}}, limits, weights, rules, length=length))
 
 
 def test_stops_as_soon_as_nothing_live_can_win():
@@ -196,12 +196,10 @@ def test_padding_rows_have_no_hypothesis_and_cost_no_step():
     assert search(automaton, [0, 0, 0], alpha=0.6, beam=2, length=9).steps == 0
 
 
-def test_limits_follow_each_rows_source():
+def test_each_row_has_its_own_limit():
     automaton = Automaton(np.random.default_rng(5), rows=4, vocab=9, spread=0.5)
     automaton.table[:, :, EOS] -= 20  # nobody ends of their own accord
-    result = search_table(
-        automaton.table, np.array([1, 2, 4, 9]), np.int32(2), np.float32(0.6), beam=3, length=8
-    )
+    result = search(automaton, [3, 4, 6, 8], alpha=0.6, beam=3, length=8)
     assert result.lengths[:, 0].tolist() == [3, 4, 6, 8]
 
 
@@ -223,25 +221,3 @@ def test_ties_go_to_the_older_then_to_the_lower(alpha):
     for row, limit in enumerate((9, 4)):
         expected = reference.beam_search(automaton, row, limit=limit, beam=3, alpha=alpha, n_best=3)
         assert_same(found(result, row), expected)
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"n_best": 3}, "n_best = 3 must lie between 1 and beam_size = 2"),
-        ({"max_length": 0}, "max_length = 0"),
-        ({"suppress": (EOS,)}, "the end mark 2"),
-    ],
-)
-def test_contradictory_sizes_are_errors(changes, message):
-    arguments = {"beam_size": 2, "max_length": 5, "alpha": 0.6, "max_extra_tokens": 1} | changes
-    with pytest.raises(ValueError, match=message):
-        beam_search(
-            lambda tokens, index, cache: (tokens, cache),
-            {"self": {}},
-            source_lengths=jnp.array([1]),
-            bos=BOS,
-            eos=EOS,
-            pad=PAD,
-            **arguments,
-        )

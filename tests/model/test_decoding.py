@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.model.cache import grown, room
 from flaxformer_mt.model.parameters import stack_layers
 from tests.model.examples import VOCAB, build, call, hidden_of, pack, tiny_config
 
@@ -23,7 +24,7 @@ def sentences(seed=0):
     return src, tgt
 
 
-def start(model, params, src):
+def start(model, params, src, length=TGT_LENGTH):
     rows = pack([[(tokens, [])] for tokens in src], SRC_LENGTH, 1)
     encoded = call(
         model,
@@ -40,7 +41,7 @@ def start(model, params, src):
         encoded,
         rows.src_segment_ids,
         beams=BEAMS,
-        length=TGT_LENGTH,
+        length=length,
         method="start_cache",
     )
 
@@ -78,18 +79,30 @@ def test_steps_equal_the_whole(norm, positions, tie, scan_layers):
 
 
 def test_reordering_beams_reorders_their_past():
-    """Beam search's move: gather the self-attention cache along axis 1 and go on."""
+    """Beam search's move: gather what goes by beams along axis 1 and go on."""
     model, params = build(tiny_config())
     src, tgt = sentences(1)
     swap, half = np.array([2, 0, 0]), 3
     cache = start(model, params, src)
     for index in range(half):
         _, cache = step(model, params, tgt[:, :, index], index, cache)
-    cache = {**cache, "self": jax.tree.map(lambda leaf: leaf[:, swap], cache["self"])}
+    cache = {**cache, "beams": jax.tree.map(lambda leaf: leaf[:, swap], cache["beams"])}
     moved = np.concatenate([tgt[:, swap, :half], tgt[:, :, half:]], axis=2)
     expected = whole_logits(model, params, src, moved)
     for index in range(half, TGT_LENGTH):
         logits, cache = step(model, params, moved[:, :, index], index, cache)
+        np.testing.assert_allclose(logits, expected[:, :, index], atol=2e-5, rtol=0)
+
+
+def test_a_cache_grows_between_steps():
+    model, params = build(tiny_config())
+    src, tgt = sentences(2)
+    expected = whole_logits(model, params, src, tgt)
+    cache = start(model, params, src, length=2)
+    for index in range(TGT_LENGTH):
+        if index == room(cache):
+            cache = grown(cache, min(2 * index, TGT_LENGTH))
+        logits, cache = step(model, params, tgt[:, :, index], index, cache)
         np.testing.assert_allclose(logits, expected[:, :, index], atol=2e-5, rtol=0)
 
 
@@ -101,15 +114,16 @@ def test_shapes_of_the_cache(dtype, scan_layers):
     config = tiny_config(dtype=dtype, scan_layers=scan_layers)
     model, params = build(config)
     cache = start(model, params, sentences()[0])
-    assert set(cache) == {"self", "cross", "src_mask"}
+    assert set(cache) == {"self", "cross", "beams", "src_mask"}
     assert set(cache["self"]) == set(cache["cross"]) == {"layers_0", "layers_1"}
     heads = config.num_heads
     for layer in cache["self"].values():
-        assert layer["key"].shape == (ROWS, BEAMS, heads, TGT_LENGTH, config.d_k)
-        assert layer["value"].shape == (ROWS, BEAMS, heads, TGT_LENGTH, config.d_v)
+        assert layer["key"].shape == (ROWS, heads, config.d_k, TGT_LENGTH * BEAMS)
+        assert layer["value"].shape == (ROWS, heads, TGT_LENGTH * BEAMS, config.d_v)
     for layer in cache["cross"].values():
-        assert layer["key"].shape == (ROWS, SRC_LENGTH, heads, config.d_k)
-        assert layer["value"].shape == (ROWS, SRC_LENGTH, heads, config.d_v)
+        assert layer["key"].shape == (ROWS, heads, config.d_k, SRC_LENGTH)
+        assert layer["value"].shape == (ROWS, heads, SRC_LENGTH, config.d_v)
+    assert cache["beams"]["ancestry"].shape == (ROWS, BEAMS, TGT_LENGTH)
     assert cache["src_mask"].tolist() == [[True] * 5, [True] * 3 + [False] * 2]
     assert {leaf.dtype for leaf in jax.tree.leaves((cache["self"], cache["cross"]))} == {
         jnp.dtype(dtype)

@@ -85,9 +85,9 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
         ),
         ("jit(train_step)/jit(_where)/select_n", "update select_n"),
         (
-            "jit(_search)/while/body/Transformer.decode_step/decoder.decode_step/"
-            "self_attention.attend_beams/brhk,brhlk->brhl/dot_general",
-            "search decoder.decode_step/self_attention.attend_beams brhk,brhlk->brhl",
+            "jit(search)/jit(advance)/while/body/Transformer.decode_step/decoder.decode_step/"
+            "self_attention.attend_cached/brhk,bhkl->bhrl/dot_general",
+            "search decoder.decode_step/self_attention.attend_cached brhk,bhkl->bhrl",
         ),
         ("broadcast.229", "compiler: broadcast"),
         ("", "compiler: broadcast"),

@@ -1,0 +1,82 @@
+"""What a search may generate: the settings that are compiled into it, and the mask they make."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Raises ValueError for settings that contradict each other."""
+
+    beam_size: int  # hypotheses kept at each step; 1 is greedy
+    n_best: int = 1
+    bos: int
+    eos: int
+    pad: int
+    suppress: tuple[int, ...] = ()  # never generated, as `bos` and `pad`
+    no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
+    sample: bool = False  # draw each hypothesis from the model instead of searching
+    top_k: int = 0  # of the likeliest k tokens (0: of all)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_best <= self.beam_size:
+            raise ValueError(
+                f"n_best = {self.n_best} must lie between 1 and beam_size = {self.beam_size}"
+            )
+        if self.eos in (self.bos, self.pad, *self.suppress):
+            raise ValueError(f"the end mark {self.eos} is among the tokens never generated")
+        if self.no_repeat < 0 or self.top_k < 0:
+            raise ValueError("no_repeat and top_k must be at least 0")
+
+
+def allowed(
+    rules: Rules,
+    tokens: Int[Array, "rows beams length"],
+    position: Int[Array, ""],
+    limits: Int[Array, " rows"],
+    prefix: Int[Array, "rows prefix"],
+    *,
+    vocab: int,
+) -> Bool[Array, "rows beams_or_1 vocab"]:
+    """Which types may be token number `position` of each hypothesis.
+
+    At a row's limit that is the end mark alone. A row's `prefix`, as far as it is not padding,
+    comes before all else but that.
+    """
+    types = jnp.arange(vocab)[None, None, :]
+    banned = jnp.isin(types, jnp.array((rules.bos, rules.pad, *rules.suppress)))
+    mask = ~banned
+    if rules.no_repeat:
+        mask = mask & ~repeats(tokens, position, rules.no_repeat, vocab=vocab)
+    if width := prefix.shape[1]:
+        now = prefix[:, jnp.minimum(position, width - 1)]
+        now = jnp.where(position < width, now, rules.pad)[:, None, None]
+        mask = jnp.where(now == rules.pad, mask, types == now)
+        ends = (types == rules.eos) & (now == rules.pad)
+    else:
+        ends = types == rules.eos
+    at_limit = (position + 1 >= limits)[:, None, None]
+    return jnp.where(at_limit, types == rules.eos, mask | ends)
+
+
+def repeats(
+    tokens: Int[Array, "rows beams length"], position: Int[Array, ""], n: int, *, vocab: int
+) -> Bool[Array, "rows beams vocab"]:
+    """The types that, as token number `position`, would end an n-gram for the second time."""
+    rows, beams, length = tokens.shape
+    starts = jnp.arange(length)
+    # An n-gram that began at `start` ended before now; the last n - 1 tokens are its beginning.
+    same = jnp.broadcast_to((starts + n - 1 < position)[None, None], tokens.shape)
+    for offset in range(n - 1):
+        then = jnp.roll(tokens, -offset, axis=2)
+        last = jnp.take(tokens, jnp.maximum(position - (n - 1) + offset, 0), axis=2)
+        same = same & (then == last[:, :, None])
+    ended_with = jnp.roll(tokens, -(n - 1), axis=2)
+    ended_with = jnp.where(same, ended_with, vocab)  # out of range: dropped
+    row, beam = jnp.arange(rows)[:, None, None], jnp.arange(beams)[None, :, None]
+    banned = jnp.zeros((rows, beams, vocab), bool)
+    return banned.at[row, beam, ended_with].set(True, mode="drop")

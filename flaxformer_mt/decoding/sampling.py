@@ -1,0 +1,71 @@
+"""Drawing translations from the model's distribution instead of searching for the likeliest."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How to draw translations. Raises ValueError for what is no distribution."""
+
+    temperature: float = 1.0  # below 1 nearer to the likeliest, above 1 farther
+    top_k: int = 0  # of the likeliest k tokens (0: of all)
+    top_p: float = 1.0  # of the fewest tokens whose probability reaches this
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature = {self.temperature} must be above 0 and finite")
+        if self.top_k < 0:
+            raise ValueError(f"top_k = {self.top_k} must be at least 0")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p = {self.top_p} must be above 0 and at most 1")
+
+
+def sampled(
+    logits: Float[Array, "rows beams vocab"],
+    allowed: Bool[Array, "rows beams_or_1 vocab"],
+    keys: Key[Array, " rows"],
+    *,
+    temperature: Float[Array, ""],
+    top_k: int,
+    top_p: Float[Array, ""],
+) -> tuple[Float[Array, "rows beams"], Int[Array, "rows beams"]]:
+    """One token for each hypothesis, and its log-probability under the model itself.
+
+    Drawn from softmax(logits / temperature) over the allowed types, of which only the `top_k`
+    likeliest are left (0: all), and of those the fewest whose probability reaches `top_p` (Holtzman
+    et al., 2020: the nucleus). `keys` belong to the sentences, so that a draw does not depend on a
+    sentence's neighbours.
+    """
+    log_probs = jax.nn.log_softmax(logits, axis=-1)
+    scaled = jnp.where(allowed, logits / temperature, -jnp.inf)
+    if top_k:
+        kept = jax.lax.top_k(scaled, min(top_k, scaled.shape[-1]))[0][..., -1:]
+        scaled = jnp.where(scaled >= kept, scaled, -jnp.inf)
+    scaled = _nucleus(scaled, top_p)
+    noise = jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[1:]))(keys)
+    token = jnp.argmax(scaled + noise, axis=-1)
+    return jnp.take_along_axis(log_probs, token[..., None], axis=-1)[..., 0], token
+
+
+def _nucleus(
+    scaled: Float[Array, "rows beams vocab"], top_p: Float[Array, ""]
+) -> Float[Array, "rows beams vocab"]:
+    """`scaled` without the types beyond the likeliest that together reach `top_p`."""
+
+    def cut(values: Array) -> Array:
+        descending = -jnp.sort(-values, axis=-1)
+        probs = jax.nn.softmax(descending, axis=-1)
+        before = jnp.cumsum(probs, axis=-1) - probs
+        least = jnp.min(jnp.where(before < top_p, descending, jnp.inf), axis=-1, keepdims=True)
+        return jnp.where(values >= least, values, -jnp.inf)
+
+    # Sorting a vocabulary takes longer than the model's step.
+    return jax.lax.cond(top_p < 1.0, cut, lambda values: values, scaled)

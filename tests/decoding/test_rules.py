@@ -1,0 +1,123 @@
+"""What a search may generate: no n-gram twice, a prefix, the end mark alone at the limit."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.decoding.rules import Rules, allowed, repeats
+from flaxformer_mt.decoding.search import Sentences, Weights, beam_search
+from tests.decoding.reference import BOS, EOS, PAD, Automaton, exhaustive
+
+VOCAB = 7
+RULES = Rules(beam_size=32, n_best=4, bos=BOS, eos=EOS, pad=PAD)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_repeats_are_what_a_loop_finds(n):
+    rng = np.random.default_rng(n)
+    tokens = rng.integers(3, VOCAB, (4, 3, 12), np.int32)
+    for position in range(13):
+        found = jax.jit(repeats, static_argnames=("n", "vocab"))(
+            tokens, jnp.int32(position), n, vocab=VOCAB
+        )
+        for row in range(4):
+            for beam in range(3):
+                past = tokens[row, beam, :position].tolist()
+                grams = {tuple(past[i : i + n]) for i in range(position - n + 1)}
+                last = tuple(past[position - n + 1 :]) if position >= n - 1 else None
+                banned = [last is not None and (*last, token) in grams for token in range(VOCAB)]
+                assert found[row, beam].tolist() == banned
+
+
+def test_a_prefix_comes_first_and_the_end_mark_alone_at_the_limit():
+    tokens = jnp.zeros((3, 1, 8), jnp.int32)
+    prefix = jnp.array([[5, 6], [4, PAD], [PAD, PAD]], jnp.int32)
+    limits = jnp.array([8, 8, 2])
+
+    def types(position):
+        mask = allowed(RULES, tokens, jnp.int32(position), limits, prefix, vocab=VOCAB)
+        return [np.flatnonzero(row).tolist() for row in np.asarray(mask)[:, 0]]
+
+    free = [EOS, 3, 4, 5, 6]
+    assert types(0) == [[5], [4], free]
+    assert types(1) == [[6], free, [EOS]]
+    assert types(2) == [free, free, [EOS]]
+
+
+def searched(automaton, limit, rules, prefix=()):
+    """Every hypothesis that an exhaustive beam finds: tokens and log-probability."""
+    states = automaton.states
+
+    @jax.jit
+    def search(table):
+        def step(tokens, index, cache):
+            state = (cache["beams"]["state"] * 31 + tokens + 1) % states
+            logits = table[jnp.zeros((1, 1), jnp.int32), state]
+            return logits, {"beams": {"state": state}}
+
+        sentences = Sentences(
+            jnp.array([limit]),
+            jnp.array([prefix], jnp.int32).reshape(1, len(prefix)),
+            jnp.zeros((1, 2), jnp.uint32),
+        )
+        cache = {"beams": {"state": jnp.zeros((1, rules.beam_size), jnp.int32)}}
+        return beam_search(step, cache, sentences, Weights.of(0.6), rules, length=limit)[0]
+
+    result = jax.tree.map(np.asarray, search(automaton.table))
+    return [
+        (tuple(result.tokens[0, slot, : result.lengths[0, slot]].tolist()), log_prob)
+        for slot, log_prob in enumerate(result.log_probs[0].tolist())
+        if result.lengths[0, slot]
+    ]
+
+
+def assert_best(found, expected):
+    assert [tokens for tokens, _ in found] == [item.tokens for item in expected[: len(found)]]
+    np.testing.assert_allclose(
+        [log_prob for _, log_prob in found],
+        [item.log_prob for item in expected[: len(found)]],
+        rtol=1e-5,
+    )
+
+
+def distinct(tokens, n):
+    grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
+    return len(set(grams)) == len(grams)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_best_without_an_n_gram_twice_is_found(n):
+    automaton = Automaton(np.random.default_rng(3), rows=1, vocab=5, spread=1.0)
+    automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
+    rules = Rules(beam_size=64, n_best=4, bos=BOS, eos=EOS, pad=PAD, no_repeat=n)
+    every = exhaustive(automaton, 0, limit=6, alpha=0.6)
+    expected = [item for item in every if distinct(item.tokens[:-1], n)]
+    assert expected[:4] != every[:4]
+    assert_best(searched(automaton, 6, rules), expected)
+
+
+def test_the_best_that_begin_with_a_prefix_are_found():
+    automaton = Automaton(np.random.default_rng(4), rows=1, vocab=6, spread=1.0)
+    every = exhaustive(automaton, 0, limit=5, alpha=0.6)
+    prefix = (5, 3)
+    expected = [item for item in every if item.tokens[:2] == prefix]
+    assert expected[0] != every[0]
+    found = searched(automaton, 5, RULES, prefix)
+    assert len(found) == 4
+    assert_best(found, expected)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"n_best": 3}, "n_best = 3 must lie between 1 and beam_size = 2"),
+        ({"suppress": (EOS,)}, "the end mark 2"),
+        ({"no_repeat": -1}, "at least 0"),
+    ],
+)
+def test_contradictory_rules_are_errors(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Rules(beam_size=2, bos=BOS, eos=EOS, pad=PAD, **changes)

@@ -1,0 +1,118 @@
+"""Drawing translations: the right distribution, the same draw among any neighbours."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.decode import decode_ids
+from flaxformer_mt.decoding.sampling import Sampling, sampled
+from tests.decoding.test_decode import CONFIG, sentences, tiny
+
+LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -50.0])
+DRAWS = 20_000
+
+
+def frequencies(allowed=(True,) * 6, temperature=1.0, top_k=0, top_p=1.0):
+    keys = jax.random.split(jax.random.key(3), DRAWS)
+    logits = jnp.broadcast_to(jnp.asarray(LOGITS, jnp.float32), (DRAWS, 1, 6))
+    log_probs, token = jax.jit(sampled, static_argnames="top_k")(
+        logits,
+        jnp.asarray(allowed)[None, None],
+        keys,
+        temperature=jnp.float32(temperature),
+        top_k=top_k,
+        top_p=jnp.float32(top_p),
+    )
+    # Whatever it is drawn from, its log-probability is the model's.
+    model = LOGITS - np.logaddexp.reduce(LOGITS)
+    np.testing.assert_allclose(log_probs[:, 0], model[np.asarray(token[:, 0])], rtol=1e-5)
+    return np.bincount(np.asarray(token[:, 0]), minlength=6) / DRAWS
+
+
+def assert_close(found, weights):
+    expected = np.asarray(weights) / np.sum(weights)
+    # Five standard deviations of a share, and nothing where nothing may be.
+    assert (np.abs(found - expected) <= 5 * np.sqrt(expected * (1 - expected) / DRAWS)).all()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_draws_follow_the_softmax(temperature):
+    assert_close(frequencies(temperature=temperature), np.exp(LOGITS / temperature))
+
+
+def test_only_what_is_allowed_is_drawn():
+    allowed = np.array([False, True, True, False, True, True])
+    assert_close(frequencies(allowed), np.exp(LOGITS) * allowed)
+
+
+def test_only_the_likeliest_k_are_drawn():
+    assert_close(frequencies(top_k=2), np.exp(LOGITS) * (np.arange(6) < 2))
+    assert_close(frequencies(top_k=9), np.exp(LOGITS))
+
+
+def test_only_the_nucleus_is_drawn():
+    # Probabilities are .55, .20, .12, .07 ...: two reach .7, three are needed for .8.
+    assert_close(frequencies(top_p=0.7), np.exp(LOGITS) * (np.arange(6) < 2))
+    assert_close(frequencies(top_p=0.8), np.exp(LOGITS) * (np.arange(6) < 3))
+    assert_close(frequencies(top_p=1e-6), np.arange(6) == 0)
+
+
+def test_a_low_temperature_is_greedy():
+    model, params = tiny(seed=1)
+    sources = sentences(12, seed=3)
+    greedy = decode_ids((params,), (model,), sources, dataclasses.replace(CONFIG, beam_size=1))
+    config = dataclasses.replace(CONFIG, beam_size=3)
+    cold = Sampling(temperature=1e-6)
+    drawn = decode_ids((params,), (model,), sources, config, n_best=3, sampling=cold)
+    for one, three in zip(greedy, drawn, strict=True):
+        assert [each.tokens for each in three] == [one[0].tokens] * 3
+        assert three[0].log_prob == pytest.approx(one[0].log_prob, abs=1e-5)
+
+
+def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
+    model, params = tiny(seed=1)
+    sources = sentences(20, seed=4)
+    config = dataclasses.replace(CONFIG, beam_size=4)
+
+    def draw(chosen, first=0, seed=7, batch_tokens=2048):
+        settings = dataclasses.replace(config, batch_tokens=batch_tokens)
+        outputs = decode_ids(
+            (params,),
+            (model,),
+            chosen,
+            settings,
+            n_best=4,
+            sampling=Sampling(seed=seed, temperature=1.5),
+            first=first,
+        )
+        return [[each.tokens for each in hypotheses] for hypotheses in outputs]
+
+    together = draw(sources)
+    assert draw(sources, batch_tokens=128) == together
+    assert draw(sources[11:14], first=11) == together[11:14]
+    assert draw(sources, seed=8) != together
+    # The same sentence at another place is drawn anew, and the four of a sentence differ.
+    repeated = draw([[5, 6, 7, EOS]] * 8)
+    assert len({tuple(each) for each in repeated}) == 8
+    assert all(len(set(each)) > 1 for each in repeated)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"temperature": 0.0}, "temperature = 0.0 must be above 0"),
+        ({"temperature": float("nan")}, "temperature = nan"),
+        ({"top_p": 0.0}, "top_p = 0.0"),
+        ({"top_p": 1.5}, "top_p = 1.5"),
+        ({"top_k": -1}, "top_k = -1"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Sampling(**changes)
