@@ -35,7 +35,7 @@ class CometError(ScoringError):
 
 def require_comet() -> None:
     """Raises CometError unless the package is installed, as a module or as a program."""
-    if importlib.util.find_spec("comet") is None and shutil.which(PROGRAM) is None:
+    if not _has_module() and shutil.which(PROGRAM) is None:
         raise CometError(
             "COMET needs the package unbabel-comet, which is not installed: put its program "
             f"`{PROGRAM}` on the PATH (`uv tool install unbabel-comet` or `pipx install "
@@ -66,7 +66,7 @@ class Comet:
     ) -> Float[np.ndarray, "sentences 2"]:
         """Each sentence's score, and 1. Raises CometError, whatever the package raises."""
         require_comet()
-        score = self._by_module if importlib.util.find_spec("comet") else self._by_program
+        score = self._by_module if _has_module() else self._by_program
         found = score(hypotheses, references)
         if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
             raise CometError(
@@ -90,7 +90,7 @@ class Comet:
         ]
         try:
             package: Any = importlib.import_module("comet")
-            path = self.model if Path(self.model).exists() else package.download_model(self.model)
+            path = self.model if Path(self.model).is_file() else package.download_model(self.model)
             model = package.load_from_checkpoint(path)
             answer = model.predict(data, batch_size=_BATCH, gpus=self.gpus, progress_bar=False)
             return [float(score) for score in answer["scores"]]
@@ -125,6 +125,10 @@ class Comet:
             f"COMET with the model {self.model} failed: {last}; a model is fetched from the "
             "Hugging Face hub on first use, without a network give the path of a checkpoint"
         )
+
+
+def _has_module() -> bool:
+    return importlib.util.find_spec("comet") is not None
 
 
 def _version() -> str:
