@@ -84,9 +84,11 @@ def test_hyphens_raise_it_above_sacrebleu_s() -> None:
 
 
 def test_case_counts_and_no_order_is_smoothed() -> None:
-    (measured,) = measure([PaperBleu(language="de")], ["ein Haus"], ["Ein Haus"])
-    assert measured.totals[2] == 1
+    hypothesis, reference = ["ein Haus am See hier"], ["Ein Haus am See dort"]
+    (measured,) = measure([PaperBleu(language="de")], hypothesis, reference)
+    assert measured.totals.tolist() == [5, 5, 3, 2, 1, 0, 5, 4, 3, 2]
     assert measured.score == 0
+    assert measured.sentence_scores[0] > 0
 
 
 def test_the_signature_tells_all_steps() -> None:
