@@ -74,31 +74,17 @@ def page(name: str, assessment: Assessment, examples: Sequence[Example], *, orig
 
 
 def _scores(assessment: Assessment) -> str:
-    rows = []
-    for name, score in assessment.scores.metrics.items():
-        found = assessment.intervals.get(name)
-        spread = f"{found.low:.2f} to {found.high:.2f}" if found else "-"
-        signature = f"<code>{_text(assessment.scores.signatures[name])}</code>"
-        rows.append([_text(name), f"{score:.2f}", spread, signature])
+    header, rows = assessment.score_rows()
+    cells = [[*map(_text, row[:-1]), f"<code>{_text(row[-1])}</code>"] for row in rows]
     notes = "".join(f"<p>{_text(note)}</p>" for note in assessment.scores.notes)
-    return _table("Scores", ["metric", "score", "95% interval", "signature"], rows) + notes
+    return _table("Scores", header, cells) + notes
 
 
 def _lengths(assessment: Assessment) -> str:
     if not assessment.buckets:
         return ""
-    names = list(assessment.scores.metrics)
-    rows = [
-        [
-            bucket.label,
-            f"{bucket.sentences:,}",
-            *(f"{bucket.metrics[name]:.2f}" for name in names),
-            f"{bucket.length_ratio:.3f}",
-        ]
-        for bucket in assessment.buckets
-    ]
-    header = ["source words", "sentences", *map(_text, names), "length ratio"]
-    return _table("Scores by length of the source", header, rows)
+    header, rows = assessment.length_rows()
+    return _table("Scores by length of the source", header, [list(map(_text, row)) for row in rows])
 
 
 def _table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -100,29 +100,33 @@ class Assessment:
             content["by_source_length"] = [bucket.to_json() for bucket in self.buckets]
         return content
 
-    def table(self) -> str:
-        """For people: each score with its interval and signature, then the scores by length."""
+    def score_rows(self) -> tuple[list[str], list[list[str]]]:
+        """For people: each score with its interval and signature, under a header."""
         rows = []
         for name, score in self.scores.metrics.items():
             found = self.intervals.get(name)
             spread = f"{found.low:.2f} to {found.high:.2f}" if found else "-"
             rows.append([name, f"{score:.2f}", spread, self.scores.signatures[name]])
-        text = table.aligned(["metric", "score", "95% interval", "signature"], rows, left={0, 3})
-        if not self.buckets:
-            return text
+        return ["metric", "score", "95% interval", "signature"], rows
+
+    def length_rows(self) -> tuple[list[str], list[list[str]]]:
+        """For people: the scores by length of the source, under a header."""
         names = list(self.scores.metrics)
         rows = [
             [
                 bucket.label,
                 f"{bucket.sentences:,}",
-                *(f"{bucket.metrics[name]:.2f}" for name in names if name in bucket.metrics),
+                *(f"{bucket.metrics[name]:.2f}" for name in names),
                 f"{bucket.length_ratio:.3f}",
             ]
             for bucket in self.buckets
         ]
-        kept = [name for name in names if name in self.buckets[0].metrics]
-        header = ["source words", "sentences", *kept, "length ratio"]
-        return f"{text}\n\n{table.aligned(header, rows, left={0})}"
+        return ["source words", "sentences", *names, "length ratio"], rows
+
+    def table(self) -> str:
+        """Both as text."""
+        text = table.aligned(*self.score_rows(), left={0, 3})
+        return f"{text}\n\n{table.aligned(*self.length_rows(), left={0})}" if self.buckets else text
 
 
 def assess(
@@ -140,12 +144,13 @@ def assess(
     if sources is not None and len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")
     measured = measure(scoring.metrics(references, sources), hypotheses, references)
-    found: list[Interval] = []
+    spreads: dict[str, Interval] = {}
     if scoring.resamples:
         found = intervals(measured, samples=scoring.resamples, seed=scoring.seed)
+        spreads = {one.metric.name: spread for one, spread in zip(measured, found, strict=True)}
     return Assessment(
         scores=scores_of(measured, hypotheses, notes=scoring.notes),
-        intervals={one.metric.name: spread for one, spread in zip(measured, found, strict=False)},
+        intervals=spreads,
         buckets=() if sources is None else by_length(measured, sources),
         measured=measured,
         scoring=scoring,
