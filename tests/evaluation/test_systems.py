@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,11 @@ from flaxformer_mt.evaluation.systems import (
     common_tokenizer,
     find_output,
 )
+from flaxformer_mt.rundir.atomic import write_text
+from flaxformer_mt.rundir.paths import as_path
+from tests.rundir.buckets import bucket, gcs, needs_clients
+
+__all__ = ["bucket", "gcs"]
 
 REFERENCES, SOURCES = ["a b c d", "e f g h\u2028"], ["A", "E"]
 
@@ -129,3 +135,15 @@ def test_evaluations_of_before_references_were_kept(tmp_path: Path) -> None:
     scores.write_text(json.dumps({"metrics": {}}))
     found = find_output(str(scores))
     assert (found.references, found.sources, found.tokenizer) == (None, None, None)
+
+
+@needs_clients
+def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
+    run = f"gs://{bucket}/runs/one"
+    kept(as_path(run) / "evaluation", "first")
+    kept(as_path(run) / "evaluation", "second")
+    write_text(as_path(run) / "config.json", "{}")
+    found = find_output(run, evaluation="second")
+    assert (found.name, found.references, found.sources) == ("one", REFERENCES, SOURCES)
+    plain = find_output(f"x={run}/evaluation/first.hyp.txt")
+    assert plain == Output(name="x", hypotheses=found.hypotheses)
