@@ -29,9 +29,12 @@ def add_config(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )
 
 
-def add_workdir(parser: argparse.ArgumentParser) -> None:
+def add_workdir(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     parser.add_argument(
-        "--workdir", required=True, metavar="DIR", help="run directory, local or gs://BUCKET/FOLDER"
+        "--workdir",
+        required=required,
+        metavar="DIR",
+        help="run directory, local or gs://BUCKET/FOLDER",
     )
 
 

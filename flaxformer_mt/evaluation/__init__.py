@@ -1,6 +1,16 @@
-"""Metrics with signatures, and the evaluation of a translator."""
+"""Metrics with signatures, evaluations of translators and of files, comparisons of systems."""
 
 from flaxformer_mt.evaluation.bleu import Scores, ScoringError, corpus_scores
 from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
+from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 
-__all__ = ["Evaluation", "Scores", "ScoringError", "corpus_scores", "evaluate"]
+__all__ = [
+    "Assessment",
+    "Evaluation",
+    "Scores",
+    "Scoring",
+    "ScoringError",
+    "assess",
+    "corpus_scores",
+    "evaluate",
+]

@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU (Post, 2018), with the signatures that make them comparable."""
+"""Corpus scores by sacreBLEU (Post, 2018), with the signatures that make them comparable."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+
+from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.evaluation.formulas import ORDER
+from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Measured, measure
+
+__all__ = ["Scores", "ScoringError", "corpus_scores", "scores_of"]
 
 _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text is detokenised
-
-
-class ScoringError(ValueError):
-    """Hypotheses and references that cannot be scored together."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,11 +23,13 @@ class Scores:
 
     `bleu_name` says which BLEU it is: `sacrebleu_13a`, or `bleu_tokenized` for text scored as it
     stands; `_lc` follows where case plays no part (ignored, or absent from the references).
+    Precisions, brevity penalty and lengths are those of this BLEU.
     """
 
     bleu_name: str
     bleu: float
     chrf: float
+    further: Mapping[str, float] = dataclasses.field(default_factory=dict)  # by metric name
     signatures: Mapping[str, str]  # by metric name
     precisions: tuple[float, ...]  # of 1- to 4-grams, per cent
     brevity_penalty: float
@@ -42,7 +45,7 @@ class Scores:
     @property
     def metrics(self) -> dict[str, float]:
         """Metric name to score."""
-        return {self.bleu_name: self.bleu, "chrf": self.chrf}
+        return {self.bleu_name: self.bleu, "chrf": self.chrf, **self.further}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON: `metrics`, `signatures` and the lengths."""
@@ -74,37 +77,56 @@ def corpus_scores(
     tokenized: bool = False,
     lowercase: bool = False,
 ) -> Scores:
-    """Corpus BLEU and chrF of one hypothesis and one reference a sentence.
+    """Corpus BLEU and chrF of one hypothesis and one reference a sentence: what training watches.
 
     BLEU tokenises both sides by mteval-v13a; with `tokenized` both are taken as tokenised already
     (`sacrebleu --tokenize none --force`). `lowercase` ignores case. Raises ScoringError where there
     is nothing to score or the numbers of sentences differ.
     """
-    if len(hypotheses) != len(references):
-        raise ScoringError(
-            f"{len(hypotheses):,} hypotheses for {len(references):,} references: they must be "
-            "aligned line by line"
-        )
-    if not references:
-        raise ScoringError("no sentences to score")
-    # `force` only silences the log message that `notes` replaces.
-    bleu = BLEU(tokenize="none" if tokenized else "13a", lowercase=lowercase, force=True)
-    chrf = CHRF(lowercase=lowercase)
-    bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
-    chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
-    without_case = lowercase or (tokenized and all(text == text.lower() for text in references))
-    name = ("bleu_tokenized" if tokenized else "sacrebleu_13a") + ("_lc" if without_case else "")
+    bleu = named_bleu(references, tokenizer="none" if tokenized else "13a", lowercase=lowercase)
+    measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)
+    return scores_of(measured, hypotheses)
+
+
+def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) -> Bleu:
+    """sacreBLEU under a name that tells whether case plays a part with these references."""
+    bleu = Bleu(tokenizer=tokenizer, lowercase=lowercase)
+    if tokenizer == "none" and not lowercase and all(text == text.lower() for text in references):
+        return dataclasses.replace(bleu, name=f"{bleu.name}_lc")
+    return bleu
+
+
+def scores_of(
+    measured: Sequence[Measured],
+    hypotheses: Sequence[str],
+    *,
+    notes: Sequence[str] = (),
+) -> Scores:
+    """What was measured, by BLEU and chrF first of all; `notes` are reasons to doubt it."""
+    bleu, chrf, *further = measured
+    assert isinstance(bleu.metric, Bleu) and isinstance(chrf.metric, Chrf)
+    name, tokenized = bleu.metric.name, bleu.metric.tokenizer == "none"
+    hypothesis_tokens, reference_tokens, *grams = (int(number) for number in bleu.totals)
+    # By sacreBLEU itself: equal to what it prints to the last bit.
+    score = BLEU.compute_bleu(
+        grams[:ORDER],
+        grams[ORDER:],
+        sys_len=hypothesis_tokens,
+        ref_len=reference_tokens,
+        smooth_method="exp",
+    )
     return Scores(
         bleu_name=name,
-        bleu=bleu_score.score,
-        chrf=chrf_score.score,
-        signatures={name: str(bleu.get_signature()), "chrf": str(chrf.get_signature())},
-        precisions=tuple(bleu_score.precisions),
-        brevity_penalty=bleu_score.bp,
-        hypothesis_tokens=bleu_score.sys_len,
-        reference_tokens=bleu_score.ref_len,
-        sentences=len(references),
-        notes=() if tokenized else _tokenized_periods(hypotheses),
+        bleu=score.score,
+        chrf=chrf.score,
+        further={other.metric.name: other.score for other in further},
+        signatures={item.metric.name: item.metric.signature for item in measured},
+        precisions=tuple(score.precisions),
+        brevity_penalty=score.bp,
+        hypothesis_tokens=score.sys_len,
+        reference_tokens=score.ref_len,
+        sentences=len(hypotheses),
+        notes=(*(() if tokenized else _tokenized_periods(hypotheses)), *notes),
     )
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from flaxformer_mt.decoding.translator import Translation, Translator
-from flaxformer_mt.evaluation.bleu import Scores, ScoringError, corpus_scores
-from flaxformer_mt.rundir.atomic import write_json, write_text
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.evaluation.bleu import Scores
+from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.evaluation.kept import check_place, keep
+from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,11 +19,15 @@ class Evaluation:
     """What `evaluate` found and where it wrote it."""
 
     name: str
-    scores: Scores
+    assessment: Assessment
     translations: tuple[Translation, ...]
     seconds: float  # of translating
     hypotheses_file: Path
     scores_file: Path
+
+    @property
+    def scores(self) -> Scores:
+        return self.assessment.scores
 
     @property
     def split_lines(self) -> tuple[int, ...]:
@@ -40,10 +44,10 @@ def evaluate(
     directory: Path,
     beam_size: int | None = None,
     length_penalty: float | None = None,
-    tokenized: bool = False,
-    lowercase: bool = False,
+    scoring: Scoring | None = None,
+    examples: int = 0,
 ) -> Evaluation:
-    """Translates `sources`, scores against `references`, writes NAME.hyp.txt and NAME.json.
+    """Translates `sources`, scores against `references`, writes NAME.json and what belongs to it.
 
     Raises ScoringError (also for a name that is no file name), DecodingError, and RunDirectoryError
     where the files cannot be written.
@@ -57,13 +61,14 @@ def evaluate(
         translator,
         translations,
         references,
+        sources=sources,
         seconds=time.perf_counter() - start,
         name=name,
         directory=directory,
         beam_size=beam_size,
         length_penalty=length_penalty,
-        tokenized=tokenized,
-        lowercase=lowercase,
+        scoring=scoring,
+        examples=examples,
     )
 
 
@@ -73,14 +78,9 @@ def check(name: str, sources: Sequence[str], references: Sequence[str], director
     Raises ScoringError for a name that is no file name and for sides that do not belong together,
     and RunDirectoryError if the directory cannot be made.
     """
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
     if len(sources) != len(references):
         raise ScoringError(f"{len(sources):,} sources for {len(references):,} references")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
+    check_place(name, directory)
 
 
 def record(
@@ -91,42 +91,48 @@ def record(
     seconds: float,
     name: str,
     directory: Path,
+    sources: Sequence[str] | None = None,
     beam_size: int | None = None,
     length_penalty: float | None = None,
-    tokenized: bool = False,
-    lowercase: bool = False,
+    scoring: Scoring | None = None,
+    examples: int = 0,
 ) -> Evaluation:
     """Scores what `translator` has made in so many seconds, with these settings, and keeps it.
 
-    Both files appear in `directory` whole, the scores last, in place of those of before. The JSON
-    holds the scores with their signatures, the weights and the search settings.
+    The JSON holds the scores with their signatures, the weights and the search settings. What else
+    is written says `kept.keep`; `examples` is how many of the worst and best a page shows, 0: none.
 
     Raises ScoringError and RunDirectoryError.
     """
     hypotheses = [translation.text for translation in translations]
-    scores = corpus_scores(hypotheses, references, tokenized=tokenized, lowercase=lowercase)
-
-    evaluation = Evaluation(
-        name=name,
-        scores=scores,
-        translations=tuple(translations),
-        seconds=seconds,
-        hypotheses_file=directory / f"{name}.hyp.txt",
-        scores_file=directory / f"{name}.json",
-    )
-    write_text(evaluation.hypotheses_file, "".join(f"{line}\n" for line in hypotheses))
+    assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
     config = translator.config
-    content = {
-        "name": name,
+    settings = {
         "weights": translator.name,
         "beam_size": config.beam_size if beam_size is None else beam_size,
         "length_penalty": config.length_penalty if length_penalty is None else length_penalty,
         "max_extra_tokens": config.max_extra_tokens,
         "dtype": translator.model.config.dtype,
         "seconds": seconds,
-        "split_lines": list(evaluation.split_lines),
+        "split_lines": [n for n, item in enumerate(translations, 1) if item.split],
         "lines_at_limit": [n for n, item in enumerate(translations, 1) if item.at_limit],
-        **scores.to_json(),
     }
-    write_json(evaluation.scores_file, content)
-    return evaluation
+    files = keep(
+        assessment,
+        hypotheses,
+        references,
+        sources=sources,
+        name=name,
+        directory=directory,
+        settings=settings,
+        examples=examples,
+        origin=f"Weights: {translator.name}; beam {settings['beam_size']}",
+    )
+    return Evaluation(
+        name=name,
+        assessment=assessment,
+        translations=tuple(translations),
+        seconds=seconds,
+        hypotheses_file=files.hypotheses,
+        scores_file=files.scores,
+    )

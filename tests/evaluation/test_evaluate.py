@@ -7,7 +7,8 @@ import json
 import pytest
 
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.evaluation import ScoringError, corpus_scores, evaluate
+from flaxformer_mt.evaluation import Scoring, ScoringError, assess, corpus_scores, evaluate
+from flaxformer_mt.evaluation.kept import kept_names, read_kept
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from tests.decoding.runs import PAIRS, make_run
 
@@ -26,11 +27,16 @@ def test_writes_hypotheses_and_scores(translator, tmp_path):
     result = evaluate(
         translator, SOURCES, REFERENCES, name="test_2016", directory=folder, beam_size=2
     )
-    assert sorted(path.name for path in folder.iterdir()) == ["test_2016.hyp.txt", "test_2016.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("test_2016.hyp.txt", "test_2016.json", "test_2016.ref.txt", "test_2016.src.txt")
+    ]
     hypotheses = result.hypotheses_file.read_bytes().decode().split("\n")
     assert hypotheses[-1] == ""
     assert hypotheses[:-1] == [t.text for t in translator.translate(SOURCES, beam_size=2)]
-    assert result.scores == corpus_scores(hypotheses[:-1], REFERENCES)
+    assert result.scores == assess(hypotheses[:-1], REFERENCES, sources=SOURCES).scores
+    fast = corpus_scores(hypotheses[:-1], REFERENCES)
+    assert (result.scores.bleu, result.scores.chrf) == (fast.bleu, fast.chrf)
+    assert set(result.scores.metrics) == {"sacrebleu_13a", "chrf", "ter"}
     assert result.split_lines == (5,)
 
     document = json.loads(result.scores_file.read_text())
@@ -41,10 +47,22 @@ def test_writes_hypotheses_and_scores(translator, tmp_path):
     assert document["split_lines"] == [5]
     assert document["seconds"] > 0
 
+    kept = read_kept(folder, "test_2016")
+    assert (kept.hypotheses, kept.references) == (hypotheses[:-1], REFERENCES)
+    assert kept.sources == SOURCES
+
     # A second evaluation takes the first one's place.
     again = evaluate(
-        translator, SOURCES[:2], REFERENCES[:2], name="test_2016", directory=folder, tokenized=True
+        translator,
+        SOURCES[:2],
+        REFERENCES[:2],
+        name="test_2016",
+        directory=folder,
+        scoring=Scoring(tokenizer="none"),
+        examples=3,
     )
+    assert (folder / "test_2016.html").read_text().startswith("<!doctype html>")
+    assert kept_names(folder) == ["test_2016"] and kept_names(tmp_path / "nowhere") == []
     assert again.scores.bleu_name == "bleu_tokenized_lc"
     assert len(result.hypotheses_file.read_text().splitlines()) == 2
     assert json.loads(again.scores_file.read_text())["beam_size"] == 4

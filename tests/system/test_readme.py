@@ -46,6 +46,10 @@ def test_a_block_runs_as_it_stands(block: str, corpus: Path, tmp_path: Path) -> 
             shutil.copy(corpus / f"{split}.{language}", tmp_path)
             shutil.copy(corpus / f"{split}.{language}", tmp_path / f"{published}.{language}")
     shutil.copy(corpus / "test.en", tmp_path / "input.en")
+    for name in ("test.en", "test.de"):
+        shutil.copy(corpus / name, tmp_path)
+    for name in ("output.de", "theirs.de"):
+        shutil.copy(corpus / "test.de", tmp_path / name)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.replace("FOLDER", ".")],
         cwd=tmp_path,

@@ -271,11 +271,11 @@ def test_two_evaluate_as_one(runs: Runs, two: Answers) -> None:
     group = Group(runs["evaluated"], 2, ["-m", "flaxformer_mt.cli.main", *evaluate, *flags])
     assert group.end() == [0, 0], group.said()
     assert "lines in" in group.said()[0] and group.said()[1] == ""
-    by_two = {file.suffix: file.read_text() for file in run.evaluation.glob("valid.*")}
+    by_two = {file.name: file.read_text() for file in run.evaluation.glob("valid.*")}
     assert main(evaluate) == 0
-    by_one = {file.suffix: file.read_text() for file in run.evaluation.glob("valid.*")}
-    assert by_two[".txt"] == by_one[".txt"]
-    scores, wanted = (json.loads(found[".json"]) for found in (by_two, by_one))
+    by_one = {file.name: file.read_text() for file in run.evaluation.glob("valid.*")}
+    assert by_two["valid.hyp.txt"] == by_one["valid.hyp.txt"]
+    scores, wanted = (json.loads(found["valid.json"]) for found in (by_two, by_one))
     # The first one has chosen for all, by step.
     assert (scores.pop("weights"), wanted.pop("weights")) == ("step 15", "best, step 15")
     assert scores | {"seconds": 0} == wanted | {"seconds": 0}

@@ -1,0 +1,95 @@
+"""`compare`: two or more systems on one test set, and whether they differ by more than chance."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from flaxformer_mt.cli.arguments import make_parser, positive, say
+from flaxformer_mt.cli.scoring import (
+    add_scoring,
+    add_testset,
+    check_testset_options,
+    language_of,
+    scoring,
+)
+from flaxformer_mt.evaluation.compare import METHODS, Comparison, System, compare
+from flaxformer_mt.evaluation.segments import read_segments
+from flaxformer_mt.evaluation.significance import TRIALS
+from flaxformer_mt.evaluation.systems import common_text, common_tokenizer, find_output
+from flaxformer_mt.evaluation.testsets import load_testset
+from flaxformer_mt.rundir.atomic import write_json
+from flaxformer_mt.rundir.paths import as_path
+
+_EPILOG = """SYSTEM is a file of hypotheses, one a line, of whatever toolkit; a run directory, of
+which --set names an evaluation; or the NAME.json that `evaluate` has written. NAME=SYSTEM gives
+it a name. The first system is the baseline. Runs bring their references along; files need --ref."""
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = make_parser(prog, purpose)
+    parser.epilog = _EPILOG
+    parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="two or more: see below")
+    parser.add_argument("--ref", metavar="FILE", help="reference, if the systems bring none")
+    parser.add_argument("--src", metavar="FILE", help="source, for scores by its length")
+    add_testset(parser)
+    parser.add_argument("--set", metavar="NAME", help="which evaluation of run directories")
+    parser.add_argument(
+        "--method", choices=(*METHODS, "both"), default="both", help="test of significance"
+    )
+    parser.add_argument(
+        "--trials",
+        type=positive,
+        default=TRIALS,
+        metavar="N",
+        help="of approximate randomization; --resamples are those of the bootstrap",
+    )
+    add_scoring(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the tables")
+    parser.add_argument("--output", metavar="FILE", help="write the JSON to this file as well")
+    options = parser.parse_args(arguments)
+    check_testset_options(options, parser)
+    comparison = compare_systems(options, parser)
+    if options.output is not None:
+        write_json(as_path(options.output), comparison.to_json())
+    if options.json:
+        json.dump(comparison.to_json(), sys.stdout, indent=2, ensure_ascii=False)
+        print()
+    else:
+        print(comparison.table())
+    return 0
+
+
+def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Comparison:
+    """Reads what the arguments name, and compares it."""
+    if options.testset is not None and (options.ref is not None or options.src is not None):
+        parser.error("--testset, and --ref with --src exclude each other")
+    if len(options.systems) < 2:
+        parser.error("a comparison takes two systems or more")
+    outputs = [find_output(system, evaluation=options.set) for system in options.systems]
+    references = None if options.ref is None else read_segments(options.ref)
+    sources = None if options.src is None else read_segments(options.src)
+    if options.testset is not None:
+        named = load_testset(options.testset, options.langpair)
+        references, sources = named.references, named.sources
+    references, sources = common_text(outputs, references=references, sources=sources)
+    known = next((output.language for output in outputs if output.language), "")
+    comparison = compare(
+        [System(name=output.name, hypotheses=output.hypotheses) for output in outputs],
+        references,
+        sources=sources,
+        scoring=scoring(
+            options,
+            parser,
+            language=language_of(options) or known,
+            tokenizer=options.tokenize or common_tokenizer(outputs),
+        ),
+        methods=METHODS if options.method == "both" else (options.method,),
+        trials=options.trials,
+    )
+    for system in comparison.systems:
+        for note in system.assessment.scores.notes:
+            say(f"{system.name}: {note}")
+    return comparison

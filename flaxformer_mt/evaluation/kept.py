@@ -1,0 +1,120 @@
+"""The files of an evaluation: written beside each other, and read again to compare systems."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.evaluation.examples import worst_and_best
+from flaxformer_mt.evaluation.page import page
+from flaxformer_mt.evaluation.scoring import Assessment
+from flaxformer_mt.evaluation.segments import read_segments
+from flaxformer_mt.rundir.atomic import write_json, write_text
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.paths import exists
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Where an evaluation called `name` in `directory` has its parts."""
+
+    directory: Path
+    name: str
+
+    @property
+    def scores(self) -> Path:
+        return self.directory / f"{self.name}.json"
+
+    @property
+    def hypotheses(self) -> Path:
+        return self.directory / f"{self.name}.hyp.txt"
+
+    @property
+    def references(self) -> Path:
+        return self.directory / f"{self.name}.ref.txt"
+
+    @property
+    def sources(self) -> Path:
+        """Not there if the sources were not known."""
+        return self.directory / f"{self.name}.src.txt"
+
+    @property
+    def page(self) -> Path:
+        """Not there unless it was asked for."""
+        return self.directory / f"{self.name}.html"
+
+
+def check_place(name: str, directory: Path) -> None:
+    """Makes `directory`. Raises ScoringError for a name that is no file name; RunDirectoryError."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
+
+
+def keep(
+    assessment: Assessment,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    sources: Sequence[str] | None,
+    name: str,
+    directory: Path,
+    settings: Mapping[str, Any],
+    examples: int,
+    origin: str,
+) -> Files:
+    """Writes an evaluation in place of the one of before under this name.
+
+    Each file appears whole, the scores last: NAME.hyp.txt, NAME.ref.txt, NAME.src.txt where the
+    sources are known, NAME.html with so many of the worst and best examples unless they are 0, and
+    NAME.json with `settings` and the scores. Raises RunDirectoryError.
+    """
+    files = Files(directory, name)
+    sides = [(files.hypotheses, hypotheses), (files.references, references)]
+    sides += [] if sources is None else [(files.sources, sources)]
+    for path, lines in sides:
+        write_text(path, "".join(f"{line}\n" for line in lines))
+    if examples:
+        shown = worst_and_best(assessment, hypotheses, references, sources=sources, shown=examples)
+        write_text(files.page, page(name, assessment, shown, origin=origin))
+    write_json(files.scores, {"name": name, **settings, **assessment.to_json()})
+    return files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kept:
+    """An evaluation's text as `keep` wrote it."""
+
+    name: str
+    hypotheses: list[str]
+    references: list[str] | None  # None: written before version 0.1 kept them
+    sources: list[str] | None
+
+
+def read_kept(directory: Path, name: str) -> Kept:
+    """The evaluation `name` in `directory`. Raises ScoringError if it is not complete."""
+    files = Files(directory, name)
+    if not exists(files.hypotheses):
+        raise ScoringError(f"{files.hypotheses} does not exist: evaluate that run again")
+    references = read_segments(str(files.references)) if exists(files.references) else None
+    sources = read_segments(str(files.sources)) if exists(files.sources) else None
+    return Kept(
+        name=name,
+        hypotheses=read_segments(str(files.hypotheses)),
+        references=references,
+        sources=sources,
+    )
+
+
+def kept_names(directory: Path) -> list[str]:
+    """The evaluations that a folder holds, by name."""
+    if not exists(directory):
+        return []
+    return sorted(path.name.removesuffix(".json") for path in directory.glob("*.json"))

@@ -1,0 +1,116 @@
+"""Whether two systems differ by more than chance, on one test set.
+
+Two tests, both paired and both after sacreBLEU's, with its draws for the same seed:
+
+- paired bootstrap resampling (Koehn, 2004): the systems are scored on resampled test sets;
+- approximate randomisation (Riezler and Maxwell, 2005): the systems' outputs for random sentences
+  change places, since under the null hypothesis it does not matter whose they are.
+
+A p-value counts a chance difference as large as the real one as well (sacreBLEU: only larger ones),
+which is the same but for ties: two equal systems have a p of 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from flaxformer_mt.evaluation.metrics import Measured
+from flaxformer_mt.evaluation.resampling import (
+    RESAMPLES,
+    SEED,
+    Interval,
+    bootstrap_scores,
+    chunks,
+    interval,
+)
+
+Method = Literal["bootstrap", "randomization"]
+TRIALS = 10_000  # of approximate randomisation, as in sacreBLEU
+_TIE = 1e-9  # differences of scores that are rounding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One metric's outcome. `difference` is the system's score minus the baseline's."""
+
+    metric: str
+    difference: float
+    p_value: float
+    interval: Interval | None = None  # of the difference; bootstrap alone has one
+    better: float | None = None  # share of the resamples in which the system is the better one
+
+    def to_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = {"difference": self.difference, "p_value": self.p_value}
+        if self.interval is not None:
+            content |= {"interval": self.interval.to_json(), "better": self.better}
+        return content
+
+
+def paired_bootstrap(
+    baseline: Sequence[Measured],
+    system: Sequence[Measured],
+    *,
+    samples: int = RESAMPLES,
+    seed: int = SEED,
+) -> list[Outcome]:
+    """A test for each metric, the two systems' metrics being in one order."""
+    scores = bootstrap_scores([*baseline, *system], samples=samples, seed=seed)
+    tests = []
+    for one, other, ours, theirs in zip(
+        baseline, system, scores[: len(baseline)], scores[len(baseline) :], strict=True
+    ):
+        differences = theirs - ours
+        # As sacreBLEU has it: sizes of differences, shifted so that their mean is zero.
+        sizes = np.abs(differences)
+        better = differences > _TIE if one.metric.higher_is_better else differences < -_TIE
+        tests.append(
+            Outcome(
+                metric=one.metric.name,
+                difference=other.score - one.score,
+                p_value=_p_value(sizes - sizes.mean(), other.score - one.score),
+                interval=interval(differences),
+                better=float(better.mean()),
+            )
+        )
+    return tests
+
+
+def approximate_randomization(
+    baseline: Sequence[Measured],
+    system: Sequence[Measured],
+    *,
+    trials: int = TRIALS,
+    seed: int = SEED,
+) -> list[Outcome]:
+    """A test for each metric, the two systems' metrics being in one order."""
+    rng = np.random.default_rng(seed)
+    sentences = len(baseline[0].counts)
+    found: list[list[Float[np.ndarray, " chunk"]]] = [[] for _ in baseline]
+    for rows in chunks(trials, sentences):
+        stay: Bool[np.ndarray, "rows sentences"] = rng.integers(
+            2, size=(rows, sentences), dtype=bool
+        )
+        kept = stay.astype(np.float64)
+        for differences, one, other in zip(found, baseline, system, strict=True):
+            first = other.totals + kept @ (one.counts - other.counts)
+            second = one.totals + other.totals - first
+            differences.append(np.abs(one.metric.score(first) - one.metric.score(second)))
+    return [
+        Outcome(
+            metric=one.metric.name,
+            difference=other.score - one.score,
+            p_value=_p_value(np.concatenate(differences), other.score - one.score),
+        )
+        for differences, one, other in zip(found, baseline, system, strict=True)
+    ]
+
+
+def _p_value(by_chance: Float[np.ndarray, " samples"], difference: float) -> float:
+    """The share of chance differences at least as large, the real one counted among them."""
+    count = int((by_chance >= abs(difference) - _TIE).sum())
+    return (count + 1) / (len(by_chance) + 1)

@@ -1,0 +1,149 @@
+"""sacreBLEU's test sets by name: from its folder on this machine, or fetched by it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import sacrebleu.utils
+from sacrebleu.dataset import DATASETS
+
+from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.evaluation.segments import read_segments
+
+REACH_SECONDS = 6.0  # within which a server has to answer at all
+STALL_SECONDS = 60.0  # without a byte, after which a download is given up
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedSet:
+    """A test set's text; `further_references` counts those besides the ones given here."""
+
+    name: str
+    sources: list[str]
+    references: list[str]
+    further_references: int
+
+
+def load_testset(name: str, langpair: str) -> NamedSet:
+    """`wmt14/full`, `en-de` and the like, with the first reference where there are several.
+
+    Raises ScoringError, within seconds where there is no network: what is missing, where it goes.
+    """
+    check_testset(name, langpair)
+    if not (files := _on_disk(name, langpair)):
+        _fetch(name, langpair)
+        files = _on_disk(name, langpair)
+    if not files:
+        raise ScoringError(
+            f"sacreBLEU has fetched {name}, and it holds no {langpair}; {_advice(name, langpair)}"
+        )
+    src, ref, *further = files
+    sources, references = read_segments(str(src)), read_segments(str(ref))
+    if len(sources) != len(references):
+        raise ScoringError(
+            f"{src} has {len(sources):,} lines and {ref} has {len(references):,}: remove "
+            f"{src.parent} and fetch the test set again"
+        )
+    return NamedSet(
+        name=name, sources=sources, references=references, further_references=len(further)
+    )
+
+
+def check_testset(name: str, langpair: str) -> None:
+    """Raises ScoringError for a name or a pair that sacreBLEU does not know."""
+    if name not in DATASETS:
+        close = difflib.get_close_matches(name, DATASETS, n=4, cutoff=0.5)
+        meant = f", but {', '.join(close)}" if close else ""
+        raise ScoringError(
+            f"sacreBLEU has no test set {name!r}{meant}: `sacrebleu --list` shows them all"
+        )
+    pairs = DATASETS[name].langpairs
+    if langpair not in pairs:
+        raise ScoringError(f"{name} has no pair {langpair!r}: {', '.join(sorted(pairs))}")
+
+
+def _folder(name: str) -> Path:
+    return Path(sacrebleu.utils.SACREBLEU_DIR) / name
+
+
+def _stem(name: str, langpair: str) -> str:
+    return f"{name.replace('/', '_')}.{langpair}"
+
+
+def _on_disk(name: str, langpair: str) -> list[Path]:
+    """The source and the references where sacreBLEU keeps them, or nothing."""
+    stem = _stem(name, langpair)
+    source = _folder(name) / f"{stem}.src"
+    references = sorted(_folder(name).glob(f"{stem}.ref*"))
+    return [source, *references] if source.exists() and references else []
+
+
+def _advice(name: str, langpair: str) -> str:
+    stem = _stem(name, langpair)
+    return (
+        f"put {stem}.src and {stem}.ref (UTF-8, one segment a line) into {_folder(name)}, below "
+        "the folder that $SACREBLEU names; or use --src FILE --ref FILE"
+    )
+
+
+def _fetch(name: str, langpair: str) -> None:
+    """Has sacreBLEU fetch and unpack the set."""
+    url = (DATASETS[name].data or ["nowhere"])[0]
+    try:
+        if not any(path.suffix != ".lock" for path in (_folder(name) / "raw").glob("*")):
+            _within(REACH_SECONDS, lambda: _reach(url))
+        with _giving_up_on_silence():
+            DATASETS[name].get_files(langpair)
+    # Anything: sockets, HTTP, archives, and sys.exit for a wrong digest.
+    except (Exception, SystemExit) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ScoringError(
+            f"the test set {name} is not on this machine and cannot be fetched from {url} "
+            f"({reason}): {_advice(name, langpair)}"
+        ) from error
+
+
+def _reach(url: str) -> None:
+    request = urllib.request.Request(url, method="HEAD")
+    # That it refuses this method or wants another address is an answer as well.
+    with contextlib.suppress(urllib.error.HTTPError):
+        urllib.request.urlopen(request, timeout=REACH_SECONDS).close()
+
+
+def _within(seconds: float, action: Callable[[], None]) -> None:
+    """Lets `action` run so long, and raises what it raises: looking up a name knows no limit."""
+    ended: list[BaseException | None] = []
+
+    def act() -> None:
+        try:
+            action()
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not ended:
+        raise TimeoutError(f"no answer within {seconds:g} seconds")
+    if ended[0] is not None:
+        raise ended[0]
+
+
+@contextlib.contextmanager
+def _giving_up_on_silence() -> Iterator[None]:
+    """sacreBLEU opens its downloads without a time limit: one for all sockets meanwhile."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(STALL_SECONDS)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

@@ -1,0 +1,229 @@
+"""`evaluate` and `compare` on files: the numbers of sacreBLEU, and bad input explained."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from flaxformer_mt.cli import evaluate
+from flaxformer_mt.evaluation import ScoringError, comet
+from tests.cli.conftest import Run
+from tests.decoding.runs import make_run
+from tests.evaluation.noise import grammar_text, noisy
+
+SIZE = 40
+SOURCES, REFERENCES = grammar_text(SIZE)
+FAST = ["--resamples", 50]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Sources, references and two systems' outputs."""
+    texts = {
+        "test.en": SOURCES,
+        "test.de": REFERENCES,
+        "one.txt": noisy(REFERENCES, 0.3, 1),
+        "two.txt": noisy(REFERENCES, 0.1, 2),
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().split("\n")[:-1]
+
+
+def test_another_system_s_output_is_scored(run: Run, files: Path) -> None:
+    done = run(
+        *("evaluate", "--hypotheses", files / "one.txt", "--ref", files / "test.de", *FAST),
+        *("--src", files / "test.en", "--output", files / "scores", "--name", "other"),
+    )
+    assert done.status == 0, done.errors
+    assert done.output.startswith("other: sacrebleu_13a ")
+    for part in ("bleu_paper", "ter", "95% interval", "tok:moses-de", "source words"):
+        assert part in done.output
+    kept = json.loads((files / "scores" / "other.json").read_text())
+    bleu = sacrebleu.corpus_bleu(lines(files / "one.txt"), [REFERENCES])
+    assert kept["metrics"]["sacrebleu_13a"] == bleu.score
+    ter = sacrebleu.corpus_ter(lines(files / "one.txt"), [REFERENCES])
+    assert kept["metrics"]["ter"] == pytest.approx(ter.score)
+    assert (files / "scores" / "other.html").exists()
+    assert (files / "scores" / "other.src.txt").read_text() == (files / "test.en").read_text()
+
+
+def test_json_and_options_and_nothing_left_behind(run: Run, files: Path) -> None:
+    before = sorted(files.iterdir())
+    done = run(
+        *("evaluate", "--hypotheses", files / "one.txt", "--ref", files / "test.de", "--json"),
+        *("--tokenize", "intl", "--lowercase", "--no-ter", "--resamples", 0),
+    )
+    scores = json.loads(done.output)["one"]
+    assert set(scores["metrics"]) == {"sacrebleu_intl_lc", "chrf"}
+    wanted = sacrebleu.corpus_bleu(
+        lines(files / "one.txt"), [REFERENCES], tokenize="intl", lowercase=True
+    )
+    assert scores["metrics"]["sacrebleu_intl_lc"] == wanted.score
+    assert "intervals" not in scores and sorted(files.iterdir()) == before
+
+
+def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> None:
+    trained = make_run(files / "run", {5: 1.0})
+    sides = ["--src", files / "test.en", "--ref", files / "test.de"]
+    done = run("evaluate", "--workdir", trained, *sides, "--beam-size", 1, "--examples", 3, *FAST)
+    assert done.status == 0, done.errors
+    assert sorted(path.name for path in trained.evaluation.iterdir()) == [
+        *("test.html", "test.hyp.txt", "test.json", "test.ref.txt", "test.src.txt")
+    ]
+    kept = json.loads((trained.evaluation / "test.json").read_text())
+    assert kept["weights"] == "best, step 5" and "bleu_paper" in kept["metrics"]
+    assert kept["by_source_length"][0]["sentences"] > 0
+
+    done = run(
+        *("compare", trained, f"B={files / 'one.txt'}", files / "two.txt", *FAST),
+        *("--trials", 50, "--json", "--output", files / "compared.json"),
+    )
+    assert done.status == 0, done.errors
+    content = json.loads(done.output)
+    assert content == json.loads((files / "compared.json").read_text())
+    assert [system["name"] for system in content["systems"]] == ["run", "B", "two.txt"]
+    assert content["systems"][0]["metrics"] == kept["metrics"]
+    assert (
+        content["systems"][2]["by_source_length"]
+        == json.loads(
+            run(
+                *("evaluate", "--hypotheses", files / "two.txt", *sides, "--json", *FAST),
+            ).output
+        )["two"]["by_source_length"]
+    )
+
+
+def test_compare_shows_tables(run: Run, files: Path) -> None:
+    done = run(
+        *("compare", files / "one.txt", files / "two.txt", "--ref", files / "test.de", *FAST),
+        *("--method", "randomization", "--trials", 100),
+    )
+    assert done.status == 0 and done.errors == ""
+    assert "p (randomization)" in done.output and "its 95% interval" not in done.output
+    assert "0.0099*" in done.output  # 1 of 101: as rare as 100 trials can tell
+
+
+def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, langpair: str) -> evaluate.load_testset.__class__:
+        if name != "wmt14/full":
+            raise ScoringError("not on this machine")
+        return type("Set", (), {
+            "name": name, "sources": SOURCES, "references": REFERENCES, "further_references": 1,
+        })  # fmt: skip
+
+    monkeypatch.setattr(evaluate, "load_testset", load)
+    named = ["--testset", "wmt14/full", "--langpair", "en-de", "--json", *FAST]
+    done = run("evaluate", "--hypotheses", files / "one.txt", *named)
+    assert "has 1 more references, which are not used" in done.errors
+    assert "bleu_paper" in json.loads(done.output)["one"]["metrics"]
+    trained = make_run(files / "run", {5: 1.0})
+    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *named)
+    assert list(json.loads(done.output)) == ["wmt14_full.en-de"]
+    done = run("evaluate", "--workdir", trained, "--testset", "wmt15", "--langpair", "en-de")
+    assert (done.status, done.last) == (1, "flaxformer-mt evaluate: error: not on this machine")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["evaluate"], 2, "give --workdir DIR to translate with a run, or --hypotheses FILE"),
+        (["evaluate", "--workdir", "x", "--output", "y"], 2, "--output goes with --hypotheses"),
+        (["evaluate", "--hypotheses", "one.txt"], 2, "goes with --ref FILE, or with --testset"),
+        (["evaluate", "--hypotheses", "one.txt", "--workdir", "x"], 2, "do not go together"),
+        (["evaluate", "--hypotheses", "nowhere", "--ref", "test.de"], 1, "nowhere: does not exist"),
+        (["evaluate", "--hypotheses", ".", "--ref", "test.de"], 1, ".: is a folder; name a file"),
+        (["evaluate", "--hypotheses", "short", "--ref", "test.de"], 1, "1 hypotheses for 40 ref"),
+        (["evaluate", "--hypotheses", "empty", "--ref", "empty"], 1, "no sentences to score"),
+        (["evaluate", "--hypotheses", "bad", "--ref", "test.de"], 1, "bad:2: is not UTF-8 text"),
+        (["evaluate", "--hypotheses", "zip", "--ref", "test.de"], 1, "is gzip data where its name"),
+        (
+            ["evaluate", "--hypotheses", "one.txt", "--ref", "test.de", "--src", "short"],
+            *(1, "1 sources for 40 references"),
+        ),
+        (
+            ["evaluate", "--hypotheses", "one.txt", "--ref", "test.de", "--comet"],
+            *(1, "COMET needs the package unbabel-comet"),
+        ),
+        (
+            ["evaluate", "--hypotheses", "one.txt", "--ref", "test.de", "--output", "one.txt"],
+            *(1, "one.txt: cannot be written: File exists"),
+        ),
+        (
+            ["evaluate", "--hypotheses", "one.txt", "--ref", "test.de", "--output", ".", "--name"],
+            *(2, "expected one argument"),
+        ),
+        (
+            ["evaluate", "--hypotheses", "o", "--ref", "r", "--output", ".", "--name", "../x"],
+            *(1, "'../x' cannot name files"),
+        ),
+        (["evaluate", "--testset", "wmt14/full"], 2, "--testset and --langpair go together"),
+        (["evaluate", "--testset", "x", "--langpair", "en-de"], 1, "sacreBLEU has no test set 'x'"),
+        (["evaluate", "--workdir", "x", "--tokenize", "moses"], 2, "invalid choice: 'moses'"),
+        (["evaluate", "--workdir", "x", "--seed", "-1"], 2, "'-1' is no whole number"),
+        (["evaluate", "--workdir", "x", "--resamples", "9" * 50], 2, "is no whole number"),
+        (
+            ["evaluate", "--hypotheses", "o", "--ref", "r", "--tgt-lang", "German"],
+            *(2, "--tgt-lang German: write a code such as de"),
+        ),
+        (["compare", "one.txt", "--ref", "test.de"], 2, "takes two systems or more"),
+        (["compare", "one.txt", "two.txt"], 1, "no reference to compare with: give --ref FILE"),
+        (["compare", "one.txt", "short", "--ref", "test.de"], 1, "short: 1 hypotheses for 40"),
+        (
+            ["compare", "one.txt", "one.txt", "--ref", "test.de"],
+            1,
+            "two systems are called one.txt",
+        ),
+        (["compare", "one.txt", "nowhere", "--ref", "test.de"], 1, "nowhere: does not exist"),
+        (
+            ["compare", "one.txt", "two.txt", "--ref", "test.de", "--resamples", "0"],
+            *(1, "resamples and trials must be at least 1"),
+        ),
+        (
+            ["compare", "one.txt", "two.txt", "--ref", "test.de", "--trials", "0"],
+            *(2, "'0' is no whole number of at least 1"),
+        ),
+        (
+            ["compare", "one.txt", "two.txt", "--ref", "test.de", "--output", "no/where/x.json"],
+            *(1, "x.json: cannot be written: No such file"),
+        ),
+        (
+            ["compare", "a", "b", "--ref", "r", "--testset", "wmt14/full", "--langpair", "en-de"],
+            *(2, "--testset, and --ref with --src exclude each other"),
+        ),
+    ],
+)
+def test_bad_input_is_explained_in_a_line(
+    run: Run,
+    files: Path,
+    arguments: list[str],
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(files)
+    monkeypatch.setattr(comet, "_has_module", lambda: False)
+    monkeypatch.setattr(comet, "PROGRAM", "no-such-program")
+    (files / "short").write_text("x\n")
+    (files / "empty").write_text("")
+    (files / "bad").write_bytes(b"good\n\xff\n")
+    (files / "zip").write_bytes(gzip.compress(b"x\n"))
+    done = run(*arguments)
+    assert done.status == status, done.errors
+    assert message in done.last and "Traceback" not in done.errors
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_help_tells_what_a_newcomer_needs(run: Run, command: str) -> None:
+    done = run(command, "--help")
+    assert done.status == 0
+    for part in ("--tokenize", "--comet", "--testset", "--ref", "--json"):
+        assert part in done.output

@@ -1,0 +1,35 @@
+"""Test sets with systems of known quality: references of the built-in grammar, made worse."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from flaxformer_mt.data.synthetic import pairs
+
+
+def grammar_text(size: int) -> tuple[list[str], list[str]]:
+    """Sources and references."""
+    sources, references = zip(*pairs("test", size), strict=True)
+    return list(sources), list(references)
+
+
+def noisy(references: Sequence[str], share: float, seed: int) -> list[str]:
+    """Words are replaced, left out or doubled with probability `share`; some change places."""
+    rng = random.Random(seed)
+    words = [word for line in references for word in line.split()]
+    found = []
+    for line in references:
+        kept: list[str] = []
+        for word in line.split():
+            choice = rng.random() if rng.random() < share else 1.0
+            if choice == 1.0:
+                kept.append(word)
+            elif choice < 0.5:
+                kept.append(rng.choice(words))
+            elif choice < 0.75:
+                kept += [word, word]
+        if len(kept) > 3 and rng.random() < share:
+            kept[0], kept[-2] = kept[-2], kept[0]
+        found.append(" ".join(kept))
+    return found

@@ -1,0 +1,149 @@
+"""Outputs by the paths that name them, and the test set they have in common."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.data.corpus import CorpusError
+from flaxformer_mt.evaluation import Scoring, ScoringError, assess
+from flaxformer_mt.evaluation.kept import keep
+from flaxformer_mt.evaluation.systems import (
+    Output,
+    common_text,
+    common_tokenizer,
+    find_output,
+)
+from flaxformer_mt.rundir.atomic import write_text
+from flaxformer_mt.rundir.paths import as_path
+from tests.rundir.buckets import bucket, gcs, needs_clients
+
+__all__ = ["bucket", "gcs"]
+
+REFERENCES, SOURCES = ["a b c d", "e f g h\u2028"], ["A", "E"]
+
+
+def kept(directory: Path, name: str, *, tokenizer: str = "13a") -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    hypotheses = ["a b c x", "\x85e f"]
+    scoring = Scoring(tokenizer=tokenizer, language="de", ter=False, resamples=0)
+    files = keep(
+        assess(hypotheses, REFERENCES, scoring=scoring),
+        hypotheses,
+        REFERENCES,
+        sources=SOURCES,
+        name=name,
+        directory=directory,
+        settings={},
+        examples=0,
+        origin="",
+    )
+    return files.scores
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """What of a run directory is looked at."""
+    kept(tmp_path / "run" / "evaluation", "first")
+    (tmp_path / "run" / "config.json").write_text("{}")
+    return tmp_path / "run"
+
+
+def test_a_file_of_hypotheses(tmp_path: Path) -> None:
+    file = tmp_path / "out.txt"
+    file.write_bytes("\ufeffone\r\n\ntwo\u2028half\n".encode())
+    found = find_output(str(file))
+    assert (found.name, found.hypotheses) == ("out.txt", ["one", "", "two\u2028half"])
+    assert found.references is None
+    (tmp_path / "out.gz").write_bytes(gzip.compress(b"one\n"))
+    assert find_output(f"ours={tmp_path / 'out.gz'}") == Output(name="ours", hypotheses=["one"])
+    # A file whose name has the sign in it is a file.
+    (tmp_path / "a=b").write_text("x\n")
+    assert find_output(f"n={tmp_path / 'a=b'}").name == "n"
+
+
+def test_an_evaluation_comes_back_as_it_was_kept(run: Path) -> None:
+    found = find_output(str(run))
+    assert (found.name, found.references, found.sources) == ("run", REFERENCES, SOURCES)
+    assert (found.tokenizer, found.language) == ("13a", "de")
+    assert found.hypotheses == ["a b c x", "\x85e f"]
+    by_file = find_output(f"x={run / 'evaluation' / 'first.json'}")
+    assert (by_file.name, by_file.hypotheses) == ("x", found.hypotheses)
+
+
+def test_of_several_evaluations_one_is_chosen(run: Path) -> None:
+    kept(run / "evaluation", "second")
+    with pytest.raises(ScoringError, match="several evaluations: .* --set: first, second"):
+        find_output(str(run))
+    assert find_output(str(run), evaluation="second").name == "run"
+    with pytest.raises(ScoringError, match=r"no evaluation 'third' \(there is: first, second\)"):
+        find_output(str(run), evaluation="third")
+
+
+def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
+    for path, message in (("nowhere", "nowhere: does not exist"), ("x.json", "does not exist")):
+        with pytest.raises(ScoringError, match=message):
+            find_output(str(tmp_path / path))
+    (tmp_path / "bad").write_bytes(b"good\n\xff\n")
+    with pytest.raises(ScoringError, match=r"bad:2: is not UTF-8 text \(byte 1\)"):
+        find_output(str(tmp_path / "bad"))
+    (tmp_path / "zip").write_bytes(gzip.compress(b"x"))
+    with pytest.raises(CorpusError, match="is gzip data where its name says plain text"):
+        find_output(str(tmp_path / "zip"))
+    with pytest.raises(ScoringError, match="is a folder"):
+        find_output(str(tmp_path))
+    (run / "evaluation" / "first.hyp.txt").unlink()
+    with pytest.raises(ScoringError, match="first.hyp.txt does not exist: evaluate that run again"):
+        find_output(str(run))
+    for path in (run / "evaluation").iterdir():
+        path.unlink()
+    with pytest.raises(ScoringError, match="holds no evaluation: run `evaluate`"):
+        find_output(str(run))
+
+
+def test_all_were_scored_on_one_text() -> None:
+    plain = Output(name="a", hypotheses=["x", "y"])
+    brought = Output(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
+    assert common_text([plain, brought]) == (REFERENCES, SOURCES)
+    assert common_text([plain], references=["r"]) == (["r"], None)
+    with pytest.raises(ScoringError, match="no reference to compare with: give --ref"):
+        common_text([plain])
+    with pytest.raises(ScoringError, match=r"b: was evaluated on another .*\(line 2 differs\)"):
+        common_text([brought], references=[REFERENCES[0], "other"])
+    with pytest.raises(ScoringError, match="line 3 differs"):
+        common_text([brought], references=[*REFERENCES, "more"])
+
+
+def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
+    one = find_output(str(kept(tmp_path, "one")))
+    two = find_output(str(kept(tmp_path, "two", tokenizer="none")))
+    plain = Output(name="a", hypotheses=[])
+    assert common_tokenizer([plain]) is None
+    assert common_tokenizer([two, plain]) == "none"
+    with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): say with --tok"):
+        common_tokenizer([one, two])
+
+
+def test_evaluations_of_before_references_were_kept(tmp_path: Path) -> None:
+    scores = kept(tmp_path, "old")
+    (tmp_path / "old.ref.txt").unlink()
+    (tmp_path / "old.src.txt").unlink()
+    scores.write_text(json.dumps({"metrics": {}}))
+    found = find_output(str(scores))
+    assert (found.references, found.sources, found.tokenizer) == (None, None, None)
+
+
+@needs_clients
+def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
+    run = f"gs://{bucket}/runs/one"
+    kept(as_path(run) / "evaluation", "first")
+    kept(as_path(run) / "evaluation", "second")
+    write_text(as_path(run) / "config.json", "{}")
+    found = find_output(run, evaluation="second")
+    assert (found.name, found.references, found.sources) == ("one", REFERENCES, SOURCES)
+    plain = find_output(f"x={run}/evaluation/first.hyp.txt")
+    assert plain == Output(name="x", hypotheses=found.hypotheses)

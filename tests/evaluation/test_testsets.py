@@ -1,0 +1,134 @@
+"""sacreBLEU's test sets: where they are looked for, and what is said where they are not."""
+
+from __future__ import annotations
+
+import email.message
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu.utils
+from sacrebleu.dataset import DATASETS
+
+from flaxformer_mt.evaluation import ScoringError, testsets
+from flaxformer_mt.evaluation.testsets import check_testset, load_testset
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """sacreBLEU's folder, empty. A set keeps its place in it from when it was imported."""
+    monkeypatch.setattr(sacrebleu.utils, "SACREBLEU_DIR", str(tmp_path))
+    for name in ("wmt14/full", "wmt22"):
+        monkeypatch.setattr(DATASETS[name], "_outdir", str(tmp_path / name))
+        monkeypatch.setattr(DATASETS[name], "_rawdir", str(tmp_path / name / "raw"))
+    return tmp_path
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Sets what opening an address does."""
+
+    def behave(action: Any) -> None:
+        monkeypatch.setattr(urllib.request, "urlopen", action)
+
+    return behave
+
+
+def put(folder: Path, name: str, field: str, lines: list[str]) -> None:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    stem = f"{name.replace('/', '_')}.en-de"
+    (folder / name / f"{stem}.{field}").write_text("".join(f"{line}\n" for line in lines))
+
+
+def unreachable(*_: Any, **__: Any) -> Any:
+    raise urllib.error.URLError("Name or service not known")
+
+
+def test_on_disk_nothing_is_fetched(folder: Path, network: Callable[[Any], None]) -> None:
+    network(unreachable)
+    put(folder, "wmt14/full", "src", ["a\u2028b", "c"])
+    put(folder, "wmt14/full", "ref", ["A", "C"])
+    found = load_testset("wmt14/full", "en-de")
+    assert (found.sources, found.references) == (["a\u2028b", "c"], ["A", "C"])
+    assert found.further_references == 0
+    # It is where sacreBLEU itself looks.
+    theirs = DATASETS["wmt14/full"]._get_txt_file_path("en-de", "src")
+    assert Path(theirs).read_text().split("\n")[0] == "a\u2028b"
+
+
+def test_of_several_references_it_is_the_first(folder: Path) -> None:
+    put(folder, "wmt22", "src", ["a"])
+    put(folder, "wmt22", "ref-B", ["B"])
+    put(folder, "wmt22", "ref-A", ["A"])
+    found = load_testset("wmt22", "en-de")
+    assert found.references == ["A"] and found.further_references == 1
+
+
+def test_sides_of_different_length_are_refused(folder: Path) -> None:
+    put(folder, "wmt22", "src", ["a", "b"])
+    put(folder, "wmt22", "ref", ["A"])
+    with pytest.raises(ScoringError, match=r"has 2 lines and .*wmt22.en-de.ref has 1: remove"):
+        load_testset("wmt22", "en-de")
+
+
+@pytest.mark.parametrize("name", ["wmt14/full", "wmt22"])
+def test_without_a_network_it_says_where_the_files_go(
+    folder: Path, network: Callable[[Any], None], name: str
+) -> None:
+    network(unreachable)
+    with pytest.raises(ScoringError) as refused:
+        load_testset(name, "en-de")
+    said = str(refused.value)
+    stem = f"{name.replace('/', '_')}.en-de"
+    assert "Name or service not known" in said and DATASETS[name].data[0] in said
+    assert f"put {stem}.src and {stem}.ref" in said and str(folder / name) in said
+    assert "\n" not in said
+
+
+def test_a_network_that_swallows_everything_holds_nobody_up(
+    folder: Path, network: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testsets, "REACH_SECONDS", 0.2)
+    network(lambda *_, **__: time.sleep(60))
+    start = time.perf_counter()
+    with pytest.raises(ScoringError, match="no answer within 0.2 seconds"):
+        load_testset("wmt14/full", "en-de")
+    assert time.perf_counter() - start < 5
+
+
+def test_a_download_of_something_else_is_explained(
+    folder: Path, network: Callable[[Any], None]
+) -> None:
+    """sacreBLEU itself ends the program for a wrong digest."""
+
+    class Page:
+        def __enter__(self) -> Page:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def close(self) -> None: ...
+
+        def read(self) -> bytes:
+            return b"<html>please log in</html>"
+
+    def answer(request: Any, **_: Any) -> Page:
+        if isinstance(request, urllib.request.Request):  # whether the server is there
+            raise urllib.error.HTTPError("", 405, "no HEAD", email.message.Message(), None)
+        return Page()
+
+    network(answer)
+    with pytest.raises(ScoringError, match="cannot be fetched from https://statmt.org"):
+        load_testset("wmt14/full", "en-de")
+
+
+def test_names_are_checked_before_anything_is_done() -> None:
+    with pytest.raises(ScoringError, match="no test set 'wmt41', but wmt"):
+        check_testset("wmt41", "en-de")
+    with pytest.raises(ScoringError, match="wmt14/full has no pair 'en-xx': cs-en, de-en"):
+        check_testset("wmt14/full", "en-xx")
+    check_testset("wmt14/full", "en-de")
