@@ -123,8 +123,10 @@ class PairForm:
                 f"has no list of whole numbers under {self.tokens_key!r}: `translate --format "
                 "jsonl --tokens` writes it"
             )
-        text = record.value.get(self.target_key)
-        return PairRecord(source, tokens, record.json, text if isinstance(text, str) else None)
+        text = None
+        with contextlib.suppress(BadLine):  # it may be missing: the tokens are what counts
+            text = text_under(record, self.target_key)
+        return PairRecord(source, tokens, record.json, text)
 
     def render(self, record: PairRecord, scored: Scored, vocabulary: Vocabulary) -> bytes:
         """The line to write: natural logarithms, to six places."""

@@ -87,6 +87,12 @@ def _translate(
         say=meter.say,
     )
     window = options.window or (1 if lines.interactive else WINDOW)
+    # Of what goes to standard output nobody asks later.
+    known = (
+        identity(translator, form=dataclasses.asdict(form), window=window, **search)
+        if options.output
+        else {}
+    )
 
     def work() -> None:
         stream(
@@ -94,7 +100,7 @@ def _translate(
             sink,
             parse=form.parse,
             action=action,
-            identity=identity(translator, form=dataclasses.asdict(form), window=window, **search),
+            identity=known,
             window=window,
             meter=meter,
         )

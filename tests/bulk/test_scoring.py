@@ -64,6 +64,8 @@ def test_objects():
     tokens = PairForm(name="jsonl", tokens_key="tokens")
     record = tokens.parse(b'{"source": "a", "tokens": [5, 2, 6]}')
     assert (record.target, record.text) == ([5, 2, 6], None)
+    half = tokens.parse(b'{"source": "a", "tokens": [5], "translation": "\\ud800"}')
+    assert half.text is None
     for wrong in (b"", b', "tokens": "5"', b', "tokens": [5.0]', b', "tokens": [true]'):
         with pytest.raises(BadLine, match="no list of whole numbers under 'tokens'"):
             tokens.parse(b'{"source": "a"' + wrong + b"}")
