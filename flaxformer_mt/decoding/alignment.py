@@ -114,24 +114,22 @@ class _Words:
         self.texts = tuple(line.split())
         self._line = line
         self._after = 0  # characters of the line up to the end of the last part
-        self._of_bytes: list[int] = []  # the word at each byte; -1: blank
+        # The word at each byte; at a blank the next one, whose piece may begin there.
+        self._of_bytes: list[int] = []
         word, blank = -1, True
         for character in line:
             word += blank and not character.isspace()
             blank = character.isspace()
-            self._of_bytes += [-1 if blank else word] * len(character.encode())
+            self._of_bytes += [word + blank] * len(character.encode())
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:
         """The word of each piece of the line's next part, by their spans there; -1: of none."""
         start = self._line.index(part, self._after)
         self._after = start + len(part)
         before = len(self._line[:start].encode())
-        words = []
-        for begin, end in spans:
-            # A piece may begin with the blank before its word.
-            at = self._of_bytes[before + begin : before + max(end, begin + 1)]
-            words.append(next((word for word in at if word >= 0), -1))
-        return np.array(words, np.int64)
+        words = np.array([*self._of_bytes, len(self.texts)], np.int64)
+        found = words[[before + begin for begin, _ in spans]]
+        return np.where(found < len(self.texts), found, -1)
 
 
 def _cross_weights(
