@@ -1,6 +1,6 @@
 """`flaxformer-mt COMMAND ...`: finds the command, runs it, turns errors into messages.
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 75 training stopped on request and can go on
+Exit status: 0 done; 1 failed; 2 wrong usage; 75 stopped on request, and the same command goes on
 (EX_TEMPFAIL: what a restart script looks for); 130 interrupted.
 """
 
@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "train a model, or go on with a stopped run",
     "average": "average checkpoints of a run",
     "translate": "translate lines from standard input or files",
+    "score": "score given translations: log-probabilities, perplexity",
     "evaluate": "translate test sets, or take another system's output, and score it",
     "compare": "compare systems on one test set: scores, intervals, significance",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
@@ -26,7 +27,7 @@ COMMANDS = {
     "config": "show a resolved configuration, or what each setting means",
 }
 
-COMPILING = {"quickstart", "train", "translate", "evaluate", "doctor"}
+COMPILING = {"quickstart", "train", "translate", "score", "evaluate", "doctor"}
 _ROOM = "make room; the same command goes on with what is complete"
 _RIGHTS = "choose another place, or ask for the right to it"
 # What a system refuses whatever the program does.

@@ -1,16 +1,19 @@
-"""`translate`: lines in, lines out, in order."""
+"""`translate`: lines, columns or JSON objects in; the same with translations out, in order."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
+import dataclasses
+import functools
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import Sequence
 
+from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
+from flaxformer_mt.bulk.meter import Meter
+from flaxformer_mt.bulk.reading import Lines, open_lines
+from flaxformer_mt.bulk.sinks import Sink
+from flaxformer_mt.bulk.stream import WINDOW, stream
+from flaxformer_mt.bulk.translating import Translating
 from flaxformer_mt.cli.arguments import (
     add_decoding,
     add_workdir,
@@ -19,71 +22,165 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
+from flaxformer_mt.cli.streams import (
+    NOT_FINISHED,
+    Stopped,
+    add_output,
+    finished,
+    identity,
+    sigterm_stops,
+    writing,
+)
 from flaxformer_mt.decoding.translator import Translator
-
-_UTF8_BOM = b"\xef\xbb\xbf"
-WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
-
-
-class InputError(ValueError):
-    """Input that is not text, with its file and line."""
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_workdir(parser)
     add_decoding(parser)
-    parser.add_argument("--input", metavar="FILE", help="source lines (default: standard input)")
-    parser.add_argument("--output", metavar="FILE", help="translations (default: standard output)")
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        help="source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)",
+    )
+    add_output(parser, WINDOW)
+    _add_forms(parser)
     parser.add_argument(
         "--n-best", type=positive, default=1, metavar="N", help="translations of each line"
     )
     parser.add_argument(
-        "--scores", action="store_true", help="a score and a tab before each translation"
+        "--overlong",
+        choices=("split", "refuse"),
+        default="split",
+        help="a line longer than the model takes is cut at sentence ends, translated in pieces "
+        "and rejoined, or it is an error",
     )
     options = parser.parse_args(arguments)
-    translator = Translator.load(options.workdir, which=weights(options.weights, parser))
-    _check_n_best(options, translator, parser)
+    form = _form(options, parser)
+    try:
+        # Only with an output file can a second call go on.
+        with sigterm_stops(options.output is not None):
+            with open_lines(options.input) as lines, writing(options, (options.input,)) as sink:
+                which = weights(options.weights, parser)
+                translator = Translator.load(options.workdir, which=which)
+                _check_n_best(options, translator, parser)
+                return _translate(options, form, translator, lines, sink)
+    except Stopped:
+        return NOT_FINISHED
 
-    start, count = time.perf_counter(), 0
-    with _reading(options.input) as source, _writing(options.output) as sink:
-        name = options.input or "standard input"
-        lines = read_lines(source, name)
-        translations = translator.translate_lines(
+
+def _translate(
+    options: argparse.Namespace, form: Form, translator: Translator, lines: Lines, sink: Sink
+) -> int:
+    meter = Meter("translate", say, share=lines.share, terminal=sys.stderr.isatty())
+    search = {
+        "beam_size": options.beam_size,
+        "length_penalty": options.length_penalty,
+        "n_best": options.n_best,
+        "overlong": options.overlong,
+    }
+    action = Translating(
+        translate=functools.partial(translator.translate, **search),
+        align=translator.align if form.shown.alignments else None,
+        form=form,
+        name=lines.name,
+        say=meter.say,
+    )
+    window = options.window or (1 if lines.interactive else WINDOW)
+    # Of what goes to standard output nobody asks later.
+    known = (
+        identity(translator, form=dataclasses.asdict(form), window=window, **search)
+        if options.output
+        else {}
+    )
+
+    def work() -> None:
+        stream(
             lines,
-            window=1 if source.isatty() else WINDOW,
-            beam_size=options.beam_size,
-            length_penalty=options.length_penalty,
-            n_best=options.n_best,
+            sink,
+            parse=form.parse,
+            action=action,
+            identity=known,
+            window=window,
+            meter=meter,
         )
-        for count, translation in enumerate(translations, start=1):
-            if translation.split:
-                say(
-                    f"{name}:{count}: longer than the model takes; "
-                    "translated in pieces and rejoined"
-                )
-            for hypothesis in translation.hypotheses:
-                score = f"{hypothesis.score:.4f}\t" if options.scores else ""
-                sink.write(f"{score}{hypothesis.text}\n".encode())
-            if source.isatty():
-                sink.flush()
-    seconds = time.perf_counter() - start
-    say(f"{count:,} lines in {seconds:.1f} s with the weights '{translator.name}'")
+
+    if not finished(work, sink, meter):
+        return NOT_FINISHED
+    for line in action.summary():
+        say(line)
+    say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
     return 0
 
 
-def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    """Lines as UTF-8 text, split at line feeds alone. Raises InputError with file and line."""
-    for number, line in enumerate(stream, start=1):
-        if number == 1:
-            # As training's readers do.
-            line = line.removeprefix(_UTF8_BOM)
-        try:
-            yield line.rstrip(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{name}:{number}: is not UTF-8 text (byte {error.start + 1})"
-            ) from error
+def _add_forms(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("forms of input and output")
+    group.add_argument(
+        "--format",
+        choices=NAMES,
+        default="text",
+        help="text: a sentence a line; tsv: columns, of which one is translated; jsonl: a JSON "
+        "object a line, to which the translation is added",
+    )
+    group.add_argument(
+        "--output-format", choices=NAMES, help="that of the output, if it is another one"
+    )
+    group.add_argument(
+        "--column", type=positive, default=1, metavar="N", help="tsv: the column to translate"
+    )
+    group.add_argument(
+        "--append",
+        action="store_true",
+        help="tsv: the translation becomes the last column instead of taking the source's place",
+    )
+    group.add_argument(
+        "--key", default="source", help="jsonl: the source's key; a dot leads into an object"
+    )
+    group.add_argument(
+        "--translation-key", default="translation", metavar="KEY", help="jsonl: the added key"
+    )
+    group.add_argument(
+        "--scores",
+        action="store_true",
+        help="text: a score and a tab before each translation; tsv: a further column; jsonl has "
+        "scores anyway",
+    )
+    group.add_argument(
+        "--alignments",
+        action="store_true",
+        help="the source word of each word (0-0 1-2, ...): a last column, or a field",
+    )
+    group.add_argument(
+        "--tokens", action="store_true", help="jsonl: the translation's token ids, for `score`"
+    )
+
+
+def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
+    write = options.output_format or options.format
+    if write not in WRITABLE[options.format]:
+        parser.error(
+            f"--output-format {write}: of {options.format} comes "
+            f"{' or '.join(WRITABLE[options.format])}"
+        )
+    if options.tokens and write != "jsonl":
+        parser.error("--tokens are fields of JSON objects: add --output-format jsonl")
+    for name in ("key", "translation_key"):
+        if not getattr(options, name):
+            parser.error(f"--{name.replace('_', '-')} is empty")
+    return Form(
+        read=options.format,
+        write=write,
+        column=options.column - 1 if options.format == "tsv" else 0,
+        append=options.append or options.format == "text",
+        key=options.key,
+        target_key=options.translation_key,
+        shown=Shown(
+            scores=options.scores or write == "jsonl",
+            alignments=options.alignments,
+            tokens=options.tokens,
+            n_best=options.n_best > 1,
+        ),
+    )
 
 
 def _check_n_best(
@@ -92,36 +189,3 @@ def _check_n_best(
     beam_size = options.beam_size or translator.config.beam_size
     if not 1 <= options.n_best <= beam_size:
         parser.error(f"--n-best {options.n_best} must lie between 1 and the beam size, {beam_size}")
-
-
-def _reading(path: str | None) -> contextlib.AbstractContextManager[BinaryIO]:
-    if path is None:
-        return contextlib.nullcontext(sys.stdin.buffer)
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-@contextlib.contextmanager
-def _writing(path: str | None) -> Iterator[BinaryIO]:
-    """A file appears under its name when it is complete."""
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    aside = Path(f"{path}.part")
-    if os.path.isdir(path):
-        raise InputError(f"{path}: is a folder; --output names a file")
-    try:
-        stream = open(aside, "wb")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        with stream:
-            yield stream
-        os.replace(aside, path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written: {error.strerror}; what is complete is in {aside}"
-        ) from error

@@ -137,6 +137,23 @@ class Vocabulary:
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
         return np.concatenate([np.zeros(0, np.int32), *encoded]), lengths
 
+    def encode_with_spans(self, sentence: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Token ids as `encode` gives them, and where each stands in the sentence's UTF-8 bytes.
+
+        A span may begin with blanks. Of a character in several tokens the last has the whole span,
+        and the others an empty one where it begins.
+        """
+        found = self._processor.encode(sentence, return_type="proto").pieces
+        return [piece.id for piece in found], [(piece.begin, piece.end) for piece in found]
+
+    def decode_with_spans(self, tokens: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
+        """The sentence as `decode` gives it, and where each token stands in its UTF-8 bytes.
+
+        Spans as those of `encode_with_spans`.
+        """
+        found = self._processor.decode([int(token) for token in tokens], return_type="proto")
+        return found.text, [(piece.begin, piece.end) for piece in found.pieces]
+
     def normalize(self, sentence: str) -> str:
         """What the model makes of a sentence before it is encoded, with plain blanks."""
         return self._processor.normalize(sentence).replace("\u2581", " ").removeprefix(" ")

@@ -1,6 +1,21 @@
-"""Beam search and the translator: raw text to raw text."""
+"""Beam search, forced decoding and the translator: raw text to raw text."""
 
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError, translate_ids
+from flaxformer_mt.decoding.forced import Scored
+from flaxformer_mt.decoding.parts import OverlongError, TargetError
 from flaxformer_mt.decoding.translator import Hypothesis, Translation, Translator
 
-__all__ = ["DecodingError", "Hypothesis", "Translation", "Translator", "translate_ids"]
+__all__ = [
+    "Alignment",
+    "Attention",
+    "DecodingError",
+    "Hypothesis",
+    "OverlongError",
+    "Scored",
+    "TargetError",
+    "Translation",
+    "Translator",
+    "translate_ids",
+]

@@ -44,9 +44,47 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     return pieces
 
 
-def _cut(text: str) -> tuple[int, str]:
-    """The best place to cut a text without outer blanks, and the glue between the two parts."""
-    middle = len(text) / 2
+def split_pair_to_fit(
+    src: str, tgt: str, fits: Callable[[str, str], bool]
+) -> list[tuple[Piece, Piece]]:
+    """A text and its translation in as many pieces, pair by pair such that `fits(src, tgt)`.
+
+    The source is cut as `split_to_fit` cuts it, the translation at a boundary of the best kind that
+    it has, nearest to the same share of its length: which words belong together is not known.
+
+    Raises ValueError if a single character does not fit.
+    """
+    pairs = []
+    waiting = [(Piece(src.strip(), ""), Piece(tgt.strip(), ""))]
+    while waiting:
+        pair = waiting.pop()
+        if fits(pair[0].text, pair[1].text):
+            pairs.append(pair)
+            continue
+        if max(len(piece.text) for piece in pair) < 2:
+            raise ValueError(f"the characters {pair[0].text!r} and {pair[1].text!r} do not fit")
+        (src_first, src_rest), share = _halves(pair[0], 0.5)
+        (tgt_first, tgt_rest), _ = _halves(pair[1], share)
+        waiting += [(src_rest, tgt_rest), (src_first, tgt_first)]
+    return pairs
+
+
+def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
+    """Two parts of a text, cut near a share of its length, and the share at which that was."""
+    text = piece.text
+    if len(text) < 2:
+        return (Piece(text, ""), Piece("", piece.glue)), share
+    cut, glue = _cut(text, share)
+    first, rest = Piece(text[:cut].rstrip(), glue), Piece(text[cut:].lstrip(), piece.glue)
+    return (first, rest), cut / len(text)
+
+
+def _cut(text: str, share: float = 0.5) -> tuple[int, str]:
+    """The best place to cut a text without outer blanks, and the glue between the two parts.
+
+    Of places of one kind it is the one nearest to `share` of the text's length.
+    """
+    middle = share * len(text)
     for boundary in _BOUNDARIES:
         ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
         if ends:

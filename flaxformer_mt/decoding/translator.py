@@ -10,7 +10,20 @@ from typing import Any, Literal
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
+from flaxformer_mt.decoding.alignment import Alignment, align_parts, default_layer
+from flaxformer_mt.decoding.attention import Attention, attend_part
 from flaxformer_mt.decoding.decode import Decoded, DecodingError, decode_ids
+from flaxformer_mt.decoding.forced import Scored, score_parts
+from flaxformer_mt.decoding.parts import (
+    Overlong,
+    OverlongError,
+    Part,
+    Target,
+    cut_pairs,
+    describe_overlong,
+    encode,
+    fits,
+)
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.split import Piece, split_to_fit
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
@@ -27,7 +40,10 @@ Which = Literal["auto", "best", "latest", "average"] | int
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """One translation of a line: text without line breaks, target tokens without end marks."""
+    """One translation of a line: text without line breaks, and target tokens.
+
+    They are without the end mark; between those of the parts of a line that was split it stands.
+    """
 
     text: str
     tokens: tuple[int, ...]
@@ -133,31 +149,36 @@ class Translator:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         n_best: int = 1,
+        overlong: Overlong = "split",
     ) -> list[Translation]:
         """Each line's translation, in order. A blank line's is empty, with score 0.
 
         Settings left out are the run's. In float32 a line's translation does not depend on the
         other lines. A line longer than `model.max_length` tokens is cut at sentence ends (else
         between clauses, words, characters), translated in pieces, rejoined and marked `split`; the
-        n-th hypothesis then joins each piece's n-th.
+        n-th hypothesis then joins each piece's n-th. `overlong` "refuse" makes it an OverlongError.
 
         Raises DecodingError, and ValueError for an `n_best` above the beam size.
         """
         config = self._settings(beam_size, length_penalty)
+        max_length = self.model.config.max_length
         if not 1 <= n_best <= config.beam_size:
             raise ValueError(
                 f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
             )
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
-        for line, tokens in zip(lines, self._encode(lines), strict=True):
-            if len(tokens) + 1 <= self.model.config.max_length:
+        for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
+            if not tokens or not line.strip():
                 # Blank is what corpora call so: a no-break space alone would have a token.
-                said = tokens and line.strip()
-                pieces.append([Piece(line, "")] if said else [])
-                sources.extend([[*tokens, EOS]] if said else [])
+                pieces.append([])
+            elif len(tokens) < max_length:
+                pieces.append([Piece(line, "")])
+                sources.append([*tokens, EOS])
+            elif overlong == "refuse":
+                raise OverlongError(number, describe_overlong(max_length, source=tokens))
             else:
-                pieces.append(split_to_fit(line, self._fits))
+                pieces.append(split_to_fit(line, fits(self.vocabularies.src, max_length)))
                 encoded = self._encode([piece.text for piece in pieces[-1]])
                 sources.extend([*tokens, EOS] for tokens in encoded)
         decoded = iter(
@@ -168,6 +189,86 @@ class Translator:
         return [
             self._join(parts, list(itertools.islice(decoded, len(parts))), config)
             for parts in pieces
+        ]
+
+    def score(
+        self,
+        pairs: Sequence[tuple[str, Target]],
+        *,
+        length_penalty: float | None = None,
+        overlong: Overlong = "refuse",
+    ) -> list[Scored]:
+        """How likely the model finds each translation, in order; the penalty is the run's if None.
+
+        A translation is a text, or tokens as `Hypothesis.tokens` has them. In float32 the tokens of
+        a translation have the score that `translate` gave them; its text may encode into others.
+        A blank line with a blank translation has 0, as in `translate`. Where a side is longer than
+        the model takes, `overlong` "split" scores the pair in parts: the source's are those of
+        `translate`, and so are those of tokens; a text is cut where its source is, by a guess.
+
+        Raises OverlongError, TargetError and DecodingError.
+        """
+        return score_parts(
+            self.params,
+            self.model,
+            self._cut(pairs, overlong),
+            length_penalty=self._settings(None, length_penalty).length_penalty,
+            batch_tokens=self.config.batch_tokens,
+            mesh=self.mesh,
+        )
+
+    def attend(self, src: str, tgt: Target) -> Attention:
+        """All attention weights of the model as it reads `src` and says `tgt` (text or tokens).
+
+        Raises OverlongError, TargetError and DecodingError.
+        """
+        ((part,),) = cut_pairs(
+            [(src, tgt)],
+            self.vocabularies,
+            max_length=self.model.config.max_length,
+            overlong="refuse",
+        )
+        return attend_part(self.params, self.model, self.vocabularies, part, mesh=self.mesh)
+
+    def align(
+        self,
+        pairs: Sequence[tuple[str, Target]],
+        *,
+        layer: int | None = None,
+        overlong: Overlong = "split",
+    ) -> list[Alignment]:
+        """The source word of each translation's words, by the decoder's attention, in order.
+
+        `layer` counts the decoder's from 0; None is the last but one. Translations as in `score`.
+
+        Raises OverlongError, TargetError and DecodingError, and ValueError for a layer that there
+        is not.
+        """
+        lines = [
+            (source, target if isinstance(target, str) else None, parts)
+            for (source, target), parts in zip(pairs, self._cut(pairs, overlong), strict=True)
+        ]
+        return align_parts(
+            self.params,
+            self.model,
+            self.vocabularies,
+            lines,
+            layer=default_layer(self.model) if layer is None else layer,
+            batch_tokens=self.config.batch_tokens,
+            mesh=self.mesh,
+        )
+
+    def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
+        """The parts of each pair; none where both sides are blank."""
+        cut = cut_pairs(
+            pairs,
+            self.vocabularies,
+            max_length=self.model.config.max_length,
+            overlong=overlong,
+        )
+        return [
+            parts if source.strip() or any(part.tgt_text.strip() for part in parts) else []
+            for (source, _), parts in zip(pairs, cut, strict=True)
         ]
 
     def translate_lines(
@@ -199,19 +300,7 @@ class Translator:
         return config
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        try:
-            return self.vocabularies.src.encode(texts)
-        except TypeError:
-            for text in texts:
-                if any("\ud800" <= character <= "\udfff" for character in text):
-                    raise DecodingError(
-                        f"{text!a} is not Unicode text: it holds half a surrogate pair, as comes "
-                        "of reading bytes that are not UTF-8"
-                    ) from None
-            raise
-
-    def _fits(self, text: str) -> bool:
-        return len(self._encode([text])[0]) + 1 <= self.model.config.max_length
+        return encode(self.vocabularies.src, texts)
 
     def _join(
         self, pieces: Sequence[Piece], decoded: Sequence[Sequence[Decoded]], config: DecodingConfig
@@ -222,17 +311,17 @@ class Translator:
         for parts in zip(*decoded, strict=False):  # the piece with the fewest ends the list
             texts = self.vocabularies.tgt.decode([part.tokens for part in parts])
             glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
-            length = sum(len(part.tokens) + 1 for part in parts)
+            tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
             log_prob = sum(part.log_prob for part in parts)
             hypotheses.append(
                 Hypothesis(
                     # Byte pieces can spell a line break, which would shift every line after it.
                     text="".join(glued).replace("\r", " ").replace("\n", " "),
-                    tokens=tuple(itertools.chain.from_iterable(part.tokens for part in parts)),
+                    tokens=tuple(tokens),
                     log_prob=log_prob,
                     score=parts[0].score
                     if len(parts) == 1
-                    else log_prob / length_penalty(length, config.length_penalty),
+                    else log_prob / length_penalty(len(tokens) + 1, config.length_penalty),
                 )
             )
         return Translation(

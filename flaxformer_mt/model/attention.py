@@ -79,6 +79,8 @@ class MultiHeadAttention(nn.Module):
         # backend lacks in bfloat16 ("Unsupported element type for DotThunk").
         scores = product("blhk,bqhk->bhql", keys, queries, dtype)
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
+        # For whoever looks at attention; nothing is kept unless the caller asks for it.
+        self.sow("intermediates", "weights", weights)
         weights = self.dropout(weights, deterministic=deterministic)
         heads = product("bhql,blhv->bqhv", weights, values, dtype)
         heads = nn.with_logical_constraint(heads, ("batch", "length", "heads", "kv"))

@@ -127,7 +127,7 @@ def _run(
         return x
     scan = nn.scan(
         apply_layer,
-        variable_axes={"params": 0},
+        variable_axes={"params": 0, "intermediates": 0},
         split_rngs={"params": True, "dropout": True},
         in_axes=nn.broadcast,
         length=count,

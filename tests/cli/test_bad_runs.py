@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 
 from flaxformer_mt.cli import train as training
 from flaxformer_mt.cli.main import explained
-from flaxformer_mt.cli.translate import InputError, _writing, read_lines
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -108,23 +106,6 @@ def test_a_missing_right_is_no_damage(
     done = run("prepare", *arguments, "--workdir", workdir)
     assert done.status == 1
     assert done.last.endswith(f"{workdir / name}: cannot be read: Permission denied")
-
-
-def test_a_mark_of_the_byte_order_is_no_text() -> None:
-    assert list(read_lines(io.BytesIO(b"\xef\xbb\xbfone\r\ntwo"), "x")) == ["one", "two"]
-
-
-def test_an_output_that_is_a_folder_is_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"{tmp_path}: is a folder"), _writing(str(tmp_path)):
-        pytest.fail("it begins to translate")
-
-
-def test_what_was_translated_before_the_disk_was_full_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"out: cannot be written: No space left.*out\.part"):
-        with _writing(str(tmp_path / "out")) as stream:
-            stream.write(b"one\n")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert (tmp_path / "out.part").read_bytes() == b"one\n"
 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not() -> None:

@@ -17,6 +17,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from flaxformer_mt.config import MeshConfig
 from flaxformer_mt.decoding import programs
 from flaxformer_mt.decoding.decode import decode_ids
+from flaxformer_mt.decoding.forced import score_parts
+from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import State
 from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
 from tests.decoding.test_decode import CONFIG, sentences, tiny
@@ -30,6 +32,17 @@ def found(mesh: Any, params: Any, model: Any, beam: int) -> list[Any]:
     return [[[list(o.tokens), o.log_prob, o.score, o.at_limit] for o in each] for each in outputs]
 
 
+def scores(mesh: Any, params: Any, model: Any) -> list[list[float]]:
+    drawn = zip(sentences(SENTENCES), sentences(SENTENCES, seed=1), strict=True)
+    lines = [
+        [Part(src_text="", src=tuple(src[:-1]), tgt_text="", tgt=tuple(tgt[:-1]))]
+        for src, tgt in drawn
+    ]
+    settings = {"length_penalty": 0.6, "batch_tokens": 64, "mesh": mesh}
+    scored = score_parts(whole_on(params, mesh), model, lines, **settings)
+    return [[*each.token_log_probs, each.score] for each in scored]
+
+
 def main() -> None:
     # Its failures are harmless, and pytest is told the same (pyproject.toml).
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
@@ -40,6 +53,10 @@ def main() -> None:
         for count in (1, 3, 8):
             mesh = make_mesh(MeshConfig(), devices[:count])
             results[f"{beam} on {count}"] = found(mesh, params, model, beam)
+    results["scores"] = {
+        count: scores(make_mesh(MeshConfig(), devices[:count]), params, model)
+        for count in (1, 3, 8)
+    }
     # As training leaves them: split over a mesh of another form.
     split = NamedSharding(make_mesh(MeshConfig(fsdp=4, tensor=2), devices), PartitionSpec("fsdp"))
     spread = {

@@ -46,6 +46,14 @@ def test_equals_one_device(results, beam, devices):
     assert_same(results[f"{beam} on {devices}"], results[f"{beam} on 1"])
 
 
+@pytest.mark.parametrize("devices", ["3", "8"])
+def test_given_translations_have_the_scores_of_one_device(results, devices):
+    ours, theirs = results["scores"][devices], results["scores"]["1"]
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(other, abs=1e-5)
+
+
 def test_parameters_split_for_training_are_gathered(results):
     assert results["everywhere"] and results["unchanged"]
     assert_same(results["spread"], results["4 on 1"])

@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.decoding.split import Piece, split_to_fit
+from flaxformer_mt.decoding.split import Piece, split_pair_to_fit, split_to_fit
 
 
 def within(characters: int):
@@ -65,3 +65,40 @@ def test_very_long_text_takes_few_questions():
 def test_a_character_that_does_not_fit_is_an_error():
     with pytest.raises(ValueError, match="'a' alone"):
         split_to_fit("ab", lambda text: False)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.text(alphabet="ab .,!?é", max_size=120),
+    st.text(alphabet="xy .,!?é", max_size=120),
+    st.integers(1, 30),
+)
+def test_every_pair_of_pieces_fits_and_nothing_but_blanks_is_lost(src, tgt, limit):
+    pairs = split_pair_to_fit(src, tgt, lambda a, b: len(a) <= limit and len(b) <= limit)
+    for number, whole in enumerate((src, tgt)):
+        pieces = [pair[number] for pair in pairs]
+        assert all(len(piece.text) <= limit for piece in pieces)
+        assert "".join("".join(p.text.split()) for p in pieces) == "".join(whole.split())
+        assert pieces[-1].glue == ""
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.text(alphabet="ab .,!?é", max_size=120), st.integers(1, 30))
+def test_a_source_beside_a_short_translation_is_cut_as_it_is_alone(text, limit):
+    pairs = split_pair_to_fit(text, "x", lambda a, b: len(a) <= limit)
+    assert [src for src, _ in pairs] == split_to_fit(text, within(limit))
+
+
+def test_a_translation_is_cut_at_its_own_sentence_ends():
+    pairs = split_pair_to_fit(
+        "I am here. You are there, too. He?",
+        "Ich bin hier. Auch du bist dort. Und er?",
+        lambda src, tgt: len(src) <= 20,
+    )
+    assert [(src.text, tgt.text) for src, tgt in pairs] == [
+        ("I am here.", "Ich bin hier."),
+        ("You are there, too.", "Auch du bist dort."),
+        ("He?", "Und er?"),
+    ]
+    with pytest.raises(ValueError, match="'a' and '' do not fit"):
+        split_pair_to_fit("a", "", lambda src, tgt: False)

@@ -102,7 +102,8 @@ def test_a_long_line_is_translated_in_pieces(translator):
     whole, *parts = translator.translate([long, *(piece.text for piece in pieces)], n_best=2)
     assert whole.split and not any(part.split for part in parts)
     assert whole.text == " ".join(part.text for part in parts)
-    assert whole.tokens == tuple(token for part in parts for token in part.tokens)
+    joined = [token for part in parts for token in (*part.tokens, EOS)]
+    assert whole.tokens == tuple(joined[:-1])  # an end mark between the parts
     best = whole.hypotheses[0]
     assert best.log_prob == pytest.approx(sum(part.hypotheses[0].log_prob for part in parts))
     length = sum(len(part.tokens) + 1 for part in parts)

@@ -71,13 +71,16 @@ def attend(weights, config, x, memory, causal=False):
         queries = x @ weights["query"][:, head]
         keys = memory @ weights["key"][:, head]
         values = memory @ weights["value"][:, head]
-        scores = queries @ keys.T / np.sqrt(config.d_k)
-        if causal:
-            scores = np.where(np.tri(*scores.shape, dtype=bool), scores, -np.inf)
-        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-        probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
-        out += probabilities @ values @ weights["out"][head]
+        out += probabilities(queries, keys, config, causal) @ values @ weights["out"][head]
     return out
+
+
+def probabilities(queries, keys, config, causal):
+    scores = queries @ keys.T / np.sqrt(config.d_k)
+    if causal:
+        scores = np.where(np.tri(*scores.shape, dtype=bool), scores, -np.inf)
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
 def feed_forward_block(layer, config, x):

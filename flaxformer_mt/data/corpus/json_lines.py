@@ -18,8 +18,8 @@ from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import lines
 
 
-class _NoPair(Exception):
-    """Reason and detail of a record in which the two sentences are not found."""
+class NoText(Exception):
+    """Reason and detail of a record in which a text is not found."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class JsonKeys:
         """The two sentences, or the record as it is where they are not found."""
         try:
             return self._sentences(record)
-        except _NoPair:
+        except NoText:
             return (record,)
 
     def check(self, columns: tuple[bytes, ...], file: object) -> Defect | None:
@@ -42,22 +42,13 @@ class JsonKeys:
             return defect_of_sides(columns, (file, file), where=" of the {side} text")
         try:
             self._sentences(columns[0])
-        except _NoPair as why:
+        except NoText as why:
             return Defect(str(file), *why.args)
         return None
 
     def _sentences(self, record: bytes) -> tuple[bytes, bytes]:
-        try:
-            value = json.loads(record.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            detail = f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
-            raise _NoPair(INVALID_UTF8, detail) from None
-        except json.JSONDecodeError as error:
-            raise _NoPair(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
-        # Numbers of thousands of digits; brackets within thousands of brackets.
-        except (ValueError, RecursionError) as error:
-            raise _NoPair(MALFORMED_JSON, str(error)) from None
-        return _text(value, self.src), _text(value, self.tgt)
+        value = parsed(record)
+        return text_at(value, self.src), text_at(value, self.tgt)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,21 +71,36 @@ class JsonLines:
         return self.keys.check(columns, self.path)
 
 
-def _text(value: Any, key: str) -> bytes:
+def parsed(record: bytes) -> Any:
+    """The value that a record in JSON stands for. Raises NoText."""
+    try:
+        return json.loads(record.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        detail = f"byte 0x{record[error.start]:02X} at byte {error.start + 1}"
+        raise NoText(INVALID_UTF8, detail) from None
+    except json.JSONDecodeError as error:
+        raise NoText(MALFORMED_JSON, f"{error.msg} at character {error.pos + 1}") from None
+    # Numbers of thousands of digits; brackets within thousands of brackets.
+    except (ValueError, RecursionError) as error:
+        raise NoText(MALFORMED_JSON, str(error)) from None
+
+
+def text_at(value: Any, key: str) -> bytes:
+    """The text under a key, in UTF-8; a dot leads into an object. Raises NoText."""
     for name in key.split("."):
         if not isinstance(value, dict):
-            raise _NoPair(NO_TEXT, f"no object to look for {key!r} in: {_kind(value)}")
+            raise NoText(NO_TEXT, f"no object to look for {key!r} in: {_kind(value)}")
         if name not in value:
             present = ", ".join(map(repr, list(value)[:8])) or "none"
-            raise _NoPair(NO_TEXT, f"no key {key!r}; keys there: {present}")
+            raise NoText(NO_TEXT, f"no key {key!r}; keys there: {present}")
         value = value[name]
     if not isinstance(value, str):
-        raise _NoPair(NO_TEXT, f"{key!r} is {_kind(value)} and not a text")
+        raise NoText(NO_TEXT, f"{key!r} is {_kind(value)} and not a text")
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError as error:
         surrogate = ord(value[error.start])
-        raise _NoPair(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
+        raise NoText(INVALID_UTF8, f"half a character, U+{surrogate:04X}, in {key!r}") from None
 
 
 def _kind(value: Any) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
+import io
 import itertools
 import lzma
 import sys
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -121,7 +122,7 @@ def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
     count = 0
     begun: list[bytes] = []  # The line that the next block continues, in pieces.
     try:
-        with _open(path) as stream:
+        with open_text(path) as (stream, _):
             while data := stream.read(_BLOCK):
                 end = data.rfind(b"\n")
                 if end < 0:
@@ -136,12 +137,19 @@ def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
     except CorpusError:
         raise
     except Exception as error:
-        if not isinstance(error, _DAMAGE) and not paths.is_remote(path):
+        if (explained := damage(path, error, after=count)) is None:
             raise
-        raise CorpusError(
-            f"{path}: cannot be read beyond line {count:,}: {error}; the file is damaged or "
-            f"incomplete: fetch it again"
-        ) from error
+        raise explained from error
+
+
+def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None:
+    """What to say of a file that `after` so many lines gave an error; None if that is a bug."""
+    if not isinstance(error, _DAMAGE) and not paths.is_remote(path):
+        return None
+    return CorpusError(
+        f"{path}: cannot be read beyond line {after:,}: {error}; the file is damaged or "
+        f"incomplete: fetch it again"
+    )
 
 
 def _split(data: bytes, *, first: bool) -> list[bytes]:
@@ -154,13 +162,24 @@ def _split(data: bytes, *, first: bool) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def _open(path: AnyPath) -> Iterator[BinaryIO]:
-    """The file's bytes, decompressed as its name says and its first bytes confirm."""
+def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The file's bytes, decompressed as its name says and its first bytes confirm; and the file.
+
+    The file's own position tells how much of it was read. It may be a pipe.
+
+    Raises:
+      CorpusError: it cannot be opened, is in a form that is not read, or not what its name says.
+    """
     named = _SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):
         raise CorpusError(f"{path}: {named} files are not read: use .gz, .xz, .zst or plain text")
     with paths.open_binary(path) as raw:
-        head = raw.read(8)
+        if raw.seekable():
+            head = raw.read(8)
+            raw.seek(0)
+        else:
+            peeking = io.BufferedReader(cast(io.RawIOBase, raw))
+            head, raw = peeking.peek(8)[:8], peeking
         begins = next((form for magic, form in _MAGIC.items() if head.startswith(magic)), "")
         if begins == "UTF-16":
             raise CorpusError(f"{path}: is UTF-16 text: convert it to UTF-8")
@@ -171,9 +190,8 @@ def _open(path: AnyPath) -> Iterator[BinaryIO]:
             raise CorpusError(
                 f"{path}: {what} where its name says {expected}: rename or replace it"
             )
-        raw.seek(0)
         with _decompressed(raw, named) as stream:
-            yield stream
+            yield stream, raw
 
 
 def _decompressed(raw: BinaryIO, form: str) -> Any:

@@ -1,0 +1,199 @@
+"""Lines as plain text, columns and JSON: a source out of them, its translation into them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from flaxformer_mt.data.corpus.json_lines import NoText, parsed, text_at
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.translator import Hypothesis, Translation
+
+Name = Literal["text", "tsv", "jsonl"]
+NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")
+# What can be written of what was read: columns have no names, and an object no order of columns.
+WRITABLE: dict[Name, tuple[Name, ...]] = {
+    "text": ("text", "tsv", "jsonl"),
+    "tsv": ("tsv", "text"),
+    "jsonl": ("jsonl", "text"),
+}
+
+
+class BadLine(ValueError):
+    """Why a line is not what it should be; whoever knows the file and the line adds them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A line that was read: what is to be translated, and what it stood in."""
+
+    source: str
+    columns: tuple[str, ...] = ()
+    json: str = ""  # the object as it was written
+    value: Any = None  # the same, parsed
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What is written of a translation besides its text."""
+
+    scores: bool = False
+    alignments: bool = False
+    tokens: bool = False
+    n_best: bool = False  # JSON: a list of all translations of a line, whose best is above it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Form:
+    """How lines are read and written.
+
+    `column`, from 0, is the one that is translated: in its place, or with `append` after the last.
+    `key` leads to a JSON object's source (a dot into an object); its translation is added under
+    `target_key`. All else is passed through, an object to the byte.
+    """
+
+    read: Name = "text"
+    write: Name = "text"
+    column: int = 0
+    append: bool = False
+    key: str = "source"
+    target_key: str = "translation"
+    shown: Shown = Shown()
+
+    def parse(self, line: bytes) -> Record:
+        """What a line holds. Raises BadLine."""
+        if self.read == "jsonl":
+            return self._parse_json(line)
+        text = decoded(line)
+        if self.read == "text":
+            return Record(text, columns=(text,))
+        columns = tuple(text.split("\t"))
+        if len(columns) <= self.column:
+            raise BadLine(f"has {counted(len(columns), 'column')}, no column {self.column + 1}")
+        return Record(columns[self.column], columns=columns)
+
+    def render(
+        self, record: Record, translation: Translation, alignments: Sequence[Alignment] = ()
+    ) -> bytes:
+        """The lines to write; `alignments` are those of the hypotheses, in their order."""
+        said = [
+            (hypothesis, alignments[number] if alignments else None)
+            for number, hypothesis in enumerate(translation.hypotheses)
+        ]
+        if self.write == "jsonl":
+            return self._render_json(record, said)
+        line = self._text_line if self.write == "text" else self._column_line
+        return "".join(f"{line(record, *each)}\n" for each in said).encode()
+
+    def _text_line(self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None) -> str:
+        score = f"{hypothesis.score:.4f}\t" if self.shown.scores else ""
+        links = f"\t{aligned}" if aligned is not None else ""
+        return f"{score}{hypothesis.text}{links}"
+
+    def _column_line(
+        self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None
+    ) -> str:
+        columns = list(record.columns)
+        # Byte pieces can spell a tab, which would shift every column after it.
+        text = hypothesis.text.replace("\t", " ")
+        if self.append:
+            columns.append(text)
+        else:
+            columns[self.column] = text
+        if self.shown.scores:
+            columns.append(f"{hypothesis.score:.4f}")
+        if aligned is not None:
+            columns.append(str(aligned))
+        return "\t".join(columns)
+
+    def _parse_json(self, line: bytes) -> Record:
+        record = parsed_object(line)
+        for name in self._fields():
+            if name in record.value:
+                raise BadLine(
+                    f"has {name!r} already, which the translation adds: rename it, or choose "
+                    "another key for the translation"
+                )
+        # As one sentence: what a line break means, if anything, the text does not say.
+        source = text_under(record, self.key).replace("\n", " ").replace("\r", " ")
+        return dataclasses.replace(record, source=source)
+
+    def _fields(self) -> list[str]:
+        wanted = {
+            self.target_key: True,
+            "score": self.shown.scores,
+            "log_prob": self.shown.scores,
+            "alignment": self.shown.alignments,
+            "tokens": self.shown.tokens,
+            "n_best": self.shown.n_best,
+        }
+        return [name for name, shown in wanted.items() if shown]
+
+    def _render_json(
+        self, record: Record, said: Sequence[tuple[Hypothesis, Alignment | None]]
+    ) -> bytes:
+        fields = self._object(*said[0])
+        if self.shown.n_best:
+            fields["n_best"] = [self._object(*each) for each in said]
+        whole = record.json or dumped({self.key: record.source})
+        return with_fields(whole, fields)
+
+    def _object(self, hypothesis: Hypothesis, aligned: Alignment | None) -> dict[str, Any]:
+        fields: dict[str, Any] = {self.target_key: hypothesis.text}
+        if self.shown.scores:
+            # Six places: what float32 and other neighbours leave the same.
+            fields["score"] = round(hypothesis.score, 6)
+            fields["log_prob"] = round(hypothesis.log_prob, 6)
+        if aligned is not None:
+            fields["alignment"] = str(aligned)
+        if self.shown.tokens:
+            fields["tokens"] = list(hypothesis.tokens)
+        return fields
+
+
+def decoded(line: bytes) -> str:
+    """A line's text. Raises BadLine."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadLine(f"is not UTF-8 text (byte {error.start + 1})") from None
+
+
+def parsed_object(line: bytes) -> Record:
+    """A line that holds a JSON object. Raises BadLine."""
+    value = _readable(parsed, line)
+    if not isinstance(value, dict):
+        raise BadLine("is JSON, but no object")
+    return Record("", json=line.decode().strip(), value=value)
+
+
+def text_under(record: Record, key: str) -> str:
+    """The text under a key of an object; a dot leads into an object. Raises BadLine."""
+    return _readable(text_at, record.value, key).decode()
+
+
+def with_fields(whole: str, fields: dict[str, Any]) -> bytes:
+    """A line of the object `whole` with fields after its own, which stay to the byte."""
+    # A parsed object ends with a brace, before which there may be blanks.
+    inside = whole[:-1].rstrip()
+    comma = "" if inside.endswith("{") and not inside[:-1] else ", "
+    return f"{inside}{comma}{dumped(fields)[1:]}\n".encode()
+
+
+def dumped(value: Any) -> str:
+    """JSON in one line, with characters as they are."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _readable(reader: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return reader(*arguments)
+    except NoText as why:
+        reason, detail = why.args
+        raise BadLine(f"{reason}: {detail}") from None

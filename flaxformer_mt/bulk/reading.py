@@ -1,0 +1,108 @@
+"""Lines of files, of objects in a store and of standard input, one after another."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
+
+from flaxformer_mt.data.corpus.paths import AnyPath, is_remote, locate, stamp
+from flaxformer_mt.data.corpus.text_files import damage, open_text
+
+_UTF8_BOM = b"\xef\xbb\xbf"
+LONGEST = 1 << 26  # bytes of a line; beyond, it is no text, and memory must end somewhere
+
+
+class InputError(ValueError):
+    """Input that cannot be read or used; the message names the file and the line."""
+
+
+class Lines:
+    """The lines of one input without their ends, and how far they are read.
+
+    A line ends at "\\n", with or without "\\r" before it. `name` and the line's number, from 1, are
+    what messages say. Raises InputError and CorpusError while they are read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: BinaryIO,
+        *,
+        place: AnyPath | None = None,
+        file: BinaryIO | None = None,
+        size: int | None = None,
+    ) -> None:
+        """`stream` gives the text; `file`, of `size` bytes, is what it is decompressed from.
+
+        `place` is where that is, for messages; None is standard input.
+        """
+        self.name = name
+        self.number = 0  # of the line given last
+        self.interactive = stream.isatty()
+        self._stream = stream
+        self._place, self._file, self._size = place, file, size
+        self.bytes_read = 0  # of text
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            line = self._stream.readline(LONGEST + 1)
+        except Exception as error:
+            explained = self._place and damage(self._place, error, after=self.number)
+            if not explained:
+                raise
+            raise explained from error
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.bytes_read += len(line)
+        if len(line) > LONGEST:
+            raise InputError(
+                f"{self.name}:{self.number}: no line end in {LONGEST:,} bytes: this is no text"
+            )
+        if self.number == 1:
+            # As training's readers do.
+            line = line.removeprefix(_UTF8_BOM)
+        return line.removesuffix(b"\n").removesuffix(b"\r")
+
+    def share(self, done: int) -> float | None:
+        """What share of the input the first `done` bytes of its text are; None if not known."""
+        if self._file is None or not self._size or not self.bytes_read:
+            return None
+        # Text is read ahead of what is done, and the file ahead of that.
+        return min(done / self.bytes_read, 1.0) * min(self._file.tell() / self._size, 1.0)
+
+
+@contextlib.contextmanager
+def open_lines(path: str | None) -> Iterator[Lines]:
+    """The lines of a file (plain, .gz, .xz, .zst; `gs://` too), or of standard input for None.
+
+    Raises:
+      CorpusError: it cannot be opened, or is damaged; also later, while it is read.
+    """
+    if path is None:
+        stream = sys.stdin.buffer
+        size = _size_of(stream)
+        yield Lines("standard input", stream, file=stream if size else None, size=size)
+        return
+    place = locate(path, "")
+    with open_text(place) as (text, file):
+        size = stamp(place)[0] if is_remote(place) else _size_of(file)
+        buffered = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, text), 1 << 16))
+        yield Lines(path, buffered, place=place, file=file if size else None, size=size)
+
+
+def _size_of(file: Any) -> int | None:
+    """Bytes of a regular file; None for a pipe, a terminal and the like."""
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, AttributeError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,77 @@
+"""A window of records translated and rendered."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from flaxformer_mt.bulk.forms import Form, Record
+from flaxformer_mt.bulk.stream import Made
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.translator import Translation
+
+Translate = Callable[[Sequence[str]], Sequence[Translation]]
+Align = Callable[[Sequence[tuple[str, Sequence[int]]]], Sequence[Alignment]]
+
+SAID = 20  # lines that are each said to be split; the others are counted
+
+
+@dataclasses.dataclass
+class Translating:
+    """The action of `translate`: its own state is only what it has to tell of split lines."""
+
+    translate: Translate
+    align: Align | None  # given where alignments are wanted
+    form: Form
+    name: str  # of the input, for messages
+    say: Callable[[str], None]
+    split: int = 0  # lines so far that were longer than the model takes
+
+    def __call__(self, records: Sequence[Record], first: int) -> Made:
+        translations = self.translate([record.source for record in records])
+        aligned = self._alignments(records, translations)
+        outputs = []
+        for number, (record, translation) in enumerate(
+            zip(records, translations, strict=True), start=first
+        ):
+            if translation.split:
+                self._tell(number)
+            links = list(itertools.islice(aligned, len(translation.hypotheses)))
+            outputs.append(self.form.render(record, translation, links))
+        tokens = sum(len(translation.tokens) + 1 for translation in translations)
+        return Made(outputs, tokens)
+
+    def _alignments(
+        self, records: Sequence[Record], translations: Sequence[Translation]
+    ) -> itertools.chain[Alignment]:
+        if self.align is None:
+            return itertools.chain()
+        pairs = [
+            (record.source, hypothesis.tokens)
+            for record, translation in zip(records, translations, strict=True)
+            for hypothesis in translation.hypotheses
+        ]
+        return itertools.chain(self.align(pairs))
+
+    def sums(self) -> dict[str, float]:
+        return {"split": self.split}
+
+    def go_on(self, sums: Mapping[str, float]) -> None:
+        self.split = int(sums["split"])
+
+    def summary(self) -> list[str]:
+        """Lines for people, at the end."""
+        if not self.split:
+            return []
+        return [f"{self.split:,} lines were longer than the model takes: translated in pieces"]
+
+    def _tell(self, number: int) -> None:
+        self.split += 1
+        if self.split <= SAID:
+            self.say(
+                f"{self.name}:{number}: longer than the model takes; "
+                "translated in pieces and rejoined"
+            )
+        if self.split == SAID:
+            self.say("further lines in pieces are only counted")

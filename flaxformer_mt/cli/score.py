@@ -1,0 +1,188 @@
+"""`score`: how likely a model finds translations that it is given."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import sys
+from collections.abc import Iterator, Sequence
+
+from flaxformer_mt.bulk.meter import Meter
+from flaxformer_mt.bulk.reading import Lines, open_lines
+from flaxformer_mt.bulk.scoring import PairForm, Scoring, TwoInputs, open_pairs
+from flaxformer_mt.bulk.sinks import Sink
+from flaxformer_mt.bulk.stream import WINDOW, stream
+from flaxformer_mt.cli.arguments import (
+    add_workdir,
+    make_parser,
+    not_negative,
+    positive,
+    say,
+    weights,
+)
+from flaxformer_mt.cli.streams import (
+    NOT_FINISHED,
+    Stopped,
+    add_output,
+    finished,
+    identity,
+    sigterm_stops,
+    writing,
+)
+from flaxformer_mt.decoding.translator import Translator
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = make_parser(prog, purpose)
+    add_workdir(parser)
+    parser.add_argument(
+        "--weights",
+        default="auto",
+        metavar="WHICH",
+        help="average, best, latest, a step, or auto: the first of these that there is",
+    )
+    parser.add_argument(
+        "--length-penalty",
+        type=not_negative,
+        metavar="A",
+        help="default: the run's decoding.length_penalty",
+    )
+    _add_input(parser)
+    add_output(parser, WINDOW)
+    parser.add_argument(
+        "--per-token", action="store_true", help="each token's log-probability as well"
+    )
+    parser.add_argument(
+        "--overlong",
+        choices=("split", "refuse"),
+        default="refuse",
+        help="a side longer than the model takes is an error, or the pair is scored in parts: "
+        "those of `translate`, and of a text those that are likely to belong together",
+    )
+    options = parser.parse_args(arguments)
+    form = _form(options, parser)
+    try:
+        with sigterm_stops(options.output is not None):
+            inputs = (options.input, options.src, options.tgt)
+            with _reading(options) as lines, writing(options, inputs) as sink:
+                which = weights(options.weights, parser)
+                translator = Translator.load(options.workdir, which=which)
+                return _score(options, form, translator, lines, sink)
+    except Stopped:
+        return NOT_FINISHED
+
+
+def _score(
+    options: argparse.Namespace,
+    form: PairForm,
+    translator: Translator,
+    lines: Lines | TwoInputs,
+    sink: Sink,
+) -> int:
+    meter = Meter("score", say, share=lines.share, terminal=sys.stderr.isatty())
+    settings = {"length_penalty": options.length_penalty, "overlong": options.overlong}
+    action = Scoring(
+        functools.partial(translator.score, **settings), form, translator.vocabularies.tgt
+    )
+    window = options.window or (1 if lines.interactive else WINDOW)
+    # Of what goes to standard output nobody asks later.
+    known = (
+        identity(translator, form=dataclasses.asdict(form), window=window, **settings)
+        if options.output
+        else {}
+    )
+
+    def work() -> None:
+        stream(
+            lines,
+            sink,
+            parse=form.parse,
+            action=action,
+            identity=known,
+            window=window,
+            meter=meter,
+        )
+
+    if not finished(work, sink, meter):
+        return NOT_FINISHED
+    for line in action.summary():
+        say(line)
+    say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
+    return 0
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("pairs (text files plain, .gz, .xz or .zst; gs:// too)")
+    group.add_argument("--src", metavar="FILE", help="source lines, with --tgt")
+    group.add_argument("--tgt", metavar="FILE", help="their translations, line by line")
+    group.add_argument(
+        "--input", metavar="FILE", help="pairs in one file instead (default: standard input)"
+    )
+    group.add_argument(
+        "--format",
+        choices=("tsv", "jsonl"),
+        default="tsv",
+        help="of --input. tsv: columns, to which log-probability and score are added; jsonl: a "
+        "JSON object a line, to which an object with them is added",
+    )
+    group.add_argument(
+        "--columns",
+        nargs=2,
+        type=positive,
+        default=(1, 2),
+        metavar=("SRC", "TGT"),
+        help="tsv: those of source and translation",
+    )
+    group.add_argument(
+        "--key", default="source", help="jsonl: the source's key; a dot leads into an object"
+    )
+    group.add_argument(
+        "--translation-key",
+        default="translation",
+        metavar="KEY",
+        help="jsonl: the translation's key",
+    )
+    group.add_argument(
+        "--from-tokens",
+        action="store_true",
+        help="jsonl: score the tokens under `tokens`, as `translate --tokens` writes them, and not "
+        "those of the text",
+    )
+    group.add_argument(
+        "--scored-key", default="scored", metavar="KEY", help="jsonl: the key that is added"
+    )
+
+
+@contextlib.contextmanager
+def _reading(options: argparse.Namespace) -> Iterator[Lines | TwoInputs]:
+    if options.src is None:
+        with open_lines(options.input) as lines:
+            yield lines
+    else:
+        with open_pairs(options.src, options.tgt) as pairs:
+            yield pairs
+
+
+def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairForm:
+    if (options.src is None) != (options.tgt is None):
+        parser.error("--src and --tgt go together")
+    if options.src is not None and options.input is not None:
+        parser.error("--input names pairs in one file: leave it out, or --src and --tgt")
+    if options.from_tokens and options.format != "jsonl":
+        parser.error("--from-tokens reads JSON objects: add --format jsonl")
+    for name in ("key", "translation_key", "scored_key"):
+        if not getattr(options, name):
+            parser.error(f"--{name.replace('_', '-')} is empty")
+    src, tgt = options.columns
+    return PairForm(
+        name="files" if options.src is not None else options.format,
+        src=src - 1,
+        tgt=tgt - 1,
+        source_key=options.key,
+        target_key=options.translation_key,
+        tokens_key="tokens" if options.from_tokens else "",
+        scored_key=options.scored_key,
+        per_token=options.per_token,
+    )

@@ -1,0 +1,142 @@
+"""What commands that turn lines into lines have in common: input, output, being stopped."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, BinaryIO, cast
+
+import flaxformer_mt
+from flaxformer_mt.bulk.bucket_sink import BucketSink
+from flaxformer_mt.bulk.meter import Meter
+from flaxformer_mt.bulk.sinks import FileSink, Sink, StreamSink
+from flaxformer_mt.bulk.state import OutputError
+from flaxformer_mt.cli.arguments import positive, say
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.rundir.digests import tree_digest
+
+NOT_FINISHED = 75  # as `train` says that the same command goes on
+
+
+class Stopped(BaseException):
+    """SIGTERM came, and the same command can go on."""
+
+
+def add_output(parser: argparse.ArgumentParser, window: int) -> None:
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="written as FILE.part until it is complete; called again after an interruption, the "
+        "same command goes on with that; gs:// too (default: standard output)",
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="begin anew, whatever an earlier call has left"
+    )
+    parser.add_argument(
+        "--window",
+        type=positive,
+        metavar="N",
+        help=f"lines read before any is written (default: {window}; 1 at a terminal). More of them "
+        "share batches; fewer are lost to an interruption",
+    )
+
+
+@contextlib.contextmanager
+def writing(options: argparse.Namespace, inputs: tuple[str | None, ...]) -> Iterator[Sink]:
+    """Where `--output` leads. Raises OutputError for a folder and for one of the inputs."""
+    path: str | None = options.output
+    if path is None:
+        yield StreamSink(sys.stdout.buffer)
+        return
+    if "://" in path:
+        sink: Sink = BucketSink(path, restart=options.restart)
+    elif os.path.isdir(path):
+        raise OutputError(f"{path}: is a folder; --output names a file")
+    elif os.path.exists(path) and not os.path.isfile(path):
+        try:
+            with open(path, "wb") as device:  # a pipe, /dev/null
+                yield StreamSink(cast(BinaryIO, device))
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+        return
+    else:
+        for name in inputs:
+            if name and os.path.exists(name) and os.path.exists(path):
+                if os.path.samefile(name, path):
+                    raise OutputError(f"{path}: is the input as well; --output names another file")
+        sink = FileSink(path, restart=options.restart)
+    with contextlib.closing(sink):
+        yield sink
+
+
+def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
+    """What decides of the output, but for the input: another command must not go on with it.
+
+    Settings within a mapping are named "its name.their name".
+    """
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+        else:
+            flat[name] = value
+    digests = tree_digest(translator.params)
+    return {
+        "program": f"flaxformer_mt {flaxformer_mt.__version__}",
+        "weights": translator.name,
+        "parameters": _digest(digests),
+        "vocabulary": translator.vocabularies.digest[:16],
+        "dtype": translator.model.config.dtype,
+        "decoding settings": repr(translator.config),
+        **flat,
+    }
+
+
+@contextlib.contextmanager
+def sigterm_stops(wanted: bool) -> Iterator[None]:
+    """If `wanted`, the first SIGTERM within raises Stopped; a second one acts as usual."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, previous)
+        raise Stopped
+
+    if not wanted:
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def finished(work: Callable[[], None], sink: Sink, meter: Meter) -> bool:
+    """Does the work, and says what is left of it where it ends early: False if it was stopped."""
+    try:
+        work()
+        return True
+    except BaseException as error:
+        meter.close()
+        if isinstance(error, Stopped):
+            say(f"SIGTERM received{_left(sink)}")
+            return False
+        if sink.kept:
+            say(f"not finished{_left(sink)}")
+        raise
+    finally:
+        meter.close()
+
+
+def _left(sink: Sink) -> str:
+    return f"; the same command goes on with {sink.kept}" if sink.kept else ""
+
+
+def _digest(digests: Mapping[str, str]) -> str:
+    text = "".join(f"{path} {digest}\n" for path, digest in sorted(digests.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,186 @@
+"""Texts and their translations as token ids that fit the model: whole lines, or parts of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
+from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.split import split_pair_to_fit, split_to_fit
+
+Overlong = Literal["split", "refuse"]
+Target = str | Sequence[int]
+"""A translation: its text, or its tokens as `Hypothesis.tokens` has them."""
+
+
+class OverlongError(DecodingError):
+    """A line that is longer than the model takes; `number` is its index among those given."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class TargetError(DecodingError):
+    """A translation given as tokens that is none; `number` is its index among those given."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(f"pair {number}: {message}")
+        self.number, self.reason = number, message
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a line with its translation: what the model is given at a time.
+
+    `src` and `tgt` are token ids without marks, of `src_text` and `tgt_text`; `glue` goes between
+    `tgt_text` and the next part's.
+    """
+
+    src_text: str
+    src: tuple[int, ...]
+    tgt_text: str
+    tgt: tuple[int, ...]
+    glue: str = ""
+    tokens_given: bool = False  # `tgt_text` is of `tgt`, not the other way round
+
+
+def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of each text, without marks. Raises DecodingError for what is not Unicode."""
+    try:
+        return vocabulary.encode(texts)
+    except TypeError:
+        for text in texts:
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise DecodingError(
+                    f"{text!a} is not Unicode text: it holds half a surrogate pair, as comes "
+                    "of reading bytes that are not UTF-8"
+                ) from None
+        raise
+
+
+def cut_pairs(
+    pairs: Sequence[tuple[str, Target]],
+    vocabularies: Vocabularies,
+    *,
+    max_length: int,
+    overlong: Overlong,
+) -> list[list[Part]]:
+    """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included.
+
+    Where the translation is given as tokens, the source is cut as `translate` cuts it, and the
+    tokens at the end marks that it has left between its parts. A text is cut near the same place
+    as its source, which is a guess.
+
+    Raises OverlongError for `overlong` "refuse", TargetError for tokens that no translation of the
+    line has, and DecodingError for what is not Unicode.
+    """
+    texts = [target if isinstance(target, str) else "" for _, target in pairs]
+    sources = encode(vocabularies.src, [source for source, _ in pairs])
+    targets = encode(vocabularies.tgt, texts)
+    cut = []
+    for number, (source, target) in enumerate(pairs):
+        src, given = sources[number], not isinstance(target, str)
+        tgt = (
+            targets[number]
+            if isinstance(target, str)
+            else _without_last_end_mark(number, target, vocabularies.tgt)
+        )
+        if max(len(src), len(tgt)) < max_length and EOS not in tgt:
+            text = target if isinstance(target, str) else vocabularies.tgt.decode([tgt])[0]
+            cut.append([_part(source, src, text, tgt, given=given)])
+            continue
+        if overlong == "refuse" and max(len(src), len(tgt)) >= max_length:
+            raise OverlongError(number, describe_overlong(max_length, source=src, target=tgt))
+        if isinstance(target, str):
+            cut.append(_texts_in_parts(source, target, vocabularies, max_length))
+        else:
+            cut.append(_tokens_in_parts(number, source, tgt, vocabularies, max_length))
+    return cut
+
+
+def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
+    """What to say of a line whose `source` or `target` has too many tokens."""
+    longest = max(tokens, key=lambda side: len(tokens[side]))
+    return (
+        f"the {longest} has {len(tokens[longest]) + 1} tokens, the end mark included; the model "
+        f"takes {max_length} (model.max_length)"
+    )
+
+
+def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
+    """Whether a text has at most `max_length` tokens, the end mark included."""
+    return lambda text: len(encode(vocabulary, [text])[0]) < max_length
+
+
+def _texts_in_parts(
+    source: str, target: str, vocabularies: Vocabularies, max_length: int
+) -> list[Part]:
+    src_fits, tgt_fits = (fits(side, max_length) for side in (vocabularies.src, vocabularies.tgt))
+    found = split_pair_to_fit(source, target, lambda src, tgt: src_fits(src) and tgt_fits(tgt))
+    sources = encode(vocabularies.src, [src.text for src, _ in found])
+    targets = encode(vocabularies.tgt, [tgt.text for _, tgt in found])
+    return [
+        _part(pair[0].text, src, pair[1].text, tgt, glue=pair[1].glue)
+        for pair, src, tgt in zip(found, sources, targets, strict=True)
+    ]
+
+
+def _tokens_in_parts(
+    number: int, source: str, tgt: Sequence[int], vocabularies: Vocabularies, max_length: int
+) -> list[Part]:
+    pieces = split_to_fit(source, fits(vocabularies.src, max_length))
+    parts: list[list[int]] = [[]]
+    for token in tgt:
+        if token == EOS:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    if len(parts) != len(pieces):
+        raise TargetError(
+            number,
+            f"its source is translated in {len(pieces)} parts and its tokens are of {len(parts)}: "
+            "they belong to another line or another model",
+        )
+    longest = max(parts, key=len)
+    if len(longest) >= max_length:
+        raise OverlongError(number, describe_overlong(max_length, target=longest))
+    sources = encode(vocabularies.src, [piece.text for piece in pieces])
+    texts = vocabularies.tgt.decode(parts)
+    return [
+        _part(piece.text, src, text, part, glue=piece.glue, given=True)
+        for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
+    ]
+
+
+def _part(
+    src_text: str,
+    src: Sequence[int],
+    tgt_text: str,
+    tgt: Sequence[int],
+    *,
+    glue: str = "",
+    given: bool = False,
+) -> Part:
+    return Part(
+        src_text=src_text,
+        src=tuple(src),
+        tgt_text=tgt_text,
+        tgt=tuple(tgt),
+        glue=glue,
+        tokens_given=given,
+    )
+
+
+def _without_last_end_mark(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
+    ids = [int(token) for token in tokens]
+    for token in ids:
+        if not 0 <= token < vocabulary.size or token in (PAD, BOS):
+            raise TargetError(
+                number,
+                f"token {token} stands in no translation: the vocabulary has {vocabulary.size} "
+                f"types, and {PAD} and {BOS} are marks",
+            )
+    return ids[:-1] if ids and ids[-1] == EOS else ids

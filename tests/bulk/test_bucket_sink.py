@@ -1,0 +1,128 @@
+"""Output in a bucket: parts that another machine goes on with, and an object that appears whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from flaxformer_mt.bulk import bucket_sink
+from flaxformer_mt.bulk.bucket_sink import BucketSink
+from flaxformer_mt.bulk.state import Consumed, OutputError
+from tests.rundir.buckets import bucket, gcs, needs_clients
+
+__all__ = ["bucket", "gcs"]
+pytestmark = needs_clients
+WHO = {"weights": "average"}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def done(lines: int) -> Consumed:
+    return Consumed(lines=lines, size=4 * lines, sha256=str(lines))
+
+
+def begun(bucket: str, clock: Clock, **options) -> tuple[BucketSink, Consumed]:
+    sink = BucketSink(f"gs://{bucket}/out/de.txt", clock=clock, **options)
+    return sink, sink.begin(WHO)
+
+
+def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket):
+    clock = Clock()
+    sink, found = begun(bucket, clock)
+    assert found == Consumed()
+    for number in range(1, 8):
+        sink.write(b"%d\n" % number)
+        clock.now += 25
+        sink.commit(done(number))
+    folder = f"{bucket}/out/de.txt.part"
+    assert gcs.names(folder) == [f"{folder}/00000000", f"{folder}/00000001", f"{folder}/state.json"]
+    assert gcs.objects[f"{folder}/00000001"] == b"4\n5\n6\n"
+    assert f"{bucket}/out/de.txt" not in gcs.objects
+    # Killed here: another machine goes on after the last part.
+    again, found = begun(bucket, clock)
+    assert found == done(6)
+    again.write(b"seven\n")
+    again.commit(done(7))
+    again.finish()
+    again.close()
+    assert gcs.names(f"{bucket}/") == [f"{bucket}/out/de.txt"]
+    assert gcs.objects[f"{bucket}/out/de.txt"] == b"1\n2\n3\n4\n5\n6\nseven\n"
+
+
+def test_what_is_committed_is_uploaded_when_a_call_ends_early(gcs, bucket):
+    clock = Clock()
+    sink, _ = begun(bucket, clock)
+    sink.write(b"one\n")
+    sink.commit(done(1))
+    sink.write(b"half")
+    sink.close()
+    again, found = begun(bucket, clock)
+    assert found == done(1)
+    again.finish()
+    assert gcs.objects[f"{bucket}/out/de.txt"] == b"one\n"
+
+
+def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, bucket, monkeypatch):
+    monkeypatch.setattr(bucket_sink, "PART", 10)
+    sink, _ = begun(bucket, Clock())
+    sink.write(b"x" * 11)
+    sink.commit(done(1))
+    assert gcs.objects[f"{bucket}/out/de.txt.part/00000000"] == b"x" * 11
+    sink, found = begun(bucket, Clock(), restart=True)
+    assert found == Consumed()
+    sink.finish()
+    assert gcs.objects[f"{bucket}/out/de.txt"] == b""
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
+def test_an_output_of_many_megabytes_is_joined(gcs, bucket):
+    sink, _ = begun(bucket, Clock())
+    whole = b""
+    for number in range(1, 4):
+        data = bytes([64 + number]) * (9 << 20)
+        whole += data
+        sink.write(data)
+        sink.commit(done(number))
+    sink.finish()
+    assert gcs.objects[f"{bucket}/out/de.txt"] == whole
+
+
+@pytest.mark.parametrize("failing", ["joining", "renaming"])
+def test_an_end_that_breaks_off_is_no_output(gcs, bucket, failing, monkeypatch):
+    monkeypatch.setattr(bucket_sink, "persistently", lambda action: action())
+    sink, _ = begun(bucket, Clock())
+    sink.write(b"one\n")
+    sink.commit(done(1))
+    refused = {
+        "joining": [("PUT", f"{bucket}/out/de.txt.part/whole")],
+        # Where the store cannot move, gcsfs copies.
+        "renaming": [
+            ("MOVE", f"{bucket}/out/de.txt.part/whole"),
+            ("PUT", f"{bucket}/out/de.txt"),
+        ],
+    }[failing]
+    gcs.fault = lambda method, name: 403 if (method, name) in refused else None
+    with pytest.raises(OutputError, match=r"cannot be written: Forbidden.*complete is in gs://"):
+        sink.finish()
+    gcs.fault = lambda method, name: None
+    assert f"{bucket}/out/de.txt" not in gcs.objects
+    again, found = begun(bucket, Clock())
+    assert found == done(1)
+    again.finish()
+    assert gcs.objects[f"{bucket}/out/de.txt"] == b"one\n"
+
+
+def test_another_call_and_another_store_are_refused(gcs, bucket):
+    sink, _ = begun(bucket, Clock())
+    sink.write(b"one\n")
+    sink.commit(done(1))
+    sink.close()
+    other = BucketSink(f"gs://{bucket}/out/de.txt")
+    with pytest.raises(OutputError, match="state.json: tells of a call with weights 'average'"):
+        other.begin({"weights": "best"})
+    with pytest.raises(OutputError, match="neither a local path nor one in a bucket"):
+        BucketSink("s3://bucket/name")

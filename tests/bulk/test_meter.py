@@ -1,0 +1,57 @@
+"""What is said of a long stream, and when."""
+
+from __future__ import annotations
+
+from flaxformer_mt.bulk.meter import Meter
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_line_every_ten_seconds_with_the_time_left():
+    clock, said = Clock(), []
+    meter = Meter("translate", said.append, share=lambda size: size / 8000, clock=clock)
+    meter.begin(skipped=0)
+    for _ in range(6):
+        clock.now += 4
+        meter.advance(lines=100, tokens=1000, size=1000)
+    assert said == [
+        "translate: 300 lines, 25.0 lines/s, 250 tokens/s, 37.5% of the input, 0:00:20 left",
+        "translate: 600 lines, 25.0 lines/s, 250 tokens/s, 75.0% of the input, 0:00:08 left",
+    ]
+    assert meter.describe() == "600 lines, 25.0 lines/s, 250 tokens/s"
+
+
+def test_what_an_earlier_call_has_done_counts_for_the_share_alone():
+    clock = Clock()
+    meter = Meter("score", print, share=lambda size: size / 8000, clock=clock)
+    meter.begin(skipped=4000)
+    clock.now = 3600.0
+    meter.advance(lines=36, tokens=0, size=1000)
+    assert meter.describe_progress() == "36 lines, 0.0 lines/s, 62.5% of the input, 3:00:00 left"
+
+
+def test_an_input_of_unknown_size_has_no_time_left():
+    clock = Clock()
+    meter = Meter("translate", print, share=lambda size: None, clock=clock)
+    clock.now = 2.0
+    meter.advance(lines=3, tokens=9, size=1)
+    assert meter.describe_progress() == "3 lines, 1.5 lines/s, 4 tokens/s"
+
+
+def test_on_a_terminal_one_line_is_renewed(capsys):
+    clock, said = Clock(), []
+    meter = Meter("translate", said.append, share=lambda size: None, terminal=True, clock=clock)
+    for _ in range(3):
+        clock.now += 0.15
+        meter.advance(lines=1, tokens=1, size=1)
+    meter.say("a note")
+    meter.close()
+    written = capsys.readouterr().err
+    assert written.count("\r\x1b[Ktranslate: ") == 2 and "\n" not in written
+    # It is gone before anything else is said.
+    assert written.endswith("\r\x1b[K") and said == ["a note"]

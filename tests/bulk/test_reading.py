@@ -1,0 +1,133 @@
+"""Lines in, numbered: ends, marks, compression, pipes, and how much of the input they are."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import random
+import sys
+import threading
+
+import pytest
+
+from flaxformer_mt.bulk import reading
+from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
+from flaxformer_mt.data.corpus import CorpusError
+from flaxformer_mt.data.corpus.text_files import zstd
+from tests.rundir.buckets import bucket, gcs, needs_clients
+
+__all__ = ["bucket", "gcs"]
+TEXT = b"\xef\xbb\xbfone\r\n\xc2\x85two\rhalf\n\n\xff\nlast"
+EXPECTED = [b"one", b"\xc2\x85two\rhalf", b"", b"\xff", b"last"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        ("", bytes),
+        (".gz", gzip.compress),
+        (".xz", lzma.compress),
+        (".zst", zstd.compress),
+    ],
+)
+def test_lines_of_plain_and_compressed_files(tmp_path, suffix, pack):
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(pack(TEXT))
+    with open_lines(str(path)) as lines:
+        assert list(lines) == EXPECTED
+        assert (lines.name, lines.number) == (str(path), 5)
+        assert lines.share(lines.bytes_read) == 1.0
+
+
+def test_an_empty_file_has_none(tmp_path):
+    (tmp_path / "text").write_bytes(b"")
+    with open_lines(str(tmp_path / "text")) as lines:
+        assert list(lines) == [] and lines.share(0) is None
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_share_of_the_input_grows_with_what_is_done(tmp_path, pack):
+    path = tmp_path / ("text" if pack is bytes else "text.gz")
+    rng = random.Random(0)
+    text = [b"%d\n" % rng.getrandbits(200) for _ in range(20_000)]
+    path.write_bytes(pack(b"".join(text)))
+    with open_lines(str(path)) as lines:
+        done = 0
+        for number, line in enumerate(lines, start=1):
+            done += len(line) + 1
+            if number % 4000 == 0:
+                assert lines.share(done) == pytest.approx(number / 20_000, abs=0.15)
+        assert lines.share(done // 2) == pytest.approx(0.5, abs=0.01)
+
+
+def test_standard_input(monkeypatch, tmp_path):
+    (tmp_path / "text").write_bytes(TEXT)
+    with open(tmp_path / "text") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with open_lines(None) as lines:
+            assert next(lines) == b"one"
+            assert lines.share(4) == pytest.approx(4 / len(TEXT))
+            assert lines.name == "standard input" and not lines.interactive
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
+    with open_lines(None) as lines:
+        assert list(lines) == EXPECTED and lines.share(3) is None
+
+
+def test_a_pipe_with_a_name(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(TEXT,))
+    writer.start()
+    with open_lines(str(path)) as lines:
+        assert list(lines) == EXPECTED and lines.share(3) is None
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none", None, "none: cannot be read: No such file"),
+        ("text.gz", b"plain\n", "where its name says gzip data"),
+        ("text", gzip.compress(b"x\n"), "is gzip data where its name says plain text"),
+        ("text", "x\n".encode("utf-16"), "is UTF-16 text"),
+        ("text.bz2", b"", "bzip2 files are not read"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(CorpusError, match=message):
+        with open_lines(str(tmp_path / name)) as lines:
+            list(lines)
+    with pytest.raises(CorpusError, match="Is a directory"):
+        with open_lines(str(tmp_path)) as lines:
+            list(lines)
+
+
+def test_damage_is_told_with_the_last_good_line(tmp_path):
+    path = tmp_path / "text.gz"
+    path.write_bytes(gzip.compress(b"word and word\n" * 300_000)[:-500])
+    with open_lines(str(path)) as lines:
+        with pytest.raises(CorpusError, match=r"text.gz: cannot be read beyond line \d.*damaged"):
+            list(lines)
+
+
+def test_what_is_no_text_does_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(reading, "LONGEST", 100)
+    lines = Lines("x", io.BytesIO(b"short\n" + b"\0" * 1000))
+    assert next(lines) == b"short"
+    with pytest.raises(InputError, match="x:2: no line end in 100 bytes"):
+        next(lines)
+
+
+@needs_clients
+def test_an_object_in_a_bucket(gcs, bucket):
+    gcs.put(f"{bucket}/in/text.gz", gzip.compress(TEXT))
+    with open_lines(f"gs://{bucket}/in/text.gz") as lines:
+        assert list(lines) == EXPECTED
+        assert lines.share(lines.bytes_read) == 1.0
+    with pytest.raises(CorpusError, match=f"gs://{bucket}/in/none: "):
+        with open_lines(f"gs://{bucket}/in/none") as lines:
+            list(lines)

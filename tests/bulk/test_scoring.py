@@ -1,0 +1,96 @@
+"""Pairs read in three forms, and what is written of their scores."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from flaxformer_mt.bulk.forms import BadLine
+from flaxformer_mt.bulk.reading import InputError
+from flaxformer_mt.bulk.scoring import PairForm, Scoring, open_pairs
+from flaxformer_mt.config import VocabularyConfig
+from flaxformer_mt.data import vocabulary
+from flaxformer_mt.decoding import Scored
+
+VOCABULARY = vocabulary.train(["a b c"] * 3, VocabularyConfig(size=8))
+SCORED = Scored(log_prob=-1.5, score=-1.25, tokens=(5, 6, 2), token_log_probs=(-1.0, -0.25, -0.25))
+
+
+def test_two_files_in_step(tmp_path):
+    (tmp_path / "en").write_bytes(b"one\ntwo\r\n")
+    (tmp_path / "de").write_bytes(b"eins\nzwei")
+    form = PairForm(name="files", per_token=True)
+    with open_pairs(str(tmp_path / "en"), str(tmp_path / "de")) as lines:
+        records = [form.parse(line) for line in lines]
+        assert lines.share(8) == pytest.approx(8 / 17, abs=0.05)
+    assert [(record.source, record.target) for record in records] == [
+        ("one", "eins"),
+        ("two", "zwei"),
+    ]
+    pieces = VOCABULARY.pieces((5, 6, 2))
+    each = " ".join(
+        f"{piece}:{value}"
+        for piece, value in zip(pieces, ("-1.000000", "-0.250000", "-0.250000"), strict=True)
+    )
+    assert form.render(records[0], SCORED, VOCABULARY) == f"-1.500000\t-1.250000\t{each}\n".encode()
+    (tmp_path / "de").write_bytes(b"eins\n\xff\nextra\n")
+    with open_pairs(str(tmp_path / "en"), str(tmp_path / "de")) as lines:
+        next(lines)
+        with pytest.raises(BadLine, match="the target is not UTF-8 text"):
+            form.parse(next(lines))
+        with pytest.raises(InputError, match="en: ends after 2 lines, and .*de has more"):
+            next(lines)
+
+
+def test_columns():
+    form = PairForm(name="tsv", src=2, tgt=0)
+    record = form.parse(b"ziel\tid\tquelle")
+    assert (record.source, record.target) == ("quelle", "ziel")
+    assert form.render(record, SCORED, VOCABULARY) == b"ziel\tid\tquelle\t-1.500000\t-1.250000\n"
+    with pytest.raises(BadLine, match="has 2 columns, no column 3"):
+        form.parse(b"a\tb")
+
+
+def test_objects():
+    form = PairForm(name="jsonl", source_key="t.en", target_key="t.de", per_token=True)
+    line = b'{"t": {"en": "a", "de": "b"}, "n": 1.10}'
+    record = form.parse(line)
+    assert (record.source, record.target) == ("a", "b")
+    written = form.render(record, SCORED, VOCABULARY)
+    assert written.startswith(line[:-1] + b', "scored": {"log_prob": -1.5, "score": -1.25, ')
+    assert json.loads(written)["scored"]["token_log_probs"] == [-1.0, -0.25, -0.25]
+    tokens = PairForm(name="jsonl", tokens_key="tokens")
+    record = tokens.parse(b'{"source": "a", "tokens": [5, 2, 6]}')
+    assert (record.target, record.text) == ([5, 2, 6], None)
+    half = tokens.parse(b'{"source": "a", "tokens": [5], "translation": "\\ud800"}')
+    assert half.text is None
+    for wrong in (b"", b', "tokens": "5"', b', "tokens": [5.0]', b', "tokens": [true]'):
+        with pytest.raises(BadLine, match="no list of whole numbers under 'tokens'"):
+            tokens.parse(b'{"source": "a"' + wrong + b"}")
+    with pytest.raises(BadLine, match="has 'scored' already"):
+        form.parse(b'{"scored": 1}')
+
+
+def test_sums():
+    form = PairForm(name="jsonl", tokens_key="tokens")
+    action = Scoring(lambda pairs: [SCORED] * len(pairs), form, VOCABULARY)
+    assert action.summary() == ["0 pairs, 0 target tokens (end marks included)"]
+    same = VOCABULARY.encode(["a b"])[0]
+    records = [
+        form.parse(json.dumps({"source": "a", "translation": "a b", "tokens": tokens}).encode())
+        for tokens in (same, [*same[:1], 2, *same[1:]], same[::-1])
+    ]
+    made = action(records, 1)
+    assert made.tokens == 9 and len(made.outputs) == 3
+    again = Scoring(lambda pairs: [SCORED] * len(pairs), form, VOCABULARY)
+    again.go_on(json.loads(json.dumps(action.sums())))
+    again(records[:1], 4)
+    perplexity = math.exp(6.0 / 12)
+    assert again.summary() == [
+        "4 pairs, 12 target tokens (end marks included): -0.5000 nats a token, "
+        f"perplexity {perplexity:.4f}",
+        "1 of the texts encode into other tokens than those that were scored: scored as texts they "
+        "would have other scores",
+    ]

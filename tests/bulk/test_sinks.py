@@ -1,0 +1,189 @@
+"""Files that appear whole, and that a second call goes on with where it is the same call."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from flaxformer_mt.bulk.sinks import FileSink, StreamSink
+from flaxformer_mt.bulk.state import Consumed, OutputError
+from tests.conftest import ROOT
+
+WHO = {"weights": "average", "n_best": 1}
+TWO = Consumed(lines=2, size=8, sha256="ab", sums={"split": 1})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "out"
+
+
+def begun(path, *, identity=WHO, **options) -> tuple[FileSink, Consumed]:
+    sink = FileSink(str(path), **options)
+    return sink, sink.begin(identity)
+
+
+def interrupted(path) -> None:
+    """A call that committed two lines, wrote half of a third and was killed."""
+    sink, done = begun(path)
+    assert done == Consumed()
+    sink.write(b"one\ntwo\n")
+    sink.commit(TWO)
+    sink.write(b"thr")
+    sink.close()
+
+
+def files(path) -> list[str]:
+    return sorted(each.name for each in path.parent.iterdir())
+
+
+def test_a_file_appears_when_it_is_complete(path):
+    path.write_bytes(b"before")
+    sink, _ = begun(path)
+    sink.write(b"one\n")
+    sink.commit(Consumed(lines=1, size=4, sha256="x"))
+    assert path.read_bytes() == b"before" and sink.kept == f"{path}.part"
+    sink.finish()
+    sink.close()
+    assert path.read_bytes() == b"one\n" and files(path) == ["out"]
+
+
+def test_goes_on_after_what_was_committed(path):
+    interrupted(path)
+    sink, done = begun(path)
+    assert done == TWO
+    sink.write(b"three\n")
+    sink.finish()
+    assert path.read_bytes() == b"one\ntwo\nthree\n" and files(path) == ["out"]
+
+
+@pytest.mark.parametrize(
+    "identity", [{**WHO, "n_best": 2}, {"weights": "average"}, {**WHO, "new": 0}]
+)
+def test_another_call_does_not_go_on(path, identity):
+    interrupted(path)
+    with pytest.raises(OutputError, match=r"out\.part\.json: tells of a call with (n_best|new)"):
+        begun(path, identity=identity)
+    assert path.with_name("out.part").read_bytes() == b"one\ntwo\nthr"
+    sink, done = begun(path, identity=identity, restart=True)
+    assert done == Consumed()
+    sink.write(b"new\n")
+    sink.finish()
+    assert path.read_bytes() == b"new\n"
+
+
+def test_where_nothing_was_committed_any_call_begins(path):
+    sink, _ = begun(path)
+    sink.write(b"half a window")
+    sink.close()
+    sink, done = begun(path, identity={"weights": "best"})
+    assert done == Consumed()
+    sink.finish()
+    assert path.read_bytes() == b""
+
+
+def test_parts_that_are_not_ours_are_not_touched(path):
+    part, state = path.with_name("out.part"), path.with_name("out.part.json")
+    part.write_bytes(b"mine")
+    with pytest.raises(OutputError, match="no out.part.json tells what it is part of"):
+        begun(path)
+    state.write_text("{")
+    with pytest.raises(OutputError, match="is damaged"):
+        begun(path)
+    state.write_text(json.dumps({"format": 9}))
+    with pytest.raises(OutputError, match="has format 9"):
+        begun(path)
+    assert part.read_bytes() == b"mine"
+    part.unlink()
+    state.unlink()
+    interrupted(path)
+    part.write_bytes(b"one")
+    with pytest.raises(OutputError, match="has 3 bytes where out.part.json tells of 8"):
+        begun(path)
+    # Moved away by its owner: nothing to go on with.
+    part.unlink()
+    sink, done = begun(path)
+    assert done == Consumed()
+    sink.close()
+
+
+def test_two_calls_do_not_write_one_file(path):
+    sink, _ = begun(path)
+    with pytest.raises(OutputError, match="out.part: another process is writing it"):
+        begun(path)
+    sink.close()
+    sink, done = begun(path)
+    assert done == Consumed()
+    sink.close()
+
+
+def test_a_kill_between_the_last_two_steps_loses_nothing(path, monkeypatch):
+    """FILE is there, and the record of its part still is."""
+    interrupted(path)
+    state = path.with_name("out.part.json").read_bytes()
+    sink, _ = begun(path)
+    sink.finish()
+    path.with_name("out.part.json").write_bytes(state)
+    sink, done = begun(path)
+    assert done == Consumed() and path.read_bytes() == b"one\ntwo\n"
+    sink.close()
+
+
+def test_what_the_system_refuses_is_explained(path, monkeypatch):
+    with pytest.raises(OutputError, match="none/out: cannot be written: No such file"):
+        begun(path.parent / "none" / "out")
+    sink, _ = begun(path)
+    sink.write(b"one\n")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"No space left.*what is complete is in .*out\.part"):
+        sink.commit(TWO)
+    sink.close()
+
+
+def test_the_record_never_tells_of_more_than_is_there(path):
+    """Killed at any moment, without a chance to tidy up."""
+    program = (
+        "import sys, os\n"
+        "from flaxformer_mt.bulk.sinks import FileSink\n"
+        "from flaxformer_mt.bulk.state import Consumed\n"
+        f"sink = FileSink({str(path)!r})\n"
+        "done = sink.begin({})\n"
+        "for number in range(done.lines, 10**6):\n"
+        "    sink.write(b'%d\\n' % number)\n"
+        "    if number % 3 == 2:\n"
+        "        sink.commit(Consumed(lines=number + 1, size=0, sha256=''))\n"
+        "    if number == 5: print('begun', flush=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    sink, done = begun(path, identity={})
+    assert done.lines >= 6 and done.lines % 3 == 0
+    kept = path.with_name("out.part").read_bytes()
+    assert kept == b"".join(b"%d\n" % number for number in range(done.lines))
+    sink.close()
+
+
+def test_a_stream_is_written_at_once():
+    stream = io.BytesIO()
+    sink = StreamSink(stream)
+    assert sink.begin(WHO) == Consumed() and sink.kept == ""
+    sink.write(b"one\n")
+    sink.commit(TWO)
+    sink.finish()
+    sink.close()
+    assert stream.getvalue() == b"one\n"

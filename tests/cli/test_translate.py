@@ -1,0 +1,185 @@
+"""`translate` and `score` on a tiny run: forms, options, and bad input with file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.decoding.runs import PAIRS, make_run
+
+LINES = [source for source, _ in PAIRS]
+TEXT = "".join(f"{line}\n" for line in LINES).encode()
+LONG = b" ".join(line.encode() for line in LINES)
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0, 2: 20.0}).path
+
+
+def test_all_forms_say_the_same(run: Run, workdir: Path, tmp_path: Path) -> None:
+    plain = run("translate", "--workdir", workdir, stdin=TEXT)
+    assert plain.status == 0, plain.errors
+    expected = plain.output.splitlines()
+    assert len(expected) == 4 and "the weights 'best, step 2'" in plain.last
+    (tmp_path / "in.gz").write_bytes(gzip.compress(TEXT))
+    packed = run("translate", "--workdir", workdir, "--input", tmp_path / "in.gz")
+    assert packed.output == plain.output
+    columns = "".join(f"{n}\t{line}\n" for n, line in enumerate(LINES)).encode()
+    options = ("--format", "tsv", "--column", 2, "--append")
+    tsv = run("translate", "--workdir", workdir, *options, stdin=columns)
+    assert tsv.output.splitlines() == [
+        f"{n}\t{line}\t{text}" for n, (line, text) in enumerate(zip(LINES, expected, strict=True))
+    ]
+    objects = "".join(json.dumps({"t": {"en": line}}) + "\n" for line in LINES).encode()
+    options = ("--format", "jsonl", "--key", "t.en", "--n-best", 2, "--alignments", "--tokens")
+    jsonl = run("translate", "--workdir", workdir, *options, stdin=objects)
+    found = [json.loads(line) for line in jsonl.output.splitlines()]
+    assert [each["translation"] for each in found] == expected
+    for each, line in zip(found, LINES, strict=True):
+        assert each["t"] == {"en": line}
+        first, second = each["n_best"]
+        assert first["score"] == each["score"] >= second["score"]
+        for said in (first, second):
+            links = [tuple(map(int, link.split("-"))) for link in said["alignment"].split()]
+            assert len(links) == len(said["translation"].split())
+            assert all(0 <= src < len(line.split()) for src, _ in links)
+
+
+def test_score_is_what_translate_reported(run: Run, workdir: Path, tmp_path: Path) -> None:
+    """Of tokens, whatever the lines; of texts where they encode into these tokens."""
+    lines = TEXT + LONG + b"\n\n"
+    options = ("--output-format", "jsonl", "--tokens", "--scores")
+    made = run("translate", "--workdir", workdir, *options, stdin=lines).output.encode()
+    options = ("--format", "jsonl", "--from-tokens", "--overlong", "split", "--per-token")
+    done = run("score", "--workdir", workdir, *options, stdin=made)
+    assert done.status == 0, done.errors
+    objects = [json.loads(line) for line in done.output.splitlines()]
+    assert len(objects) == 6
+    for each in objects:
+        assert each["scored"]["score"] == pytest.approx(each["score"], abs=1e-5)
+        assert each["scored"]["log_prob"] == pytest.approx(each["log_prob"], rel=1e-5, abs=1e-5)
+        assert sum(each["scored"]["token_log_probs"]) == pytest.approx(
+            each["scored"]["log_prob"], abs=1e-4
+        )
+    assert "6 pairs, " in done.errors and "perplexity" in done.errors
+
+    (tmp_path / "src").write_bytes(TEXT)
+    (tmp_path / "tgt").write_text("".join(f"{target}\n" for _, target in PAIRS))
+    files = ("--src", tmp_path / "src", "--tgt", tmp_path / "tgt")
+    two = run("score", "--workdir", workdir, *files, "--output", tmp_path / "out")
+    assert two.status == 0, two.errors
+    numbers = (tmp_path / "out").read_text().splitlines()
+    rows = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
+    tsv = run("score", "--workdir", workdir, stdin=rows)
+    assert tsv.output.splitlines() == [
+        f"{source}\t{target}\t{number}"
+        for (source, target), number in zip(PAIRS, numbers, strict=True)
+    ]
+    plain = run("score", "--workdir", workdir, "--length-penalty", 0, stdin=rows)
+    for line in plain.output.splitlines():
+        assert line.split("\t")[-2] == line.split("\t")[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "text", "status", "message"),
+    [
+        ("translate", (), b"good\n\xff\n", 1, "standard input:2: is not UTF-8 text (byte 1)"),
+        (
+            "translate",
+            ("--overlong", "refuse"),
+            b"good\n" + LONG,
+            1,
+            "standard input:2: the source has",
+        ),
+        ("translate", ("--format", "tsv", "--column", "2"), b"a\tb\nc", 1, "input:2: has 1 column"),
+        ("translate", ("--format", "jsonl"), b'{"source": "a"}\n[]', 1, "input:2: is JSON, but no"),
+        ("translate", ("--format", "jsonl", "--key", "en"), b'{"source": "a"}', 1, "no key 'en'"),
+        ("translate", ("--format", "jsonl", "--output-format", "tsv"), b"", 2, "comes jsonl or"),
+        ("translate", ("--tokens",), b"", 2, "add --output-format jsonl"),
+        ("translate", ("--format", "jsonl", "--key", ""), b"", 2, "--key is empty"),
+        ("translate", ("--input", "nowhere.txt"), b"", 1, "nowhere.txt: cannot be read: No such"),
+        ("translate", ("--window", "0"), b"", 2, "no whole number of at least 1"),
+        ("score", (), b"a\tb\nc\n", 1, "standard input:2: has 1 column, no column 2"),
+        ("score", (), b"a\tb\n" + LONG + b"\tc", 1, "standard input:2: the source has"),
+        ("score", ("--format", "jsonl"), b"{}", 1, "standard input:1: no text under the key"),
+        (
+            "score",
+            ("--format", "jsonl", "--from-tokens"),
+            b'{"source": "a", "tokens": [60]}',
+            1,
+            "standard input:1: token 60 stands in no translation",
+        ),
+        ("score", ("--src", "x"), b"", 2, "--src and --tgt go together"),
+        ("score", ("--src", "x", "--tgt", "y", "--input", "z"), b"", 2, "--input names pairs"),
+        ("score", ("--from-tokens",), b"", 2, "add --format jsonl"),
+        ("score", ("--columns", "0", "1"), b"", 2, "no whole number"),
+        ("score", ("--weights", "9"), b"a\tb", 1, "has no checkpoint 9"),
+    ],
+)
+def test_bad_input_is_one_line(
+    run: Run,
+    workdir: Path,
+    command: str,
+    options: tuple[str, ...],
+    text: bytes,
+    status: int,
+    message: str,
+) -> None:
+    done = run(command, "--workdir", workdir, *options, stdin=text)
+    assert done.status == status, done.errors
+    assert message in done.last
+    # What comes before the bad line is not lost.
+    assert done.output.count("\n") == (1 if status == 1 and b"\n" in text[:-1] else 0)
+
+
+def test_outputs_that_cannot_be(run: Run, workdir: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(TEXT)
+    for output, message in (
+        (tmp_path, "is a folder; --output names a file"),
+        (tmp_path / "in", "is the input as well"),
+        (tmp_path / "none" / "out", "cannot be written: No such file or directory"),
+        ("s3://bucket/x", "neither a local path nor one in a bucket"),
+    ):
+        done = run(
+            *("translate", "--workdir", workdir, "--input", tmp_path / "in", "--output", output)
+        )
+        assert done.status == 1 and message in done.last
+    assert (tmp_path / "in").read_bytes() == TEXT
+    done = run("translate", "--workdir", workdir, "--output", "/dev/null", stdin=TEXT)
+    assert done.status == 0
+
+
+def test_an_unfinished_output_is_for_the_same_command(
+    run: Run, workdir: Path, tmp_path: Path
+) -> None:
+    """Stopped by a bad line, which is mended, and gone on with: as if it had never been bad."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    good = TEXT * 3
+    source.write_bytes(good[: len(TEXT) * 2] + b"\xff\n")
+    command = ("translate", "--workdir", workdir, "--input", source, "--output", out)
+    command = (*command, "--window", 3, "--scores")
+    done = run(*command)
+    assert done.status == 1 and f"{source}:9: is not UTF-8" in done.last
+    assert f"not finished; the same command goes on with {out}.part" in done.errors
+    assert not out.exists()
+    source.write_bytes(good)
+    for changed, name in (
+        (("--weights", "1"), "weights"),
+        (("--beam-size", "2"), "beam_size"),
+        (("--window", "4"), "window"),
+        (("--alignments",), "form.shown"),
+    ):
+        done = run(*command, *changed)
+        assert done.status == 1 and f"tells of a call with {name}" in done.last
+        assert "--restart" in done.last
+    done = run(*command)
+    assert done.status == 0, done.errors
+    assert f"{out}.part: going on after line 6" in done.errors
+    whole = run("translate", "--workdir", workdir, "--window", 3, "--scores", stdin=good)
+    assert out.read_text() == whole.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]

@@ -1,0 +1,125 @@
+"""Word alignments from attention: words and pieces, Pharaoh's form, lines in parts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.config import VocabularyConfig
+from flaxformer_mt.data import vocabulary
+from flaxformer_mt.decoding import OverlongError, Translator, alignment
+from flaxformer_mt.decoding.alignment import Alignment, default_layer
+from flaxformer_mt.model import Transformer
+from tests.decoding.runs import PAIRS, make_run, parameters
+
+LINES = [source for source, _ in PAIRS]
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    run = make_run(tmp_path_factory.mktemp("alignment") / "run", {1: 10.0})
+    return Translator.load(run.path)
+
+
+def word_numbers(pieces) -> list[int]:
+    """The word of each piece: one that begins with the sign for a blank begins a word."""
+    numbers: list[int] = []
+    for piece in pieces:
+        numbers.append((numbers[-1] if numbers else -1) + piece.startswith("\u2581"))
+    return numbers
+
+
+def test_pieces_are_summed_to_words_and_the_largest_is_taken(translator):
+    for (source, target), found in zip(PAIRS, translator.align(PAIRS), strict=True):
+        attention = translator.attend(source, target)
+        weights = attention.cross[0].mean(axis=0)[:-1, :-1]
+        src, tgt = word_numbers(attention.src_pieces[:-1]), word_numbers(attention.tgt_pieces[:-1])
+        assert max(np.bincount(src)) > 1 and max(np.bincount(tgt)) > 1
+        sums = np.zeros((tgt[-1] + 1, src[-1] + 1))
+        for i, j in np.ndindex(*weights.shape):
+            sums[tgt[i], src[j]] += weights[i, j]
+        assert found.src_words == tuple(source.split())
+        assert found.tgt_words == tuple(target.split())
+        assert [word for _, word in found.links] == list(range(len(sums)))
+        for source_word, word in found.links:
+            # Of equal ones, which an untrained model has, any will do.
+            assert sums[word, source_word] == pytest.approx(sums[word].max(), abs=1e-6)
+        assert str(found) == " ".join(f"{a}-{b}" for a, b in sorted(found.links))
+
+
+def test_neighbours_change_nothing(translator):
+    alone = [translator.align([pair])[0] for pair in PAIRS[:2]]
+    assert translator.align(PAIRS * 2)[:2] == alone
+    assert translator.align([]) == []
+
+
+def test_the_layer(translator):
+    three = dataclasses.replace(translator.model.config, decoder_layers=3)
+    model = Transformer(three, 60, 60)
+    assert default_layer(model) == 1 and default_layer(translator.model) == 0
+    deep = Translator(parameters(model, 3), model, translator.vocabularies, translator.config)
+    by_layer = [deep.align(PAIRS, layer=layer) for layer in range(3)]
+    assert deep.align(PAIRS) == by_layer[1] != by_layer[0]
+    with pytest.raises(ValueError, match="the decoder has layers 0 to 2"):
+        deep.align(PAIRS, layer=3)
+
+
+@pytest.fixture
+def diagonal(monkeypatch):
+    """Piece n of a translation attends to piece n of its source, and to the last after that."""
+
+    def weights(params, model, parts, **settings):
+        for part in parts:
+            rows, columns = len(part.tgt) + 1, len(part.src) + 1
+            yield np.eye(columns)[np.minimum(np.arange(rows), columns - 1)]
+
+    monkeypatch.setattr(
+        alignment, "_cross_weights", lambda *args, **settings: list(weights(*args, **settings))
+    )
+
+
+def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagonal):
+    """One byte a piece: a word is that of its bytes, whatever stands between words."""
+    config = VocabularyConfig(size=300, byte_fallback=True, character_coverage=0.98)
+    pair = vocabulary.train_pair(PAIRS * 5, config)
+    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
+    spelling = Translator(parameters(model, 0), model, pair, translator.config)
+    for line in ("ä 🙂 x", "x  ä\u3000b", " \u2009é\xa0z ", "a\u0085b"):
+        (found,) = spelling.align([(line, line)])
+        assert found.src_words == found.tgt_words == tuple(line.split())
+        assert found.links == tuple((n, n) for n in range(len(line.split())))
+        tokens = pair.tgt.encode([line])[0]
+        assert spelling.align([(line, tokens)])[0].links == found.links
+
+
+def test_a_line_in_parts_has_words_counted_through(translator, diagonal):
+    long = " ".join(LINES)
+    (translation,) = translator.translate([long])
+    assert translation.split
+    for target in (translation.text, translation.tokens, long):
+        (found,) = translator.align([(long, target)])
+        assert found.src_words == tuple(long.split())
+        text = translation.text if target is translation.tokens else target
+        words = text if isinstance(text, str) else translation.text
+        assert found.tgt_words == tuple(words.split())
+        assert [tgt for _, tgt in found.links] == list(range(len(found.tgt_words)))
+    # Each part is aligned within itself: the same text with itself word for word.
+    assert found.links == tuple((n, n) for n in range(len(long.split())))
+    with pytest.raises(OverlongError):
+        translator.align([(long, long)], overlong="refuse")
+
+
+def test_a_word_in_two_parts_has_one_link(translator):
+    word = "cat" * 40
+    (found,) = translator.align([(word, word)])
+    assert found == Alignment(src_words=(word,), tgt_words=(word,), links=((0, 0),))
+
+
+def test_what_is_blank_has_no_links(translator):
+    assert [str(found) for found in translator.align([("", ""), ("a dog", ""), ("", "hund")])] == [
+        "",
+        "",
+        "",
+    ]

@@ -1,0 +1,115 @@
+"""Attention weights of every layer and head against the paper's formula in NumPy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.vocabulary import BOS, EOS
+from flaxformer_mt.decoding import OverlongError, Translator
+from flaxformer_mt.decoding.attention import attend_part
+from flaxformer_mt.decoding.parts import Part
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.parameters import stack_layers
+from flaxformer_mt.parallel import local_mesh
+from tests.decoding.runs import PAIRS, make_run
+from tests.model import reference
+from tests.model.examples import build, tiny_config
+
+
+class Pieces:
+    """As much of a vocabulary as `attend_part` asks for."""
+
+    def pieces(self, ids):
+        return [str(token) for token in ids]
+
+
+class Both:
+    src = tgt = Pieces()
+
+
+@pytest.fixture
+def expected(monkeypatch):
+    """Runs the reference and gives its weights in the order of their computation."""
+    kept = []
+    original = reference.probabilities
+
+    def watched(*arguments, **settings):
+        kept.append(original(*arguments, **settings))
+        return kept[-1]
+
+    def run(params, config, part):
+        src, tgt = np.array([[*part.src, EOS]]), np.array([[BOS, *part.tgt]])
+        kept.clear()
+        monkeypatch.setattr(reference, "probabilities", watched)
+        reference.forward(params, config, src, tgt, np.ones_like(src), np.ones_like(tgt))
+        heads, layers = config.num_heads, config.encoder_layers
+        encoder, rest = kept[: heads * layers], kept[heads * layers :]
+        of_layers = [rest[i : i + heads] for i in range(0, len(rest), heads)]
+        return (
+            np.stack(encoder).reshape(layers, heads, *encoder[0].shape),
+            np.stack(of_layers[0::2]),
+            np.stack(of_layers[1::2]),
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_weights_are_the_formula_s(scan, norm, expected):
+    model, params = build(tiny_config(norm=norm, encoder_layers=2, decoder_layers=3))
+    part = Part(src_text="", src=(5, 6, 7, 8, 4), tgt_text="", tgt=(9, 4, 12))
+    encoder, decoder, cross = expected(params, model.config, part)
+    if scan:
+        config = dataclasses.replace(model.config, scan_layers=True)
+        model, params = Transformer(config, 13, 13), stack_layers(params)
+    found = attend_part(params, model, Both(), part, mesh=local_mesh())
+    assert found.encoder.shape == (2, 3, 6, 6)
+    assert found.decoder.shape == (3, 3, 4, 4)
+    assert found.cross.shape == (3, 3, 4, 6)
+    for ours, theirs in (
+        (found.encoder, encoder),
+        (found.decoder, decoder),
+        (found.cross, cross),
+    ):
+        assert ours.dtype == np.float32
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(ours.sum(axis=-1), 1.0, rtol=0, atol=1e-6)
+    # What is yet to be said is not attended to at all.
+    assert (found.decoder[:, :, ~np.tri(4, dtype=bool)] == 0).all()
+    assert found.src_pieces == ("5", "6", "7", "8", "4", "2")
+    assert (found.tgt_pieces, found.tgt_inputs) == (("9", "4", "12", "2"), ("1", "9", "4", "12"))
+
+
+def test_nothing_is_kept_unless_it_is_asked_for():
+    model, params = build(tiny_config())
+    ids = np.ones((1, 3), np.int32)
+    arguments = {
+        name: ids
+        for name in ("src_segment_ids", "tgt_segment_ids", "src_positions", "tgt_positions")
+    }
+    hidden = model.apply({"params": params}, ids, ids, **arguments, deterministic=True)
+    assert hidden.shape == (1, 3, 12)
+    made = jax.eval_shape(
+        lambda key: model.init(key, ids, ids, **arguments, deterministic=True), jax.random.key(0)
+    )
+    assert set(made) == {"params"}
+
+
+def test_of_a_translator(tmp_path):
+    translator = Translator.load(make_run(tmp_path / "run", {1: 10.0}).path)
+    source, target = PAIRS[0]
+    found = translator.attend(source, target)
+    assert found.src_pieces[-1] == found.tgt_pieces[-1] == "</s>"
+    assert found.tgt_inputs == ("<s>", *found.tgt_pieces[:-1])
+    assert "".join(found.tgt_pieces[:-1]).replace("\u2581", " ").strip() == target
+    assert found.cross.shape == (1, 2, len(found.tgt_pieces), len(found.src_pieces))
+    tokens = translator.vocabularies.tgt.encode([target])[0]
+    np.testing.assert_array_equal(translator.attend(source, tokens).cross, found.cross)
+    np.testing.assert_allclose(translator.attend("", "").cross, 1.0)
+    with pytest.raises(OverlongError, match="the source has"):
+        translator.attend(f"{source} " * 5, target)

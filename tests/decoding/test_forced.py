@@ -1,0 +1,225 @@
+"""Scores of given translations: the search's own, whatever else is scored with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
+from flaxformer_mt.decoding import DecodingError, OverlongError, TargetError, Translator, forced
+from flaxformer_mt.decoding.forced import score_parts
+from flaxformer_mt.decoding.parts import Part
+from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.teacher import batch_length, batches
+from flaxformer_mt.parallel import local_mesh
+from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run
+from tests.decoding.test_decode import VOCAB, sentences, tiny
+from tests.model import reference
+
+LINES = [source for source, _ in PAIRS]
+LONG = " ".join(LINES)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    run = make_run(tmp_path_factory.mktemp("forced") / "run", {1: 10.0})
+    return Translator.load(run.path)
+
+
+def drawn(count: int, seed: int) -> list[Part]:
+    """Pairs of random token ids, of all lengths that the model of `tiny` takes."""
+    sources, targets = sentences(count, seed), sentences(count, seed + 1)
+    return [
+        Part(src_text="", src=tuple(src[:-1]), tgt_text="", tgt=tuple(tgt[:-1]))
+        for src, tgt in zip(sources, targets, strict=True)
+    ]
+
+
+def scored(parts: list[Part], *, batch_tokens: int = 2048, positions: str = "sinusoidal"):
+    model, params = tiny(positions)
+    return score_parts(
+        params,
+        model,
+        [[part] for part in parts],
+        length_penalty=0.6,
+        batch_tokens=batch_tokens,
+        mesh=local_mesh(),
+    )
+
+
+def assert_same(ours, theirs) -> None:
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.tokens == b.tokens
+        np.testing.assert_allclose(a.token_log_probs, b.token_log_probs, rtol=0, atol=1e-5)
+        assert a.score == pytest.approx(b.score, rel=1e-5, abs=1e-5)
+
+
+def test_the_tokens_of_a_translation_have_the_score_that_search_gave_them(translator):
+    lines = [*LINES, "", LONG, "a", LINES[0] + " " + LINES[2]]
+    translations = translator.translate(lines, n_best=4)
+    assert translations[5].split
+    pairs, expected = [], []
+    for line, translation in zip(lines, translations, strict=True):
+        for hypothesis in translation.hypotheses:
+            pairs.append((line, hypothesis.tokens))
+            expected.append(hypothesis)
+    for found, hypothesis in zip(translator.score(pairs, overlong="split"), expected, strict=True):
+        assert found.tokens[:-1] == hypothesis.tokens
+        assert found.log_prob == pytest.approx(hypothesis.log_prob, rel=1e-6, abs=1e-5)
+        assert found.score == pytest.approx(hypothesis.score, abs=1e-5)
+        assert len(found.token_log_probs) == len(found.tokens)
+    unpenalised = translator.score(pairs[:3], length_penalty=0.0)
+    assert all(found.score == found.log_prob for found in unpenalised)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_log_probabilities_are_the_papers_model_s(positions):
+    model, params = tiny(positions)
+    parts = drawn(8, seed=7)
+    for part, found in zip(parts, scored(parts, positions=positions), strict=True):
+        src, tgt = np.array([[*part.src, EOS]]), np.array([[BOS, *part.tgt]])
+        hidden = reference.forward(
+            params, model.config, src, tgt, np.ones_like(src), np.ones_like(tgt)
+        )
+        logits = hidden[0] @ np.asarray(params["embedding"]["shared"], np.float64).T
+        log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        labels = (*part.tgt, EOS)
+        assert found.tokens == labels
+        expected = [log_probs[i, token] for i, token in enumerate(labels)]
+        np.testing.assert_allclose(found.token_log_probs, expected, rtol=0, atol=2e-5)
+        assert found.log_prob == pytest.approx(sum(found.token_log_probs), abs=1e-9)
+        assert found.score == pytest.approx(found.log_prob / length_penalty(len(labels), 0.6))
+
+
+def test_neighbours_and_batch_size_change_nothing():
+    parts = drawn(40, seed=2)
+    together = scored(parts)
+    assert_same(scored(parts[::-1])[::-1], together)
+    assert_same(scored(parts, batch_tokens=100), together)
+    assert_same([scored([part])[0] for part in parts[:8]], together[:8])
+
+
+def test_logits_are_never_whole(monkeypatch):
+    """In slices they give the same, and no array of all positions' logits is in the program."""
+    parts = drawn(30, seed=3)
+    whole = scored(parts)
+    monkeypatch.setattr(forced, "LOGITS", 5 * 64 * VOCAB)
+    assert_same(scored(parts), whole)
+
+    model, params = tiny()
+    ids, lengths = np.zeros((64, 24), np.int32), np.ones(64, np.int32)
+    for width in (24, 5, 1):
+        lowered = forced._forced.lower(
+            params, ids, ids, ids, lengths, lengths, model=model, width=width
+        )
+        logits = re.findall(rf"tensor<((?:\d+x)+){VOCAB}xf32>", lowered.as_text())
+        largest = max(np.prod([int(n) for n in size[:-1].split("x")]) for size in logits)
+        assert largest == 64 * width
+
+
+def test_rows_of_the_table_that_stand_for_no_type_have_no_probability():
+    model, params = tiny()
+    table = params["embedding"]["shared"]
+    extra = np.concatenate([table, 8.0 * table[UNK : UNK + 1], 8.0 * table[UNK : UNK + 1]])
+    padded = type(model)(dataclasses.replace(model.config, vocab_multiple=8), VOCAB, VOCAB)
+    parts = drawn(6, seed=4)
+    found = score_parts(
+        {**params, "embedding": {"shared": extra}},
+        padded,
+        [[part] for part in parts],
+        length_penalty=0.6,
+        batch_tokens=2048,
+        mesh=local_mesh(),
+    )
+    assert_same(found, scored(parts))
+
+
+def test_batches_cover_every_part_once_in_few_shapes():
+    rng = np.random.default_rng(0)
+    lengths = np.minimum(rng.geometric(0.05, size=(3000, 2)), 249)
+    parts = [Part(src_text="", src=(5,) * src, tgt_text="", tgt=(6,) * tgt) for src, tgt in lengths]
+    made = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
+    assert sorted(number for batch in made for number in batch.parts) == list(range(3000))
+    for batch in made:
+        rows, length = batch.src.shape
+        assert rows * length <= 2 * 8192 and rows % 2 == 0 and length <= 250
+        assert (batch.src_lengths[len(batch.parts) :] == 0).all()
+        for row, number in enumerate(batch.parts):
+            assert batch.src[row].tolist() == [5] * lengths[number, 0] + [EOS] + [0] * (
+                length - 1 - lengths[number, 0]
+            )
+            said = batch.tgt_out[row, : batch.tgt_lengths[row]].tolist()
+            assert said == [6] * lengths[number, 1] + [EOS]
+            assert batch.tgt_in[row, : batch.tgt_lengths[row]].tolist() == [BOS, *said[:-1]]
+    # 16, 24, 32 ... 192, 250 positions, and the last batch's rows.
+    assert len({batch.src.shape for batch in made}) <= 10
+    assert [batch_length(n) for n in (1, 16, 17, 24, 25, 32, 33, 48, 49, 200)] == [
+        *(16, 16, 24, 24, 32, 32, 48, 48, 64, 256)
+    ]
+
+
+def test_compiles_once_a_shape():
+    parts = drawn(40, seed=5)
+    first = scored(parts)
+    before = forced.compilations()
+    assert_same(scored(parts), first)
+    scored(drawn(40, seed=9))
+    assert forced.compilations() <= before + 1
+
+
+def test_what_is_blank_has_nothing_to_be_scored(translator):
+    pairs = [("", ""), ("\xa0", " "), ("", ()), (LINES[0], "")]
+    *blank, one = translator.score(pairs)
+    assert all((each.tokens, each.score) == ((), 0.0) for each in blank)
+    assert one.tokens == (EOS,) and one.log_prob < 0
+    assert translator.score([]) == []
+
+
+def test_overlong_lines_are_refused_with_their_number_or_split(translator):
+    encode = translator.vocabularies.tgt.encode
+    target = " ".join(target for _, target in PAIRS)
+    assert len(encode([target])[0]) >= MAX_LENGTH
+    for pair in ((LONG, "hund"), ("dog", target), (LONG, target)):
+        with pytest.raises(OverlongError, match=f"takes {MAX_LENGTH}") as caught:
+            translator.score([(LINES[0], "hund"), pair])
+        assert caught.value.number == 1
+        (found,) = translator.score([pair], overlong="split")
+        assert found.tokens.count(EOS) > 1
+        decoded = translator.vocabularies.tgt.decode([found.tokens])[0]
+        assert decoded.replace(" ", "") == pair[1].replace(" ", "")
+
+
+def test_tokens_of_no_translation_are_refused(translator):
+    (translation,) = translator.translate([LONG])
+    for tokens, message in (
+        ((5, 60), "pair 1: token 60 stands in no translation: the vocabulary has 60"),
+        ((5, -1), "token -1"),
+        ((0,), "0 and 1 are marks"),
+        ((5, EOS, 6), "source is translated in 1 parts and its tokens are of 2"),
+    ):
+        with pytest.raises(TargetError, match=message) as caught:
+            translator.score([("a dog", (5, EOS)), ("a cat", tokens)])
+        assert caught.value.number == 1
+    with pytest.raises(TargetError, match="is translated in"):
+        translator.score([(LONG, translation.tokens[:5])], overlong="split")
+    with pytest.raises(OverlongError, match="target has 33 tokens"):
+        translator.score([("a cat", (5,) * 32)], overlong="split")
+
+
+def test_parameters_that_are_no_numbers_are_named():
+    model, params = tiny()
+    broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
+    with pytest.raises(DecodingError, match="not numbers"):
+        score_parts(
+            broken,
+            model,
+            [[part] for part in drawn(2, seed=1)],
+            length_penalty=0.6,
+            batch_tokens=2048,
+            mesh=local_mesh(),
+        )
