@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from flaxformer_mt.data.corpus.json_lines import NoText, parsed, text_at
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.translator import Hypothesis, Translation
+from flaxformer_mt.decoding.translation import Hypothesis, Translation
 
 Name = Literal["text", "tsv", "jsonl"]
 NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")
@@ -30,6 +30,7 @@ class Record:
     """A line that was read: what is to be translated, and what it stood in."""
 
     source: str
+    prefix: str = ""  # what the translation begins with
     columns: tuple[str, ...] = ()
     json: str = ""  # the object as it was written
     value: Any = None  # the same, parsed
@@ -60,6 +61,7 @@ class Form:
     append: bool = False
     key: str = "source"
     target_key: str = "translation"
+    prefix_key: str = ""  # leads to what the translation begins with
     shown: Shown = Shown()
 
     def parse(self, line: bytes) -> Record:
@@ -118,7 +120,8 @@ class Form:
                 )
         # As one sentence: what a line break means, if anything, the text does not say.
         source = text_under(record, self.key).replace("\n", " ").replace("\r", " ")
-        return dataclasses.replace(record, source=source)
+        prefix = text_under(record, self.prefix_key) if self.prefix_key else ""
+        return dataclasses.replace(record, source=source, prefix=prefix)
 
     def _fields(self) -> list[str]:
         wanted = {

@@ -5,13 +5,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from flaxformer_mt.bulk.forms import Form, Record
 from flaxformer_mt.bulk.stream import Made
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.translator import Translation
+from flaxformer_mt.decoding.translation import Translation
 
-Translate = Callable[[Sequence[str]], Sequence[Translation]]
+
+class Translate(Protocol):
+    """Lines with what their translations begin with; `first` is the first one's number."""
+
+    def __call__(
+        self, lines: Sequence[str], *, prefixes: Sequence[str] | None, first: int
+    ) -> Sequence[Translation]: ...
+
+
 Align = Callable[[Sequence[tuple[str, Sequence[int]]]], Sequence[Alignment]]
 
 SAID = 20  # lines that are each said to be split; the others are counted
@@ -26,10 +35,16 @@ class Translating:
     form: Form
     name: str  # of the input, for messages
     say: Callable[[str], None]
+    prefix: str = ""  # of every translation, where the record has none
     split: int = 0  # lines so far that were longer than the model takes
 
     def __call__(self, records: Sequence[Record], first: int) -> Made:
-        translations = self.translate([record.source for record in records])
+        prefixes = [record.prefix or self.prefix for record in records]
+        translations = self.translate(
+            [record.source for record in records],
+            prefixes=prefixes if any(prefixes) else None,
+            first=first,
+        )
         aligned = self._alignments(records, translations)
         outputs = []
         for number, (record, translation) in enumerate(

@@ -21,6 +21,7 @@ from flaxformer_mt.cli.scoring import (
     language_of,
     scoring,
 )
+from flaxformer_mt.cli.searching import add_settings, with_settings
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.decoding.together import translate_together
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_workdir(parser, required=False)
     add_decoding(parser)
+    add_settings(parser)
     parser.add_argument(
         "--set", metavar="NAME", help="`valid`, or one of the run's data.test (default: all)"
     )
@@ -97,6 +99,7 @@ def evaluate_run(
         # The first one's choice: a run that still trains may have another a moment later.
         which = processes.first(lambda: chosen_weights(run, which))
     translator = Translator.load(run.path, which=which)
+    translator = translator.with_config(with_settings(options, translator.config))
     results: dict[str, Any] = {}
     for name, (sources, references) in texts.items():
         search = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}

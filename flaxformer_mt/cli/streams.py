@@ -86,7 +86,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
             flat |= {f"{name}.{inner}": each for inner, each in value.items()}
         else:
             flat[name] = value
-    digests = tree_digest(translator.params)
+    digests = tree_digest([params for params, _ in translator.members])
     return {
         "program": f"flaxformer_mt {flaxformer_mt.__version__}",
         "weights": translator.name,

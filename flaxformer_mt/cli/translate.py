@@ -22,6 +22,7 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
+from flaxformer_mt.cli.searching import add_sampling, add_settings, sampling_of, with_settings
 from flaxformer_mt.cli.streams import (
     NOT_FINISHED,
     Stopped,
@@ -31,6 +32,7 @@ from flaxformer_mt.cli.streams import (
     sigterm_stops,
     writing,
 )
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.translator import Translator
 
 
@@ -55,22 +57,33 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         help="a line longer than the model takes is cut at sentence ends, translated in pieces "
         "and rejoined, or it is an error",
     )
+    add_settings(parser)
+    _add_constraints(parser)
+    add_sampling(parser)
     options = parser.parse_args(arguments)
     form = _form(options, parser)
+    sampling = sampling_of(options, parser)
     try:
         # Only with an output file can a second call go on.
         with sigterm_stops(options.output is not None):
             with open_lines(options.input) as lines, writing(options, (options.input,)) as sink:
                 which = weights(options.weights, parser)
-                translator = Translator.load(options.workdir, which=which)
+                runs = [options.workdir, *options.ensemble]
+                translator = Translator.load_ensemble(runs, which=which)
+                translator = translator.with_config(with_settings(options, translator.config))
                 _check_n_best(options, translator, parser)
-                return _translate(options, form, translator, lines, sink)
+                return _translate(options, form, sampling, translator, lines, sink)
     except Stopped:
         return NOT_FINISHED
 
 
 def _translate(
-    options: argparse.Namespace, form: Form, translator: Translator, lines: Lines, sink: Sink
+    options: argparse.Namespace,
+    form: Form,
+    sampling: Sampling | None,
+    translator: Translator,
+    lines: Lines,
+    sink: Sink,
 ) -> int:
     meter = Meter("translate", say, share=lines.share, terminal=sys.stderr.isatty())
     search = {
@@ -78,18 +91,27 @@ def _translate(
         "length_penalty": options.length_penalty,
         "n_best": options.n_best,
         "overlong": options.overlong,
+        "suppress": tuple(options.suppress),
+        "sampling": sampling,
     }
     action = Translating(
         translate=functools.partial(translator.translate, **search),
         align=translator.align if form.shown.alignments else None,
         form=form,
+        prefix=options.prefix,
         name=lines.name,
         say=meter.say,
     )
     window = options.window or (1 if lines.interactive else WINDOW)
     # Of what goes to standard output nobody asks later.
     known = (
-        identity(translator, form=dataclasses.asdict(form), window=window, **search)
+        identity(
+            translator,
+            form=dataclasses.asdict(form),
+            window=window,
+            prefix=options.prefix,
+            **{**search, "sampling": sampling and repr(sampling), "suppress": options.suppress},
+        )
         if options.output
         else {}
     )
@@ -155,6 +177,34 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_constraints(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what a translation must have, and must not")
+    group.add_argument(
+        "--prefix", default="", metavar="TEXT", help="what each translation begins with"
+    )
+    group.add_argument(
+        "--prefix-key",
+        default="",
+        metavar="KEY",
+        help="jsonl: the key of each line's prefix, a text",
+    )
+    group.add_argument(
+        "--suppress",
+        nargs="+",
+        default=[],
+        metavar="PIECE",
+        help="pieces of the target vocabulary that no translation has",
+    )
+    group.add_argument(
+        "--ensemble",
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="further run directories with the same vocabulary: the mean of the models' "
+        "probabilities decides",
+    )
+
+
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
     write = options.output_format or options.format
     if write not in WRITABLE[options.format]:
@@ -164,6 +214,12 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
         )
     if options.tokens and write != "jsonl":
         parser.error("--tokens are fields of JSON objects: add --output-format jsonl")
+    if options.prefix_key and options.format != "jsonl":
+        parser.error("--prefix-key is a key of JSON objects: add --format jsonl")
+    if options.prefix_key and options.prefix:
+        parser.error("--prefix and --prefix-key are two ways to say the same: give one")
+    if options.ensemble and options.alignments:
+        parser.error("--alignments are one model's: leave out --ensemble")
     for name in ("key", "translation_key"):
         if not getattr(options, name):
             parser.error(f"--{name.replace('_', '-')} is empty")
@@ -174,6 +230,7 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
         append=options.append or options.format == "text",
         key=options.key,
         target_key=options.translation_key,
+        prefix_key=options.prefix_key,
         shown=Shown(
             scores=options.scores or write == "jsonl",
             alignments=options.alignments,

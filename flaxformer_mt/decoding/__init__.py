@@ -5,7 +5,8 @@ from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError, translate_ids
 from flaxformer_mt.decoding.forced import Scored
 from flaxformer_mt.decoding.parts import OverlongError, TargetError
-from flaxformer_mt.decoding.translator import Hypothesis, Translation, Translator
+from flaxformer_mt.decoding.translation import Hypothesis, Translation
+from flaxformer_mt.decoding.translator import Translator
 
 __all__ = [
     "Alignment",

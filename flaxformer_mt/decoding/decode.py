@@ -70,7 +70,7 @@ def decode_ids(
     suppress: tuple[int, ...] = (UNK,),
     prefixes: Sequence[Sequence[int]] | None = None,
     sampling: Sampling | None = None,
-    first: int = 0,
+    numbers: Sequence[int] | None = None,
     mesh: Mesh | None = None,
 ) -> list[list[Decoded]]:
     """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
@@ -85,7 +85,7 @@ def decode_ids(
     at most `model.max_length`, all with the end mark. It begins with its source's prefix (no end
     mark), if there are `prefixes`. The unknown token is not generated unless `suppress` leaves it
     out: no text corresponds to it. With `sampling`, the beam holds as many independent draws; what
-    a source draws depends on the seed and on its number, of which the first is `first`.
+    a source draws depends on the seed and on its number (by default its place).
 
     Raises DecodingError for a source without tokens or longer than `model.max_length`, for a prefix
     that leaves no room for an end mark, and where scores are not numbers; ValueError for settings
@@ -94,6 +94,7 @@ def decode_ids(
     longest = min(model.config.max_length for model in models)
     lengths = [len(source) for source in sources]
     prefixes = [()] * len(sources) if prefixes is None else prefixes
+    numbers = range(len(sources)) if numbers is None else numbers
     limits = [output_limit(config, length, longest) for length in lengths]
     _check(lengths, [len(prefix) for prefix in prefixes], limits, longest)
     mesh = local_mesh() if mesh is None else mesh
@@ -121,16 +122,16 @@ def decode_ids(
     batches = _Batches(whole_on(params, mesh), models, rules, weights, mesh)
     decoded: list[list[Decoded]] = [[] for _ in sources]
     for batch in plan_batches(lengths, config, longest, split=parts_of(mesh)):
-        numbers = np.full(batch.rows, -1)
-        numbers[: len(batch.sources)] = batch.sources
+        whose = np.full(batch.rows, -1)
+        whose[: len(batch.sources)] = batch.sources
         src = np.full((batch.rows, batch.src_length), PAD, np.int32)
-        rows = _rows_of(batch, limits, prefixes, drawn.seed, first)
+        rows = _rows_of(batch, limits, prefixes, drawn.seed, numbers)
         src_lengths = np.zeros(batch.rows, np.int32)
         for row, number in enumerate(batch.sources):
             src[row, : lengths[number]] = sources[number]
             src_lengths[row] = lengths[number]
         most = output_limit(config, batch.src_length, longest)
-        for at, found in batches.run((src, src_lengths), numbers, rows, length=most):
+        for at, found in batches.run((src, src_lengths), whose, rows, length=most):
             for row, number in enumerate(at):
                 if number >= 0:
                     decoded[number] = _decoded(found, row, limits[number])
@@ -158,7 +159,7 @@ def _rows_of(
     limits: Sequence[int],
     prefixes: Sequence[Sequence[int]],
     seed: int,
-    first: int,
+    numbers: Sequence[int],
 ) -> Sentences:
     """What the rows of a batch are searched with, as host arrays."""
     widest = max((len(prefixes[number]) for number in batch.sources), default=0)
@@ -170,7 +171,7 @@ def _rows_of(
     for row, number in enumerate(batch.sources):
         limit[row] = limits[number]
         prefix[row, : len(prefixes[number])] = prefixes[number]
-        seeds[row] = seed % (1 << 32), (first + number) % (1 << 32)
+        seeds[row] = seed % (1 << 32), numbers[number] % (1 << 32)
     return Sentences(limit, prefix, seeds)  # type: ignore[arg-type]
 
 

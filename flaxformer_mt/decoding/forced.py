@@ -49,6 +49,7 @@ def score_parts(
     lines: Sequence[Sequence[Part]],
     *,
     length_penalty: float,
+    average: bool = False,
     batch_tokens: int,
     mesh: Mesh,
 ) -> list[Scored]:
@@ -64,7 +65,7 @@ def score_parts(
         _log_probs(params, model, parts, batch_tokens=batch_tokens, mesh=mesh) if parts else ()
     )
     return [
-        _scored(line, [next(found) for _ in line], length_penalty) if line else NOTHING
+        _scored(line, [next(found) for _ in line], length_penalty, average) if line else NOTHING
         for line in lines
     ]
 
@@ -75,7 +76,10 @@ def compilations() -> int:
 
 
 def _scored(
-    parts: Sequence[Part], log_probs: Sequence[Float[np.ndarray, " tokens"]], alpha: float
+    parts: Sequence[Part],
+    log_probs: Sequence[Float[np.ndarray, " tokens"]],
+    alpha: float,
+    average: bool,
 ) -> Scored:
     tokens = tuple(itertools.chain.from_iterable((*part.tgt, EOS) for part in parts))
     each = tuple(itertools.chain.from_iterable(values.tolist() for values in log_probs))
@@ -87,7 +91,7 @@ def _scored(
         )
     return Scored(
         log_prob=total,
-        score=total / float(length_penalty(len(tokens), alpha)),
+        score=total / float(length_penalty(len(tokens), alpha, average=average)),
         tokens=tokens,
         token_log_probs=each,
     )

@@ -7,7 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from flaxformer_mt.decoding.translator import Hypothesis, Translation, Translator
+from flaxformer_mt.decoding.translation import Hypothesis, Translation
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.parallel import Processes
 
 

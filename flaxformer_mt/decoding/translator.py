@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import os
@@ -9,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from flaxformer_mt.config import DecodingConfig, freeze
-from flaxformer_mt.data.vocabulary import EOS, Vocabularies
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts, default_layer
 from flaxformer_mt.decoding.attention import Attention, attend_part
-from flaxformer_mt.decoding.decode import Decoded, DecodingError, decode_ids
+from flaxformer_mt.decoding.batches import output_limit
+from flaxformer_mt.decoding.decode import DecodingError, decode_ids
 from flaxformer_mt.decoding.forced import Scored, score_parts
 from flaxformer_mt.decoding.parts import (
     Overlong,
@@ -24,8 +26,9 @@ from flaxformer_mt.decoding.parts import (
     encode,
     fits,
 )
-from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.split import Piece, split_to_fit
+from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.parallel import local_mesh, whole_on
@@ -36,43 +39,9 @@ from flaxformer_mt.rundir.selection import select_step
 from flaxformer_mt.rundir.weights import default_weights
 
 Which = Literal["auto", "best", "latest", "average"] | int
+Member = tuple[Any, Transformer]  # a tree under "params" and its model
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Hypothesis:
-    """One translation of a line: text without line breaks, and target tokens.
-
-    They are without the end mark; between those of the parts of a line that was split it stands.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
-    log_prob: float  # natural logarithm
-    score: float  # log_prob / length penalty
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Translation:
-    """The translations of one line, best first; there is always one."""
-
-    hypotheses: tuple[Hypothesis, ...]
-    split: bool = False  # the line was too long for the model: translated in pieces and rejoined
-    at_limit: bool = False  # the best one (or a piece of it) is as long as an output may be
-
-    @property
-    def text(self) -> str:
-        return self.hypotheses[0].text
-
-    @property
-    def score(self) -> float:
-        return self.hypotheses[0].score
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        return self.hypotheses[0].tokens
-
-
-EMPTY = Translation(hypotheses=(Hypothesis(text="", tokens=(), log_prob=0.0, score=0.0),))
+_PIECES = 1024  # of a line, with numbers of their own
 
 
 def chosen_weights(run: RunDirectory, which: Which) -> Literal["average"] | int:
@@ -92,11 +61,13 @@ class Translator:
         config: DecodingConfig,
         *,
         name: str = "",
+        others: Sequence[Member] = (),
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are.
 
         They are copied to every device of this process, which share the sentences of a batch.
-        Of several processes all must call it together.
+        Of several processes all must call it together. With `others`, of the same vocabularies, it
+        is an ensemble: the mean of their probabilities decides.
 
         Raises DecodingError if the vocabularies are not of the model's sizes.
         """
@@ -111,6 +82,9 @@ class Translator:
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
         self.config, self.name = config, name
+        whole = [(whole_on(theirs, self.mesh), other) for theirs, other in others]
+        self.members: tuple[Member, ...] = ((self.params, model), *whole)
+        self.max_length = min(member.config.max_length for _, member in self.members)
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str], *, which: Which = "auto") -> Translator:
@@ -142,6 +116,40 @@ class Translator:
         model = Transformer(config.model, *sizes)
         return cls(params, model, vocabularies, config.decoding, name=name)
 
+    @classmethod
+    def load_ensemble(
+        cls, run_dirs: Sequence[str | os.PathLike[str]], *, which: Which = "auto"
+    ) -> Translator:
+        """The models of several run directories as one, with the first one's settings.
+
+        Raises as `load`, and DecodingError for runs of different vocabularies.
+        """
+        first, *others = (cls.load(run, which=which) for run in run_dirs)
+        for run, other in zip(run_dirs[1:], others, strict=True):
+            if other.vocabularies.digest != first.vocabularies.digest:
+                raise DecodingError(
+                    f"{run}: has another vocabulary than {run_dirs[0]}: the models of an ensemble "
+                    "share one"
+                )
+        if not others:
+            return first
+        name = " + ".join(each.name for each in (first, *others))
+        members = [(each.params, each.model) for each in others]
+        return cls(
+            first.params,
+            first.model,
+            first.vocabularies,
+            first.config,
+            name=name,
+            others=members,
+        )
+
+    def with_config(self, config: DecodingConfig) -> Translator:
+        """The same model with other decoding settings."""
+        other = copy.copy(self)
+        other.config = config
+        return other
+
     def translate(
         self,
         lines: Sequence[str],
@@ -150,6 +158,10 @@ class Translator:
         length_penalty: float | None = None,
         n_best: int = 1,
         overlong: Overlong = "split",
+        prefixes: Sequence[str] | None = None,
+        suppress: Sequence[str] = (),
+        sampling: Sampling | None = None,
+        first: int = 0,
     ) -> list[Translation]:
         """Each line's translation, in order. A blank line's is empty, with score 0.
 
@@ -158,14 +170,19 @@ class Translator:
         between clauses, words, characters), translated in pieces, rejoined and marked `split`; the
         n-th hypothesis then joins each piece's n-th. `overlong` "refuse" makes it an OverlongError.
 
+        A translation begins with its line's prefix, if there are `prefixes`, and has none of the
+        pieces `suppress` names. With `sampling`, `n_best` of beam_size draws are given; what a line
+        draws depends on the seed and on its number, of which the first is `first`.
+
         Raises DecodingError, and ValueError for an `n_best` above the beam size.
         """
         config = self._settings(beam_size, length_penalty)
-        max_length = self.model.config.max_length
+        max_length = self.max_length
         if not 1 <= n_best <= config.beam_size:
             raise ValueError(
                 f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
             )
+        banned = self._types(suppress)
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
         for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
@@ -181,13 +198,34 @@ class Translator:
                 pieces.append(split_to_fit(line, fits(self.vocabularies.src, max_length)))
                 encoded = self._encode([piece.text for piece in pieces[-1]])
                 sources.extend([*tokens, EOS] for tokens in encoded)
+        numbers = [
+            (first + line) * _PIECES + piece
+            for line, parts in enumerate(pieces)
+            for piece in range(len(parts))
+        ]
         decoded = iter(
             decode_ids(
-                (self.params,), (self.model,), sources, config, n_best=n_best, mesh=self.mesh
+                tuple(params for params, _ in self.members),
+                tuple(model for _, model in self.members),
+                sources,
+                config,
+                n_best=n_best,
+                suppress=(UNK, *banned),
+                prefixes=None
+                if prefixes is None
+                else self._prefixes(prefixes, pieces, sources, config),
+                sampling=sampling,
+                numbers=numbers,
+                mesh=self.mesh,
             )
         )
         return [
-            self._join(parts, list(itertools.islice(decoded, len(parts))), config)
+            joined(
+                parts,
+                list(itertools.islice(decoded, len(parts))),
+                self.vocabularies.tgt,
+                config,
+            )
             for parts in pieces
         ]
 
@@ -208,10 +246,12 @@ class Translator:
 
         Raises OverlongError, TargetError and DecodingError.
         """
+        self._alone("scores are")
         return score_parts(
             self.params,
             self.model,
             self._cut(pairs, overlong),
+            average=self.config.length_norm == "average",
             length_penalty=self._settings(None, length_penalty).length_penalty,
             batch_tokens=self.config.batch_tokens,
             mesh=self.mesh,
@@ -222,6 +262,7 @@ class Translator:
 
         Raises OverlongError, TargetError and DecodingError.
         """
+        self._alone("attention is")
         ((part,),) = cut_pairs(
             [(src, tgt)],
             self.vocabularies,
@@ -244,6 +285,7 @@ class Translator:
         Raises OverlongError, TargetError and DecodingError, and ValueError for a layer that there
         is not.
         """
+        self._alone("alignments are")
         lines = [
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(pairs, self._cut(pairs, overlong), strict=True)
@@ -289,6 +331,45 @@ class Translator:
                 block, beam_size=beam_size, length_penalty=length_penalty, n_best=n_best
             )
 
+    def _alone(self, what: str) -> None:
+        if len(self.members) > 1:
+            raise DecodingError(f"{what} one model's: load the runs of the ensemble one by one")
+
+    def _types(self, pieces: Sequence[str]) -> tuple[int, ...]:
+        """The ids of target pieces. Raises DecodingError for what is none."""
+        if not pieces:
+            return ()
+        ids = {piece: number for number, piece in enumerate(self.vocabularies.tgt.pieces())}
+        for piece in pieces:
+            if piece not in ids or ids[piece] in (PAD, BOS, EOS):
+                raise DecodingError(
+                    f"{piece!r} is no piece of the target vocabulary; a word's first piece begins "
+                    "with '\u2581'"
+                )
+        return tuple(ids[piece] for piece in pieces)
+
+    def _prefixes(
+        self,
+        prefixes: Sequence[str],
+        pieces: Sequence[Sequence[Piece]],
+        sources: Sequence[Sequence[int]],
+        config: DecodingConfig,
+    ) -> list[list[int]]:
+        """The tokens that each piece's output begins with: of a line's pieces, the first's."""
+        encoded, lengths = encode(self.vocabularies.tgt, prefixes), map(len, sources)
+        found = []
+        for line, (tokens, parts) in enumerate(zip(encoded, pieces, strict=True)):
+            for piece, length in zip(range(len(parts)), lengths, strict=False):
+                limit = output_limit(config, length, self.max_length)
+                if piece == 0 and len(tokens) >= limit:
+                    raise OverlongError(
+                        line,
+                        f"has a prefix of {len(tokens)} tokens; its translation has at most "
+                        f"{limit}, the end mark included",
+                    )
+                found.append(tokens if piece == 0 else [])
+        return found
+
     def _settings(self, beam_size: int | None, length_penalty: float | None) -> DecodingConfig:
         config = self.config
         if beam_size is not None:
@@ -301,31 +382,3 @@ class Translator:
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return encode(self.vocabularies.src, texts)
-
-    def _join(
-        self, pieces: Sequence[Piece], decoded: Sequence[Sequence[Decoded]], config: DecodingConfig
-    ) -> Translation:
-        if not pieces:
-            return EMPTY
-        hypotheses = []
-        for parts in zip(*decoded, strict=False):  # the piece with the fewest ends the list
-            texts = self.vocabularies.tgt.decode([part.tokens for part in parts])
-            glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
-            tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
-            log_prob = sum(part.log_prob for part in parts)
-            hypotheses.append(
-                Hypothesis(
-                    # Byte pieces can spell a line break, which would shift every line after it.
-                    text="".join(glued).replace("\r", " ").replace("\n", " "),
-                    tokens=tuple(tokens),
-                    log_prob=log_prob,
-                    score=parts[0].score
-                    if len(parts) == 1
-                    else log_prob / length_penalty(len(tokens) + 1, config.length_penalty),
-                )
-            )
-        return Translation(
-            hypotheses=tuple(hypotheses),
-            split=len(pieces) > 1,
-            at_limit=any(part[0].at_limit for part in decoded),
-        )

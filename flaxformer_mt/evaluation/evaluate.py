@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from flaxformer_mt.decoding.translator import Translation, Translator
+from flaxformer_mt.decoding.translation import Translation
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.bleu import Scores
 from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.kept import check_place, keep
@@ -111,7 +112,10 @@ def record(
         "weights": translator.name,
         "beam_size": config.beam_size if beam_size is None else beam_size,
         "length_penalty": config.length_penalty if length_penalty is None else length_penalty,
+        "length_norm": config.length_norm,
+        "max_ratio": config.max_ratio,
         "max_extra_tokens": config.max_extra_tokens,
+        "no_repeat_ngram": config.no_repeat_ngram,
         "dtype": translator.model.config.dtype,
         "seconds": seconds,
         "split_lines": [n for n, item in enumerate(translations, 1) if item.split],

@@ -28,7 +28,7 @@ class Upper:
     longest: int = 100
     calls: int = 0
 
-    def __call__(self, texts):
+    def __call__(self, texts, *, prefixes=None, first=1):
         for number, text in enumerate(texts):
             if len(text) > self.longest:
                 raise OverlongError(number, f"{len(text)} tokens")

@@ -183,3 +183,59 @@ def test_an_unfinished_output_is_for_the_same_command(
     whole = run("translate", "--workdir", workdir, "--window", 3, "--scores", stdin=good)
     assert out.read_text() == whole.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_search_settings_replace_the_runs(run: Run, workdir: Path) -> None:
+    short = ("--max-ratio", 0, "--max-extra-tokens", 3, "--length-norm", "average")
+    options = ("--output-format", "jsonl", "--tokens", "--no-repeat-ngram", 2, *short)
+    done = run("translate", "--workdir", workdir, *options, stdin=TEXT)
+    assert done.status == 0, done.errors
+    for each in map(json.loads, done.output.splitlines()):
+        length = len(each["tokens"]) + 1
+        assert length <= 3
+        assert each["score"] == pytest.approx(each["log_prob"] / length**0.6, abs=1e-5)
+
+
+def test_prefixes_and_suppressed_pieces(run: Run, workdir: Path) -> None:
+    done = run("translate", "--workdir", workdir, "--prefix", "die katze", stdin=TEXT)
+    assert all(line.startswith("die katze") for line in done.output.splitlines())
+    objects = "".join(
+        json.dumps({"source": line, "start": start}) + "\n"
+        for line, start in zip(LINES, ("ein", "", "wer", ""), strict=True)
+    )
+    options = ("--format", "jsonl", "--prefix-key", "start")
+    done = run("translate", "--workdir", workdir, *options, stdin=objects.encode())
+    found = [json.loads(line)["translation"] for line in done.output.splitlines()]
+    assert found[0].startswith("ein") and found[2].startswith("wer")
+    bad = objects + '{"source": "x"}\n'
+    done = run("translate", "--workdir", workdir, *options, stdin=bad.encode())
+    assert done.status == 1 and "standard input:5: no key 'start'" in done.last
+    done = run("translate", "--workdir", workdir, "--suppress", "qqq", stdin=TEXT)
+    assert done.status == 1 and "'qqq' is no piece of the target vocabulary" in done.last
+
+
+def test_samples_and_ensembles(run: Run, workdir: Path, tmp_path: Path) -> None:
+    sample = ("translate", "--workdir", workdir, "--sample", "--temperature", 2, "--n-best", 2)
+    one, two = (run(*sample, "--window", window, stdin=TEXT) for window in (1, 4096))
+    assert one.status == 0 and len(one.output.splitlines()) == 8
+    assert one.output == two.output != run(*sample, "--seed", 2, stdin=TEXT).output
+    other = make_run(tmp_path / "other", {3: 10.0}).path
+    done = run("translate", "--workdir", workdir, "--ensemble", other, stdin=TEXT)
+    assert done.status == 0 and "'best, step 2 + best, step 3'" in done.last
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--top-k", 3), "are for --sample"),
+        (("--sample", "--temperature", 0), "temperature = 0.0 must be above 0"),
+        (("--sample", "--top-p", 2), "top_p = 2.0"),
+        (("--prefix-key", "p"), "add --format jsonl"),
+        (("--ensemble", "x", "--alignments"), "one model's"),
+    ],
+)
+def test_options_that_contradict_each_other(
+    run: Run, workdir: Path, options: tuple[object, ...], message: str
+) -> None:
+    done = run("translate", "--workdir", workdir, *options, stdin=TEXT)
+    assert done.status == 2 and message in done.errors

@@ -80,7 +80,7 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
     sources = sentences(20, seed=4)
     config = dataclasses.replace(CONFIG, beam_size=4)
 
-    def draw(chosen, first=0, seed=7, batch_tokens=2048):
+    def draw(chosen, numbers=None, seed=7, batch_tokens=2048):
         settings = dataclasses.replace(config, batch_tokens=batch_tokens)
         outputs = decode_ids(
             (params,),
@@ -89,13 +89,13 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
             settings,
             n_best=4,
             sampling=Sampling(seed=seed, temperature=1.5),
-            first=first,
+            numbers=numbers,
         )
         return [[each.tokens for each in hypotheses] for hypotheses in outputs]
 
     together = draw(sources)
     assert draw(sources, batch_tokens=128) == together
-    assert draw(sources[11:14], first=11) == together[11:14]
+    assert draw(sources[11:14], numbers=range(11, 14)) == together[11:14]
     assert draw(sources, seed=8) != together
     # The same sentence at another place is drawn anew, and the four of a sentence differ.
     repeated = draw([[5, 6, 7, EOS]] * 8)

@@ -1,0 +1,88 @@
+"""How to search, on the command line: the run's decoding settings, and what goes beyond them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from flaxformer_mt.cli.arguments import not_negative, positive
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.decoding.sampling import Sampling
+
+# Flags that stand for the setting of the same name.
+_SETTINGS = ("length_norm", "max_ratio", "max_extra_tokens", "no_repeat_ngram", "batch_tokens")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Flags in place of the run's settings under `decoding`."""
+    group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
+    group.add_argument(
+        "--length-norm",
+        choices=("gnmt", "average"),
+        help="gnmt: the score is log P over the paper's penalty; average: over |Y|^alpha",
+    )
+    group.add_argument(
+        "--max-ratio",
+        type=not_negative,
+        metavar="R",
+        help="an output has at most R times the input's tokens ...",
+    )
+    group.add_argument("--max-extra-tokens", type=positive, metavar="N", help="... and N more")
+    group.add_argument(
+        "--no-repeat-ngram",
+        type=positive,
+        metavar="N",
+        help="no sequence of N tokens occurs twice in a translation",
+    )
+    group.add_argument(
+        "--batch-tokens",
+        type=positive,
+        metavar="N",
+        help="source positions times beams on a device at a time: fewer need less memory",
+    )
+
+
+def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:
+    """`config` with the settings that were given."""
+    given = {name: getattr(options, name) for name in _SETTINGS}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(config, **changes)
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sampling, instead of searching")
+    group.add_argument(
+        "--sample",
+        action="store_true",
+        help="draw as many translations as the beam has places, and give the --n-best likeliest",
+    )
+    group.add_argument("--temperature", type=not_negative, default=1.0, metavar="T", help="above 0")
+    group.add_argument(
+        "--top-k", type=positive, metavar="K", help="draw from the likeliest K tokens alone"
+    )
+    group.add_argument(
+        "--top-p",
+        type=not_negative,
+        default=1.0,
+        metavar="P",
+        help="draw from the fewest tokens that have the probability P together",
+    )
+    group.add_argument(
+        "--seed", type=positive, default=1, help="a line's draw depends on it and the line's number"
+    )
+
+
+def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:
+    """What was asked for; None: a search."""
+    try:
+        sampling = Sampling(
+            temperature=options.temperature,
+            top_k=options.top_k or 0,
+            top_p=options.top_p,
+            seed=options.seed,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    if not options.sample and sampling != Sampling():
+        parser.error("--temperature, --top-k, --top-p and --seed are for --sample")
+    return sampling if options.sample else None

@@ -1,0 +1,83 @@
+"""What a line is translated into: its hypotheses, rejoined where the line was cut into pieces."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.vocabulary import EOS, Vocabulary
+from flaxformer_mt.decoding.decode import Decoded
+from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.split import Piece
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """One translation of a line: text without line breaks, and target tokens.
+
+    They are without the end mark; between those of the parts of a line that was split it stands.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    log_prob: float  # natural logarithm
+    score: float  # log_prob / length penalty
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation:
+    """The translations of one line, best first; there is always one."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    split: bool = False  # the line was too long for the model: translated in pieces and rejoined
+    at_limit: bool = False  # the best one (or a piece of it) is as long as an output may be
+
+    @property
+    def text(self) -> str:
+        return self.hypotheses[0].text
+
+    @property
+    def score(self) -> float:
+        return self.hypotheses[0].score
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.hypotheses[0].tokens
+
+
+EMPTY = Translation(hypotheses=(Hypothesis(text="", tokens=(), log_prob=0.0, score=0.0),))
+
+
+def joined(
+    pieces: Sequence[Piece],
+    decoded: Sequence[Sequence[Decoded]],
+    vocabulary: Vocabulary,
+    config: DecodingConfig,
+) -> Translation:
+    """The translation of a line from those of its pieces: the n-th of each make the n-th."""
+    if not pieces:
+        return EMPTY
+    average = config.length_norm == "average"
+    hypotheses = []
+    for parts in zip(*decoded, strict=False):  # the piece with the fewest ends the list
+        texts = vocabulary.decode([part.tokens for part in parts])
+        glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
+        tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
+        log_prob = sum(part.log_prob for part in parts)
+        penalty = length_penalty(len(tokens) + 1, config.length_penalty, average=average)
+        hypotheses.append(
+            Hypothesis(
+                # Byte pieces can spell a line break, which would shift every line after it.
+                text="".join(glued).replace("\r", " ").replace("\n", " "),
+                tokens=tuple(tokens),
+                log_prob=log_prob,
+                score=parts[0].score if len(parts) == 1 else log_prob / penalty,
+            )
+        )
+    return Translation(
+        hypotheses=tuple(hypotheses),
+        split=len(pieces) > 1,
+        at_limit=any(part[0].at_limit for part in decoded),
+    )
