@@ -209,7 +209,9 @@ def test_prefixes_and_suppressed_pieces(run: Run, workdir: Path) -> None:
     assert found[0].startswith("ein") and found[2].startswith("wer")
     bad = objects + '{"source": "x"}\n'
     done = run("translate", "--workdir", workdir, *options, stdin=bad.encode())
-    assert done.status == 1 and "standard input:5: no key 'start'" in done.last
+    assert (
+        done.status == 1 and "standard input:5: no text under the key: no key 'start'" in done.last
+    )
     done = run("translate", "--workdir", workdir, "--suppress", "qqq", stdin=TEXT)
     assert done.status == 1 and "'qqq' is no piece of the target vocabulary" in done.last
 

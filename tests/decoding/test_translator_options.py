@@ -62,13 +62,15 @@ def test_suppressed_pieces_are_in_no_translation(translator):
 def test_draws_follow_the_seed_and_the_lines_number(translator):
     def draw(lines, first=1, seed=3):
         sampling = Sampling(seed=seed, temperature=2.0)
-        return translator.translate(lines, sampling=sampling, n_best=4, first=first)
+        translations = translator.translate(lines, sampling=sampling, n_best=4, first=first)
+        return [[hypothesis.tokens for hypothesis in each.hypotheses] for each in translations]
 
     together = draw([*LINES, LONG, "", LINES[0]])
     assert draw(LINES[2:3], first=3) == together[2:3]
     assert draw([LINES[0]], first=7) == together[6:]
     assert together[0] != together[6] and draw(LINES, seed=4) != together[:4]
-    scores = [hypothesis.score for hypothesis in together[0].hypotheses]
+    [four] = translator.translate(LINES[:1], sampling=Sampling(), n_best=4)
+    scores = [hypothesis.score for hypothesis in four.hypotheses]
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
 
 
