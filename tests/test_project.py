@@ -22,7 +22,7 @@ from packaging.version import Version
 
 import flaxformer_mt
 from flaxformer_mt.cli.arguments import take_overrides
-from flaxformer_mt.cli.main import COMMANDS
+from flaxformer_mt.cli.main import COMMANDS, module_of
 from flaxformer_mt.config import load_config
 
 ROOT = Path(__file__).parent.parent
@@ -252,7 +252,7 @@ def test_documented_commands_exist(command, capsys):
     rest, overrides = take_overrides(arguments)
     if "--config" in rest:
         load_config(rest[rest.index("--config") + 1], overrides)
-    module = importlib.import_module(f"flaxformer_mt.cli.{name}")
+    module = importlib.import_module(f"flaxformer_mt.cli.{module_of(name)}")
     with pytest.raises(SystemExit) as stop:
         module.main(["--help"], name, COMMANDS[name])
     assert stop.value.code == 0

@@ -97,6 +97,14 @@ def not_negative(text: str) -> float:
     return value
 
 
+def positive_number(text: str) -> float:
+    """An argument that is a finite number above 0."""
+    value = not_negative(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
 def weights(text: str, parser: argparse.ArgumentParser) -> Any:
     """`--weights` as `Translator.load` takes it."""
     if text in ("auto", "average", "best", "latest"):

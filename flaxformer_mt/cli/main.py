@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -24,10 +25,21 @@ COMMANDS = {
     "compare": "compare systems on one test set: scores, intervals, significance",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "plan": "compile the training step for TPUs that are not there: memory, time, cost",
+    "export": "write a model for CTranslate2, Hugging Face or StableHLO, and compare the outputs",
+    "import": "make a run directory of a Hugging Face Marian model, such as OPUS-MT's",
     "config": "show a resolved configuration, or what each setting means",
 }
 
-COMPILING = {"quickstart", "train", "translate", "score", "evaluate", "doctor"}
+COMPILING = {
+    "quickstart",
+    "train",
+    "translate",
+    "score",
+    "evaluate",
+    "export",
+    "import",
+    "doctor",
+}
 _ROOM = "make room; the same command goes on with what is complete"
 _RIGHTS = "choose another place, or ask for the right to it"
 # What a system refuses whatever the program does.
@@ -67,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _quiet_libraries()
     if chosen.command in COMPILING:
         _keep_compiled()
-    command = importlib.import_module(f"flaxformer_mt.cli.{chosen.command}")
+    command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
     try:
         status: int = command.main(
             rest, f"flaxformer-mt {chosen.command}", COMMANDS[chosen.command]
@@ -86,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"flaxformer-mt {chosen.command}: error: {message}", file=sys.stderr)
         return 1
+
+
+def module_of(command: str) -> str:
+    """The module of a command: its name, with an underscore where Python has the word itself."""
+    return f"{command}_" if keyword.iskeyword(command) else command
 
 
 def _keep_compiled() -> None:

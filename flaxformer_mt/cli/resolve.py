@@ -33,6 +33,17 @@ def wants_determinism(workdir: str, spec: str | None, overrides: Sequence[str]) 
         return False  # what is wrong is said where the run begins
 
 
+def new_config(
+    run: RunDirectory, spec: str | None, overrides: Sequence[str], init_from: str | None
+) -> ExperimentConfig:
+    """The config of a run that is not there yet: the file's, or that of the run it starts from."""
+    if spec is not None:
+        return load_config(spec, overrides)
+    if init_from is None:
+        raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to train")
+    return _changed(layout.open_run(init_from), overrides)
+
+
 def continued_config(
     run: RunDirectory, spec: str | None, overrides: Sequence[str]
 ) -> tuple[ExperimentConfig, dict[str, tuple[Any, Any]]]:
@@ -43,12 +54,17 @@ def continued_config(
     """
     recorded = freeze(layout.read_record(run).config, str(run.config_file))
     if spec is None:
-        thawed = thaw(recorded)
-        for override in overrides:
-            apply_override(thawed, override)
-        config = freeze(thawed, str(run.config_file))
+        config = _changed(run, overrides)
     else:
         config = load_config(spec, overrides)
     if list_steps(run.checkpoints):
         return config, check_resume(recorded, config, str(run))
     return config, differences(recorded, config)
+
+
+def _changed(run: RunDirectory, overrides: Sequence[str]) -> ExperimentConfig:
+    """The recorded config with overrides."""
+    thawed = thaw(freeze(layout.read_record(run).config, str(run.config_file)))
+    for override in overrides:
+        apply_override(thawed, override)
+    return freeze(thawed, str(run.config_file))

@@ -10,9 +10,9 @@ from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, sa
 from flaxformer_mt.cli.dry_run import dry_run
 from flaxformer_mt.cli.preparation import prepared
 from flaxformer_mt.cli.processes import add_processes, cluster
-from flaxformer_mt.cli.resolve import continued_config, wants_determinism
+from flaxformer_mt.cli.resolve import continued_config, new_config, wants_determinism
 from flaxformer_mt.cli.validation import validation_decoder
-from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
+from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -51,7 +51,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_config(parser, required=False)
     add_workdir(parser)
-    parser.add_argument("--init-from", metavar="RUN", help="start from the weights of another run")
+    parser.add_argument(
+        "--init-from",
+        metavar="RUN",
+        help="start from the weights of another run, and from its settings if there is no --config",
+    )
     parser.add_argument(
         "--profile-steps",
         metavar="A:B",
@@ -108,11 +112,7 @@ def train_run(
             """The settings; None if there is nothing to do."""
             nonlocal holding
             if not layout.has_record(run):
-                if spec is None:
-                    raise ConfigError(
-                        f"{run}: no run there yet: --config FILE[:VARIANT] says what to train"
-                    )
-                config = to_dict(load_config(spec, overrides))
+                config = to_dict(new_config(run, spec, overrides, init_from))
                 layout.create(run.path, config, command)
                 holding = held.enter_context(locked(run))
                 return config

@@ -46,6 +46,15 @@ class ModelConfig:
         "all: one matrix for source, target and softmax (paper, needs a shared vocabulary); "
         "target: target embedding and softmax; none: three matrices",
     )
+    activation: Literal["relu", "silu"] = setting(
+        "relu", "between the feed-forward layers: relu, the paper; silu (swish), as in OPUS-MT"
+    )
+    attention_bias: bool = setting(
+        False, "biases in attention's four projections (paper: none; Marian and PyTorch: yes)"
+    )
+    logits_bias: bool = setting(
+        False, "a bias for each type of the softmax (paper: none; Marian: yes)"
+    )
     vocab_multiple: int = setting(
         1,
         "embedding tables are padded to a multiple of this many rows, such as that over which "

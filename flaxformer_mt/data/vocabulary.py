@@ -4,6 +4,8 @@ A run of spaces counts as one and spaces at the ends of a sentence count as none
 no meaning and would only cost tokens. Otherwise text passes through unchanged, so that what goes
 in comes out, unless `normalization` asks for more: its rules (`normalization.py`) are part of the
 model. U+2581, which SentencePiece uses as the visible blank, reads as a blank.
+
+The ids are the model's own, or those of a table beside it (`type_table.py`), as in imported models.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ from jaxtyping import Int32
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data import normalization
 from flaxformer_mt.data.segmentation import Words, words_of
+from flaxformer_mt.data.type_table import TypeTable, TypeTableError
 
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
 # sentence is masked out of attention and loss.
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 _MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 
-FORMAT = 1
+FORMATS = (1, 2)
+"""1: ids are the models' own; 2: of a model with a table, those of the table."""
 INDEX = "vocabulary.json"
 
 # SentencePiece splits its expectation step by this number and adds up in that order, so that the
@@ -59,23 +63,28 @@ class Type(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """One SentencePiece model, held as the bytes of its file."""
+    """One SentencePiece model, held as the bytes of its file, and perhaps ids of its own."""
 
     model: bytes = dataclasses.field(repr=False)
+    table: TypeTable | None = None
 
     @classmethod
-    def load(cls, path: str | Path, *, sha256: str | None = None) -> Vocabulary:
-        """Read a model file, the one of that digest if `sha256` is given.
+    def load(
+        cls, path: str | Path, *, sha256: str | None = None, table: str | Path | None = None
+    ) -> Vocabulary:
+        """Read a model file and the file of its table; those of that digest if `sha256` is given.
 
         Raises:
           VocabularyError: no such file, not the one, not a SentencePiece model, or one with
-            other ids for the marks than `PAD, BOS, EOS, UNK`.
+            other ids for the marks than `PAD, BOS, EOS, UNK` and no table.
         """
         path = Path(path)
-        try:
-            vocabulary = cls(path.read_bytes())
-        except OSError as error:
-            raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
+        vocabulary = cls(_read(path))
+        if table is not None:
+            try:
+                vocabulary = cls(vocabulary.model, TypeTable.from_bytes(_read(Path(table))))
+            except TypeTableError as error:
+                raise VocabularyError(f"{table}: {error}; restore it from a copy") from error
         if sha256 not in (None, vocabulary.digest):
             raise VocabularyError(
                 f"{path}: is not the model recorded beside it: its sha256 begins with "
@@ -87,6 +96,8 @@ class Vocabulary:
             processor = vocabulary._processor
         except RuntimeError as error:
             raise VocabularyError(f"{path}: not a SentencePiece model") from error
+        if vocabulary.table is not None:
+            return vocabulary
         for mark, expected in _MARKS.items():
             if (found := getattr(processor, f"{mark}_id")()) != expected:
                 raise VocabularyError(
@@ -95,9 +106,9 @@ class Vocabulary:
                 )
         return vocabulary
 
-    def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
+    def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes, TypeTable | None]]:
         # Without what is cached: another process builds it when it needs it.
-        return Vocabulary, (self.model,)
+        return Vocabulary, (self.model, self.table)
 
     @functools.cached_property
     def _processor(self) -> sentencepiece.SentencePieceProcessor:
@@ -105,21 +116,26 @@ class Vocabulary:
 
     @functools.cached_property
     def _words(self) -> Words | None:
-        return words_of(self._processor, self.model)
+        return words_of(self._processor, self.model) if self.table is None else None
 
     @property
     def size(self) -> int:
         """Number of types, marks included."""
+        if self.table is not None:
+            return len(self.table.pieces)
         return int(self._processor.get_piece_size())
 
     @functools.cached_property
     def digest(self) -> str:
-        """sha256 of the model file, hexadecimal."""
-        return hashlib.sha256(self.model).hexdigest()
+        """sha256 of the model file, and of the table after it; hexadecimal."""
+        table = b"" if self.table is None else self.table.to_bytes()
+        return hashlib.sha256(self.model + table).hexdigest()
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of each sentence, without marks; an empty or blank one has none."""
         threads = min(os.cpu_count() or 1, 16) if len(sentences) > 64 else 1
+        if self.table is not None:
+            return self.table.encode(self._processor, sentences, num_threads=threads)
         return self._processor.encode(list(sentences), out_type=int, num_threads=threads)
 
     def encode_flat(
@@ -131,6 +147,12 @@ class Vocabulary:
         """
         if self._words is not None:
             return self._words.encode(sentences, end=EOS)
+        if self.table is not None:
+            texts = [sentence.decode() for sentence in sentences]
+            rows = self.table.encode(self._processor, texts, num_threads=1)
+            flat = [token for row in rows for token in (*row, EOS)]
+            ends = np.fromiter((len(row) + 1 for row in rows), np.int32, len(rows))
+            return np.array(flat, np.int32), ends
         encoded = self._processor.encode(
             list(sentences), return_type="numpy", add_eos=True, num_threads=1
         )
@@ -165,11 +187,15 @@ class Vocabulary:
             if row and not 0 <= min(row) <= max(row) < self.size:
                 wrong = next(token for token in row if not 0 <= token < self.size)
                 raise VocabularyError(f"token {wrong} is not in a vocabulary of {self.size} types")
+        if self.table is not None:
+            return self.table.decode(self._processor, rows)
         return self._processor.decode(rows) if rows else []
 
     def pieces(self, ids: Sequence[int] | None = None) -> list[str]:
         """The written form of token ids (of every type, in id order, by default)."""
         wanted = range(self.size) if ids is None else [int(token) for token in ids]
+        if self.table is not None:
+            return [self.table.pieces[token] for token in wanted]
         return [self._processor.id_to_piece(token) for token in wanted]
 
     @functools.cached_property
@@ -178,8 +204,11 @@ class Vocabulary:
         return all(kind.score.is_integer() for kind in self.types() if kind.plain)
 
     def types(self) -> list[Type]:
-        """Every type, in id order."""
+        """Every type, in id order; one of a table that the model does not have is not plain."""
         processor = self._processor
+        pieces = self.pieces()
+        # What the model does not have, it calls unknown.
+        numbers = range(len(pieces)) if self.table is None else map(processor.piece_to_id, pieces)
         return [
             Type(
                 piece,
@@ -190,8 +219,15 @@ class Vocabulary:
                     or processor.is_byte(number)
                 ),
             )
-            for number, piece in enumerate(self.pieces())
+            for number, piece in zip(numbers, pieces, strict=True)
         ]
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What is saved of it: the content of each file by what stands behind the dot."""
+        table = "".join(f"{id}\t{piece}\n" for id, piece in enumerate(self.pieces()))
+        files = {"model": self.model, "pieces.tsv": table.encode()}
+        return files if self.table is None else {**files, "table.json": self.table.to_bytes()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +239,7 @@ class Vocabularies:
 
     @property
     def shared(self) -> bool:
-        return self.src.model == self.tgt.model
+        return self.src == self.tgt
 
     @property
     def digest(self) -> str:
@@ -224,15 +260,15 @@ class Vocabularies:
         aside = directory.with_name(directory.name + ".partial")
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        index: dict[str, Any] = {"format": FORMAT, "shared": self.shared, "ids": _MARKS}
+        version = 1 if self.src.table is None and self.tgt.table is None else 2
+        index: dict[str, Any] = {"format": version, "shared": self.shared, "ids": _MARKS}
         names = {"shared": self.src} if self.shared else {"src": self.src, "tgt": self.tgt}
         for name, vocabulary in names.items():
-            (aside / f"{name}.model").write_bytes(vocabulary.model)
-            table = "".join(f"{id}\t{piece}\n" for id, piece in enumerate(vocabulary.pieces()))
-            (aside / f"{name}.pieces.tsv").write_bytes(table.encode())
+            files = vocabulary.files
+            for ending, content in files.items():
+                (aside / f"{name}.{ending}").write_bytes(content)
             index[name] = {
-                "model": f"{name}.model",
-                "pieces": f"{name}.pieces.tsv",
+                **{ending.partition(".")[0]: f"{name}.{ending}" for ending in files},
                 "size": vocabulary.size,
                 "sha256": vocabulary.digest,
             }
@@ -251,12 +287,20 @@ class Vocabularies:
         index_file = Path(directory) / INDEX
         try:
             index = json.loads(index_file.read_bytes())
-            if index["format"] != FORMAT:
+            if index["format"] not in FORMATS:
                 raise VocabularyError(
-                    f"{index_file}: has format {index['format']}; this program reads {FORMAT}"
+                    f"{index_file}: has format {index['format']}; this program reads "
+                    f"{' and '.join(map(str, FORMATS))}"
                 )
-            sides = [index["shared" if index["shared"] else side] for side in ("src", "tgt")]
-            expected = [(index_file.parent / side["model"], side["sha256"]) for side in sides]
+            names = ["shared"] * 2 if index["shared"] else ["src", "tgt"]
+            expected = [
+                (
+                    index_file.parent / index[name]["model"],
+                    index[name]["sha256"],
+                    index_file.parent / index[name]["table"] if "table" in index[name] else None,
+                )
+                for name in names
+            ]
         except OSError as error:
             gone = isinstance(error, FileNotFoundError)
             advice = "; restore it from a copy: a model works with no other vocabulary than its own"
@@ -267,9 +311,18 @@ class Vocabularies:
             raise VocabularyError(
                 f"{index_file}: is damaged: {error!r}; restore it from a copy"
             ) from error
-        loaded = {path: Vocabulary.load(path, sha256=sha256) for path, sha256 in set(expected)}
-        src, tgt = (loaded[path] for path, _ in expected)
+        loaded = {
+            key: Vocabulary.load(key[0], sha256=key[1], table=key[2]) for key in set(expected)
+        }
+        src, tgt = (loaded[key] for key in expected)
         return cls(src, tgt)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def train(sentences: Iterable[str], config: VocabularyConfig) -> Vocabulary:

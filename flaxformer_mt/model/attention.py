@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from flaxformer_mt.config.schema import ModelConfig
@@ -25,9 +26,10 @@ _INWARD_GAIN = 0.5**0.5
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(Q K^T / sqrt(d_k)) V for `num_heads` heads, projected in and out without biases.
+    """softmax(Q K^T / sqrt(d_k)) V for `num_heads` heads, projected in and out.
 
-    The projections are einsums over kernels that keep the head axis, so that a mesh can split it.
+    The projections are einsums over kernels that keep the head axis, so that a mesh can split it;
+    they have no biases, as in the paper, unless `attention_bias` asks for them.
     """
 
     config: ModelConfig
@@ -41,6 +43,7 @@ class MultiHeadAttention(nn.Module):
         self.value = declare(self, "value", inward, axes, (d_model, heads, d_v))
         outward, axes = glorot_flattened(2), ("heads", "kv", "embed")
         self.out = declare(self, "out", outward, axes, (heads, d_v, d_model))
+        self.biases = self._biases() if config.attention_bias else {}
         self.dropout = Dropout(config.attention_dropout)
 
     def __call__(
@@ -57,8 +60,9 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, memory: Float[Array, "rows keys d_model"]) -> tuple[Keys, Values]:
         """The projected keys and values: what a decoding cache holds."""
-        keys = product("bld,dhk->blhk", memory, self.key, self.config.dtype)
+        keys = self._biased("key", product("bld,dhk->blhk", memory, self.key, self.config.dtype))
         values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
+        values = self._biased("value", values)
         axes = ("batch", "length", "heads", "kv")
         return nn.with_logical_constraint(keys, axes), nn.with_logical_constraint(values, axes)
 
@@ -73,7 +77,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Array, "rows queries d_model"]:
         """Attention of `x` over keys and values that are projected already."""
         dtype = self.config.dtype
-        queries = product("bld,dhk->blhk", x, self.query, dtype) * self.config.d_k**-0.5
+        queries = self._biased("query", product("bld,dhk->blhk", x, self.query, dtype))
+        queries = queries * self.config.d_k**-0.5
         queries = nn.with_logical_constraint(queries, ("batch", "length", "heads", "kv"))
         # Keys first: the other way round, the gradient of the keys is a product that XLA's CPU
         # backend lacks in bfloat16 ("Unsupported element type for DotThunk").
@@ -84,7 +89,7 @@ class MultiHeadAttention(nn.Module):
         weights = self.dropout(weights, deterministic=deterministic)
         heads = product("bhql,blhv->bqhv", weights, values, dtype)
         heads = nn.with_logical_constraint(heads, ("batch", "length", "heads", "kv"))
-        return product("bqhv,hvd->bqd", heads, self.out, dtype)
+        return self._biased("out", product("bqhv,hvd->bqd", heads, self.out, dtype))
 
     def attend_cached(
         self,
@@ -95,8 +100,27 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Array, "rows beams d_model"]:
         """Attention of each beam's newest token over a row's cached keys and values."""
         dtype = self.config.dtype
-        queries = product("brd,dhk->brhk", x, self.query, dtype) * self.config.d_k**-0.5
+        queries = self._biased("query", product("brd,dhk->brhk", x, self.query, dtype))
+        queries = queries * self.config.d_k**-0.5
         scores = product("brhk,bhkl->bhrl", queries, keys, dtype)
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
         heads = product("bhrl,bhlv->bhrv", weights, values, dtype)
-        return product("bhrv,hvd->brd", heads, self.out, dtype)
+        return self._biased("out", product("bhrv,hvd->brd", heads, self.out, dtype))
+
+    def _biases(self) -> dict[str, Array]:
+        heads, d_k, d_v = self.config.num_heads, self.config.d_k, self.config.d_v
+        shapes = {"query": (heads, d_k), "key": (heads, d_k), "value": (heads, d_v)}
+        zeros = nn.initializers.zeros
+        biases = {
+            name: declare(self, f"{name}_bias", zeros, ("heads", "kv"), shape)
+            for name, shape in shapes.items()
+        }
+        biases["out"] = declare(self, "out_bias", zeros, ("embed",), (self.config.d_model,))
+        return biases
+
+    def _biased(self, name: str, projected: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The projection plus its bias, if it has one; the last axes are the bias's own."""
+        if name not in self.biases:
+            return projected
+        bias = self.biases[name]
+        return projected + jnp.expand_dims(bias, range(projected.ndim - bias.ndim))

@@ -21,6 +21,7 @@ from flaxformer_mt.model.initializers import declare, embedding_normal
 SOURCE_TABLE = {"all": "shared", "target": "source", "none": "source"}
 TARGET_TABLE = {"all": "shared", "target": "target", "none": "target"}
 SOFTMAX_TABLE = {"all": "shared", "target": "target", "none": "softmax"}
+SOFTMAX_BIAS = "softmax_bias"
 
 
 def softmax_table(
@@ -28,6 +29,13 @@ def softmax_table(
 ) -> Float[Array, "tgt_vocab d_model"]:
     """The matrix that makes the logits, of the tree under "params" (without that key, unboxed)."""
     return params["embedding"][SOFTMAX_TABLE[config.tie]]
+
+
+def softmax_bias(
+    params: Mapping[str, Any], config: ModelConfig
+) -> Float[Array, " tgt_vocab"] | None:
+    """What is added to the logits that `softmax_table` makes, if the model has it."""
+    return params["embedding"][SOFTMAX_BIAS] if config.logits_bias else None
 
 
 def table_rows(config: ModelConfig, types: int) -> int:
@@ -103,6 +111,13 @@ class Embedding(nn.Module):
                 side: self._table(f"{side}_positions", None, config.max_length)
                 for side in ("src", "tgt")
             }
+        self.softmax_bias: Array | None = None
+        """What is added to the logits, [tgt_vocab]."""
+        if config.logits_bias:
+            shape = (table_rows(config, self.tgt_vocab_size),)
+            self.softmax_bias = declare(
+                self, SOFTMAX_BIAS, nn.initializers.zeros, ("vocab",), shape
+            )
         self.dropout = Dropout(config.dropout)
 
     def _table(self, name: str, first_axis: str | None, size: int) -> Array:
@@ -140,7 +155,10 @@ class Embedding(nn.Module):
         """The matrix that makes the logits."""
         return self.tables[SOFTMAX_TABLE[self.config.tie]]
 
-    def _positions(self, side: str, length: int) -> Float[Array, "positions d_model"]:
+    def _positions(self, side: str, length: Any) -> Float[Array, "positions d_model"]:
+        if not isinstance(length, int):
+            # An exported program leaves it open (jax.export): a table for any that it may be.
+            length = self.config.max_length
         if self.config.positions == "sinusoidal":
             return jnp.asarray(sinusoids(length, self.config.d_model))
         if length > self.config.max_length:

@@ -11,9 +11,11 @@ from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.initializers import declare, glorot_flattened
 from flaxformer_mt.model.products import product
 
+ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
+
 
 class FeedForward(nn.Module):
-    """max(0, x W_in + b_in) W_out + b_out."""
+    """max(0, x W_in + b_in) W_out + b_out, or another activation in place of the maximum."""
 
     config: ModelConfig
 
@@ -28,7 +30,8 @@ class FeedForward(nn.Module):
         w_out = declare(self, "w_out", kernel, ("mlp", "embed"), (d_ff, d_model))
         b_out = declare(self, "b_out", bias, ("embed",), (d_model,))
 
-        hidden = jax.nn.relu(product("bld,df->blf", x, w_in, dtype) + b_in[None, None])
+        activate = ACTIVATIONS[self.config.activation]
+        hidden = activate(product("bld,df->blf", x, w_in, dtype) + b_in[None, None])
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "mlp"))
         hidden = Dropout(self.config.ffn_dropout)(hidden, deterministic=deterministic)
         return product("blf,fd->bld", hidden, w_out, dtype) + b_out[None, None]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.embedding import table_rows
+from flaxformer_mt.model.embedding import SOFTMAX_BIAS, table_rows
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.model.transformer import Transformer
 
@@ -49,6 +49,8 @@ def count_by_formula(
     """
     d_model, d_ff = config.d_model, config.d_ff
     attention = 2 * d_model * config.num_heads * (config.d_k + config.d_v)
+    if config.attention_bias:
+        attention += config.num_heads * (2 * config.d_k + config.d_v) + d_model
     feed_forward = 2 * d_model * d_ff + d_ff + d_model
     norm = 2 * d_model
     final_norm = norm if config.norm == "pre" else 0
@@ -57,7 +59,8 @@ def count_by_formula(
     return {
         "embedding": (src_rows + target_rows) * d_model,
         "positions": 2 * config.max_length * d_model if config.positions == "learned" else 0,
-        "softmax": tgt_rows * d_model if config.tie == "none" else 0,
+        "softmax": (tgt_rows * d_model if config.tie == "none" else 0)
+        + (tgt_rows if config.logits_bias else 0),
         "encoder self_attention": config.encoder_layers * attention,
         "encoder feed_forward": config.encoder_layers * feed_forward,
         "encoder norm": config.encoder_layers * 2 * norm + final_norm,
@@ -131,7 +134,7 @@ def unstack_layers(params: Params) -> dict[str, Any]:
 def _part(keys: list[str]) -> str:
     """The part of `count_by_formula` that the parameter at this path belongs to."""
     if keys[0] == "embedding":
-        if keys[1] == "softmax":
+        if keys[1] in ("softmax", SOFTMAX_BIAS):
             return "softmax"
         return "positions" if keys[1].endswith("_positions") else "embedding"
     if "norm" in keys:

@@ -45,8 +45,8 @@ class Transformer(nn.Module):
     ) -> Float[Array, "rows tgt_length d_model"]:
         """The decoder's hidden states, float32, before the softmax matrix.
 
-        The loss multiplies by that matrix itself (`softmax_table`), piece by piece, so that the
-        logits never stand in memory whole. `deterministic=False` needs a "dropout" key.
+        The loss multiplies by that matrix itself (`softmax_table`, `softmax_bias`), piece by piece,
+        so that the logits never stand in memory whole. `deterministic=False` needs a "dropout" key.
         """
         encoded = self.encode(
             src,
@@ -126,6 +126,8 @@ class Transformer(nn.Module):
     ) -> Float[Array, "rows length tgt_vocab"]:
         """Un-normalised log-probabilities of the next token, float32."""
         logits = product("bld,vd->blv", hidden, self.embedding.softmax(), self.config.dtype)
+        if (bias := self.embedding.softmax_bias) is not None:
+            logits = logits + bias[None, None]
         if (rows := logits.shape[-1]) > self.tgt_vocab_size:
             # Rows that pad the table stand for nothing.
             real = jnp.arange(rows)[None, None] < self.tgt_vocab_size

@@ -49,8 +49,9 @@ def smoothed_cross_entropy(
     chunk: int,
     dtype: str,
     types: int | None = None,
+    bias: Float[Array, " vocab"] | None = None,
 ) -> LossSums:
-    """Loss of `hidden @ table.T` against `labels`, summed over positions with weight 1.
+    """Loss of `hidden @ table.T + bias` against `labels`, summed over positions with weight 1.
 
     At most about `chunk` positions (0: all) have logits at any moment. The gradient of
     `objective` is computed in the same pass, while those logits are at hand: a custom rule that
@@ -60,14 +61,15 @@ def smoothed_cross_entropy(
     gradient.
     """
     types = table.shape[0] if types is None else types
-    objective, nll = _fused(hidden, table, labels, weights, smoothing, chunk, dtype, types)
+    objective, nll = _fused(hidden, table, bias, labels, weights, smoothing, chunk, dtype, types)
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6, 7))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7, 8))
 def _fused(
     hidden: Array,
     table: Array,
+    bias: Array | None,
     labels: Array,
     weights: Array,
     smoothing: float,
@@ -76,7 +78,7 @@ def _fused(
     types: int,
 ) -> tuple[Scalar, Scalar]:
     sums, _ = _by_chunks(
-        hidden, table, labels, weights, smoothing, chunk, dtype, types, with_gradient=False
+        hidden, table, bias, labels, weights, smoothing, chunk, dtype, types, with_gradient=False
     )
     return sums
 
@@ -84,6 +86,7 @@ def _fused(
 def _fused_forward(
     hidden: Array,
     table: Array,
+    bias: Array | None,
     labels: Array,
     weights: Array,
     smoothing: float,
@@ -92,16 +95,17 @@ def _fused_forward(
     types: int,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
     return _by_chunks(
-        hidden, table, labels, weights, smoothing, chunk, dtype, types, with_gradient=True
+        hidden, table, bias, labels, weights, smoothing, chunk, dtype, types, with_gradient=True
     )
 
 
 def _fused_backward(
     smoothing: float, chunk: int, dtype: str, types: int, gradients: Any, cotangents: Any
 ) -> Any:
-    d_hidden, d_table = gradients
+    d_hidden, d_table, d_bias = gradients
     scale, _ = cotangents
-    return scale * d_hidden, scale * d_table, None, None
+    d_bias = None if d_bias is None else scale * d_bias
+    return scale * d_hidden, scale * d_table, d_bias, None, None
 
 
 _fused.defvjp(_fused_forward, _fused_backward)
@@ -110,6 +114,7 @@ _fused.defvjp(_fused_forward, _fused_backward)
 def _by_chunks(
     hidden: Array,
     table: Array,
+    bias: Array | None,
     labels: Array,
     weights: Array,
     smoothing: float,
@@ -132,7 +137,9 @@ def _by_chunks(
     real = None if types == len(table) else jnp.arange(len(table)) < types
     whole = t if real is None else jnp.where(real[:, None], t, 0)
     table_sum = whole.astype(jnp.float32).sum(axis=0)
-    one = functools.partial(_one_chunk, t, table_sum, real, types, smoothing, dtype, with_gradient)
+    one = functools.partial(
+        _one_chunk, t, bias, table_sum, real, types, smoothing, dtype, with_gradient
+    )
     chunks = (cut(hidden), cut(labels), cut(weights))
     if count == 1:
         sums, gradients = one(*(x[0] for x in chunks))
@@ -140,21 +147,24 @@ def _by_chunks(
 
     def body(carry: Any, xs: Any) -> Any:
         (objective, nll), gradients = one(*xs)
-        total_objective, total_nll, total_table = carry
-        d_hidden, d_table = gradients if with_gradient else (None, 0.0)
-        return (total_objective + objective, total_nll + nll, total_table + d_table), d_hidden
+        total_objective, total_nll, total = carry
+        d_hidden, *of_all = gradients if with_gradient else (None,)
+        total = jax.tree.map(jnp.add, total, tuple(of_all))
+        return (total_objective + objective, total_nll + nll, total), d_hidden
 
     zero = jnp.zeros((), jnp.float32)
-    start = (zero, zero, jnp.zeros(table.shape if with_gradient else (), jnp.float32))
-    (objective, nll, d_table), d_hidden = jax.lax.scan(body, start, chunks)
+    of_all = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), (table, bias))
+    start = (zero, zero, of_all if with_gradient else ())
+    (objective, nll, of_all), d_hidden = jax.lax.scan(body, start, chunks)
     if not with_gradient:
         return (objective, nll), None
     d_hidden = jnp.moveaxis(d_hidden, 0, 1).reshape(rows, count * width, d_model)[:, :length]
-    return (objective, nll), (d_hidden, d_table)
+    return (objective, nll), (d_hidden, *of_all)
 
 
 def _one_chunk(
     t: Array,
+    bias: Array | None,
     table_sum: Array,
     real: Array | None,
     types: int,
@@ -172,6 +182,8 @@ def _one_chunk(
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
 
     logits = product("rld,vd->rlv", h, t)
+    if bias is not None:
+        logits = logits + bias[None, None]
     if real is not None:
         logits = jnp.where(real[None, None], logits, -jnp.inf)
     top = logits.max(axis=-1)
@@ -182,6 +194,9 @@ def _one_chunk(
     # vocab.
     label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
     logit_sum = product("rld,d->rl", h, table_sum)
+    if bias is not None:
+        label_logit = label_logit + jnp.take(bias, labels)
+        logit_sum = logit_sum + (bias if real is None else jnp.where(real, bias, 0)).sum()
     cross_entropy = log_z - extra * label_logit - other * logit_sum
     objective = jnp.sum(weights * (cross_entropy - smoothing_constant(smoothing, types)))
     nll = jnp.sum(weights * (log_z - label_logit))
@@ -194,7 +209,8 @@ def _one_chunk(
     )
     if real is not None:
         d_logits = jnp.where(real[None, None], d_logits, 0)
+    d_bias = None if bias is None else d_logits.sum(axis=(0, 1))
     d_logits = d_logits.astype(dtype)
     d_hidden = product("rlv,vd->rld", d_logits, t)
     d_table = product("rlv,rld->vd", d_logits, h)
-    return (objective, nll), (d_hidden, d_table)
+    return (objective, nll), (d_hidden, d_table, d_bias)

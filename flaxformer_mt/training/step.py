@@ -14,7 +14,7 @@ import optax
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
-from flaxformer_mt.model import Transformer, softmax_table, table_copies
+from flaxformer_mt.model import Transformer, softmax_bias, softmax_table, table_copies
 from flaxformer_mt.parallel import rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
 from flaxformer_mt.training.schedule import learning_rate
@@ -50,8 +50,10 @@ def batch_loss(
         deterministic=dropout_key is None,
         rngs={} if dropout_key is None else {"dropout": dropout_key},
     )
+    bias = softmax_bias(params, config.model)
     loss = functools.partial(
         smoothed_cross_entropy,
+        bias=bias,
         smoothing=config.training.label_smoothing,
         chunk=config.training.loss_chunk,
         dtype=config.model.dtype,

@@ -66,11 +66,15 @@ def sinusoid(pos, d_model):
 
 
 def attend(weights, config, x, memory, causal=False):
-    out = np.zeros_like(x)
+    def bias(name):
+        heads = np.zeros(config.num_heads)
+        return weights[f"{name}_bias"] if config.attention_bias else heads
+
+    out = np.zeros_like(x) + (weights["out_bias"] if config.attention_bias else 0)
     for head in range(config.num_heads):
-        queries = x @ weights["query"][:, head]
-        keys = memory @ weights["key"][:, head]
-        values = memory @ weights["value"][:, head]
+        queries = x @ weights["query"][:, head] + bias("query")[head]
+        keys = memory @ weights["key"][:, head] + bias("key")[head]
+        values = memory @ weights["value"][:, head] + bias("value")[head]
         out += probabilities(queries, keys, config, causal) @ values @ weights["out"][head]
     return out
 
@@ -87,10 +91,14 @@ def feed_forward_block(layer, config, x):
     weights = layer["feed_forward"]
 
     def feed_forward(z):
-        inner = np.maximum(z @ weights["w_in"] + weights["b_in"], 0)
+        inner = activate(config.activation, z @ weights["w_in"] + weights["b_in"])
         return inner @ weights["w_out"] + weights["b_out"]
 
     return residual(layer["feed_forward_residual"], config, x, feed_forward)
+
+
+def activate(name, x):
+    return np.maximum(x, 0) if name == "relu" else x / (1 + np.exp(-x))
 
 
 def residual(weights, config, x, sublayer):

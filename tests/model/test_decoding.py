@@ -58,13 +58,21 @@ def step(model, params, tokens, index, cache):
     return call(model, params, tokens, jnp.int32(index), cache, method="decode_step")
 
 
+MARIAN = {"activation": "silu", "attention_bias": True, "logits_bias": True}
+
+
 @pytest.mark.parametrize(
-    ("norm", "positions", "tie"),
-    [("post", "sinusoidal", "all"), ("pre", "learned", "target"), ("post", "learned", "none")],
+    ("norm", "positions", "tie", "more"),
+    [
+        ("post", "sinusoidal", "all", {}),
+        ("pre", "learned", "target", {}),
+        ("post", "learned", "none", {}),
+        ("post", "sinusoidal", "all", MARIAN),
+    ],
 )
 @pytest.mark.parametrize("scan_layers", [False, True])
-def test_steps_equal_the_whole(norm, positions, tie, scan_layers):
-    options = {"norm": norm, "positions": positions, "tie": tie}
+def test_steps_equal_the_whole(norm, positions, tie, more, scan_layers):
+    options = {"norm": norm, "positions": positions, "tie": tie, **more}
     whole_model, params = build(tiny_config(**options))
     src, tgt = sentences()
     expected = whole_logits(whole_model, params, src, tgt)

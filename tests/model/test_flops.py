@@ -70,7 +70,9 @@ def counted(config: ModelConfig) -> float:
     return product_flops(jax.make_jaxpr(forward)(params).jaxpr)
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"encoder_layers": 5, "d_k": 9}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "pre"}, {"encoder_layers": 5, "d_k": 9}, {"attention_bias": True}]
+)
 def test_formula_counts_every_product(changes):
     config = dataclasses.replace(CONFIG, **changes)
     parts = forward_flops(

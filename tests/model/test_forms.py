@@ -123,7 +123,14 @@ def test_stacking_twice_is_refused():
 
 @pytest.mark.parametrize("scan_layers", [False, True])
 def test_every_parameter_names_its_axes(scan_layers):
-    model, _ = build(tiny_config(positions="learned", norm="pre", scan_layers=scan_layers))
+    config = tiny_config(
+        positions="learned",
+        norm="pre",
+        attention_bias=True,
+        logits_bias=True,
+        scan_layers=scan_layers,
+    )
+    model, _ = build(config)
     boxed = jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
     leaves = jax.tree.leaves(boxed, is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned))
     for leaf in leaves:

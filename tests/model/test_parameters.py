@@ -58,6 +58,18 @@ def test_formula_equals_count(norm, positions, tie, scan_layers):
     assert counted == {part: number for part, number in formula.items() if number}
 
 
+@pytest.mark.parametrize("tie", ["all", "target", "none"])
+@pytest.mark.parametrize("biases", [("attention_bias",), ("logits_bias",)])
+def test_formula_counts_biases(tie, biases):
+    config = tiny_config(tie=tie, vocab_multiple=8, **dict.fromkeys(biases, True))
+    tgt_vocab_size = VOCAB if tie == "all" else VOCAB + 4
+    formula = count_by_formula(config, VOCAB, tgt_vocab_size)
+    counted = count(abstract_params(config, VOCAB, tgt_vocab_size))
+    assert counted == {part: number for part, number in formula.items() if number}
+    plain = count_by_formula(tiny_config(tie=tie, vocab_multiple=8), VOCAB, tgt_vocab_size)
+    assert sum(formula.values()) > sum(plain.values())
+
+
 @pytest.mark.parametrize(("changes", "millions"), [({}, 63.0), (BIG, 214.2)], ids=["base", "big"])
 def test_the_papers_models(changes, millions):
     config = ModelConfig(**changes)

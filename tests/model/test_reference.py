@@ -20,6 +20,11 @@ COMBINATIONS = [
     )
 ]
 
+COMBINATIONS += [
+    {"norm": norm, "tie": tie, "activation": "silu", "attention_bias": True, "logits_bias": True}
+    for norm, tie in (("post", "all"), ("pre", "none"))
+]
+
 
 def ids(options):
     return "-".join(map(str, options.values()))
@@ -59,7 +64,7 @@ def test_any_widths_of_heads(d_k, d_v, num_heads):
     )
 
 
-@pytest.mark.parametrize("options", [COMBINATIONS[0], COMBINATIONS[-1]], ids=ids)
+@pytest.mark.parametrize("options", [COMBINATIONS[0], COMBINATIONS[11], COMBINATIONS[12]], ids=ids)
 def test_gradients_equal_finite_differences_of_the_reference(options):
     config = tiny_config(**options)
     model, params = build(config)
@@ -82,7 +87,7 @@ def test_gradients_equal_finite_differences_of_the_reference(options):
         for entry in path:
             leaf = leaf[entry.key]
         index = tuple(rng.integers(0, size) for size in leaf.shape)
-        if path[0].key == "embedding" and "positions" not in path[1].key:
+        if path[0].key == "embedding" and path[1].key in ("shared", "source", "target"):
             index = (int(rng.choice(rows.src[rows.src != 0])), index[1])
         value = leaf[index]
         leaf[index] = value + step
@@ -95,16 +100,19 @@ def test_gradients_equal_finite_differences_of_the_reference(options):
         assert abs(gradient[index] - difference) < 2e-4 * (1 + abs(difference)), (name, index)
 
 
-def test_logits_are_hidden_states_times_the_softmax_table():
+@pytest.mark.parametrize("logits_bias", [False, True])
+def test_logits_are_hidden_states_times_the_softmax_table_and_a_bias(logits_bias):
     for tie in ("all", "target", "none"):
-        config = tiny_config(tie=tie)
+        config = tiny_config(tie=tie, logits_bias=logits_bias)
         model, params = build(config)
         hidden = np.random.default_rng(0).standard_normal((2, 3, config.d_model))
         logits = model.apply({"params": params}, jnp.float32(hidden), method="logits")
         table = reference.to_float64(softmax_table(params, config))
         assert table.shape[0] == (VOCAB if tie == "all" else VOCAB + 4)
         assert logits.dtype == jnp.float32
-        np.testing.assert_allclose(logits, hidden @ table.T, atol=1e-5)
+        bias = params["embedding"]["softmax_bias"] if logits_bias else np.zeros(len(table))
+        assert bias.shape == (len(table),)
+        np.testing.assert_allclose(logits, hidden @ table.T + bias, atol=1e-5)
 
 
 def test_bfloat16_stays_near_float32_and_keeps_float32_results():

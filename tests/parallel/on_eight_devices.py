@@ -33,6 +33,9 @@ MODEL = {
     "d_v": 4,
     "max_length": LENGTH,
     "dropout": 0.1,
+    # (Not attention's: no output depends on the bias of keys, so that Adam takes it wherever the
+    # rounding of a gradient of 0 points.)
+    "logits_bias": True,
 }
 
 

@@ -1,0 +1,82 @@
+"""`export`: a run's model for another program, compared with it before it appears."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flaxformer_mt.cli.arguments import add_workdir, make_parser, positive_number, say, weights
+from flaxformer_mt.config import freeze
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.export.export import FORMATS, QUANTIZATIONS, Sample, export
+from flaxformer_mt.export.sample import sample_lines
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = make_parser(prog, purpose)
+    add_workdir(parser)
+    parser.add_argument("--format", required=True, choices=FORMATS, help="the program to write for")
+    parser.add_argument("--output", required=True, metavar="DIR", help="a new folder for the model")
+    parser.add_argument(
+        "--weights",
+        default="auto",
+        metavar="WHICH",
+        help="average, best, latest, a step, or auto: the first of these that there is",
+    )
+    parser.add_argument(
+        "--quantization",
+        default="float32",
+        choices=QUANTIZATIONS,
+        help="how ctranslate2 keeps weights; int8 and float16 change translations a little",
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="FILE",
+        help="source lines to compare on (default: from the run's validation text)",
+    )
+    parser.add_argument(
+        "--bound",
+        type=positive_number,
+        metavar="X",
+        help="largest difference of a token's natural log-probability that passes "
+        "(default: by format)",
+    )
+    parser.add_argument(
+        "--unchecked", action="store_true", help="compare nothing: the other program is not needed"
+    )
+    options = parser.parse_args(arguments)
+    if options.unchecked and (options.sample is not None or options.bound is not None):
+        parser.error("--unchecked compares nothing: leave --sample and --bound out")
+    run = open_run(options.workdir)
+    config = freeze(read_record(run).config, str(run.config_file))
+    translator = Translator.load(run.path, which=weights(options.weights, parser))
+    sample = None
+    if not options.unchecked:
+        sample = Sample(*sample_lines(translator.vocabularies, _data(run), options.sample))
+    parity = export(
+        translator,
+        options.output,
+        form=options.format,
+        quantization=options.quantization,
+        languages=config.data,
+        sample=sample,
+        bound=options.bound,
+    )
+    say(
+        "the outputs were not compared (--unchecked)"
+        if parity is None
+        else f"compared with {parity}"
+    )
+    say(f"{options.output}: the weights '{translator.name}'; its README.md says how to translate")
+    return 0
+
+
+def _data(run: RunDirectory) -> Path | None:
+    """The folder with the validation text, if there is one."""
+    try:
+        return local_copy(run.data)
+    except RunDirectoryError:
+        return None

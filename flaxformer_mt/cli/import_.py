@@ -1,0 +1,53 @@
+"""`import`: a run directory of a Hugging Face Marian model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flaxformer_mt.cli.arguments import make_parser, positive_number, say
+from flaxformer_mt.export.import_run import BOUND, import_marian
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = make_parser(prog, purpose)
+    parser.add_argument(
+        "--from",
+        required=True,
+        dest="folder",
+        metavar="DIR",
+        help="folder of a Marian model: config.json, weights, vocab.json, source.spm, target.spm",
+    )
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="a new run directory")
+    parser.add_argument(
+        "--sample",
+        metavar="FILE",
+        help="source lines to compare both models on (default: pieces of the vocabulary)",
+    )
+    parser.add_argument(
+        "--bound",
+        type=positive_number,
+        default=BOUND,
+        metavar="X",
+        help="largest difference of a token's natural log-probability that passes",
+    )
+    options = parser.parse_args(arguments)
+    parity = import_marian(
+        options.folder,
+        options.workdir,
+        [*prog.split(), *arguments],
+        sample=options.sample,
+        bound=options.bound,
+        report=say,
+    )
+    if parity is None:
+        say(
+            "the outputs were not compared with the model's own program: that needs PyTorch and "
+            "transformers (pip install torch transformers)"
+        )
+    else:
+        say(f"compared with {parity}")
+    say(
+        f"{options.workdir}: translate, evaluate and export take it; to train it further on your "
+        f"own text: train --init-from {options.workdir} --workdir NEW --config.data.train..."
+    )
+    return 0

@@ -1,0 +1,202 @@
+"""A run's model as a CTranslate2 model, by that package's own specification of Transformers.
+
+What stands in the form that CTranslate2 has for it: post- and pre-LN, sinusoids (given as a table)
+and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / num_heads wide.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
+from flaxformer_mt.decoding import Translator
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.heads import usual_heads
+from flaxformer_mt.export.readme import write_readme
+from flaxformer_mt.export.weights import Attention, Layer, Linear, Norm, Stack, from_params
+from flaxformer_mt.model.embedding import sinusoids
+
+QUANTIZATIONS = ("float32", "float16", "int8")
+# Measured on trained models (docs/interoperability.md); beyond these something is wrong.
+BOUNDS = {"float32": 1e-3, "float16": 5e-2, "int8": 1.0}
+_USE = """\
+import ctranslate2
+from sentencepiece import SentencePieceProcessor
+
+src, tgt = (SentencePieceProcessor(model_file=f"{side}.spm") for side in ("source", "target"))
+model = ctranslate2.Translator(".")
+[best] = model.translate_batch([src.encode("TEXT", out_type=str)], disable_unk=True)
+print(tgt.decode(best.hypotheses[0]))
+"""
+_NOTES = """\
+CTranslate2 adds the end mark. Its length penalty divides by |Y|^alpha, the paper's by
+((5 + |Y|) / 6)^alpha: with `length_penalty=0` both are the same search.
+"""
+
+
+def write(translator: Translator, folder: Path, *, quantization: str) -> None:
+    """Writes `model.bin`, its config, vocabularies, SentencePiece models and a README.
+
+    Raises ExportError where CTranslate2 has no form for the model, before anything is written, and
+    where the package is missing.
+    """
+    package = _package()
+    spec = _spec(package, translator)
+    vocabularies = translator.vocabularies
+    spec.register_source_vocabulary(vocabularies.src.pieces())
+    spec.register_target_vocabulary(vocabularies.tgt.pieces())
+    marks = vocabularies.tgt.pieces([BOS, EOS, UNK])
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = marks
+    spec.config.decoder_start_token = marks[0]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = translator.model.config.norm_epsilon
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+    (folder / "source.spm").write_bytes(vocabularies.src.model)
+    (folder / "target.spm").write_bytes(vocabularies.tgt.model)
+    write_readme(
+        folder,
+        title=f"A CTranslate2 model, {quantization}",
+        install="ctranslate2 sentencepiece",
+        use=_USE,
+        notes=_NOTES,
+    )
+
+
+class Runtime:
+    """A written model in CTranslate2, on the CPU."""
+
+    def __init__(self, folder: Path, vocabularies: Vocabularies, *, quantization: str) -> None:
+        package = _package()
+        self.name = f"CTranslate2 {package.__version__}"
+        self._src, self._tgt = vocabularies.src, vocabularies.tgt
+        # CPUs have no float16 products: weights that were rounded to it, in float32.
+        compute_type = "int8" if quantization == "int8" else "float32"
+        self._translator = package.Translator(str(folder), device="cpu", compute_type=compute_type)
+        processor = importlib.import_module("sentencepiece").SentencePieceProcessor
+        self._cutter = processor(model_file=str(folder / "source.spm"))
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """As in parity.Runtime: by the folder's SentencePiece model, and the piece's place."""
+        ids = {piece: number for number, piece in enumerate(self._src.pieces())}
+        return [
+            [*(ids.get(piece, UNK) for piece in row), EOS]
+            for row in self._cutter.encode(list(lines), out_type=str)
+        ]
+
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+        """As in parity.Runtime."""
+        return [
+            self.search([source], beam_size=1, limit=limit)[0]
+            for source, limit in zip(sources, limits, strict=True)
+        ]
+
+    def search(
+        self, sources: Sequence[Sequence[int]], *, beam_size: int, limit: int
+    ) -> list[list[int]]:
+        """The best output of each source without a length penalty, as one batch."""
+        ids = {piece: number for number, piece in enumerate(self._tgt.pieces())}
+        results = self._translator.translate_batch(
+            [self._src.pieces(source[:-1]) for source in sources],
+            beam_size=beam_size,
+            length_penalty=0,
+            max_decoding_length=limit,
+            disable_unk=True,
+            suppress_sequences=[[piece] for piece in self._tgt.pieces([PAD, BOS])],
+        )
+        return [[ids[piece] for piece in result.hypotheses[0]] for result in results]
+
+    def log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " tokens"]]:
+        """As in parity.Runtime."""
+        scores = self._translator.score_batch(
+            [self._src.pieces(source[:-1]) for source in sources],
+            [self._tgt.pieces(target) for target in targets],
+        )
+        return [np.asarray(score.log_probs, np.float32) for score in scores]
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("ctranslate2")
+    except ImportError as error:
+        raise ExportError(
+            "the format 'ctranslate2' is written by the package ctranslate2, which is not "
+            "installed: pip install 'flaxformer-mt[export]'"
+        ) from error
+
+
+def _spec(package: Any, translator: Translator) -> Any:
+    config = translator.model.config
+    weights = from_params(
+        translator.params,
+        config,
+        src_types=translator.model.src_vocab_size,
+        tgt_types=translator.model.tgt_vocab_size,
+    )
+    weights = usual_heads(weights, config, "CTranslate2")
+    activations = package.specs.Activation
+    spec = package.specs.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm == "pre",
+        activation={"relu": activations.RELU, "silu": activations.SWISH}[config.activation],
+    )
+    sinusoidal = sinusoids(config.max_length, config.d_model)
+    _fill_stack(spec.encoder, spec.encoder.embeddings[0], weights.encoder, sinusoidal)
+    _fill_stack(spec.decoder, spec.decoder.embeddings, weights.decoder, sinusoidal)
+    spec.decoder.projection.weight = weights.softmax
+    if weights.softmax_bias is not None:
+        spec.decoder.projection.bias = weights.softmax_bias
+    return spec
+
+
+def _fill_stack(spec: Any, embeddings: Any, stack: Stack, sinusoidal: np.ndarray) -> None:
+    embeddings.weight = stack.embedding
+    spec.scale_embeddings = True
+    # Its own sinusoids are in halves.
+    spec.position_encodings.encodings = sinusoidal if stack.positions is None else stack.positions
+    if stack.norm is not None:
+        _fill_norm(spec.layer_norm, stack.norm)
+    for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
+        _fill_layer(layer_spec, layer)
+
+
+def _fill_layer(spec: Any, layer: Layer) -> None:
+    own, cross = layer.self_attention, layer.cross_attention
+    _fill_attention(spec.self_attention, own, [(own.query, own.key, own.value), (own.out,)])
+    if cross is not None:
+        _fill_attention(
+            spec.attention, cross, [(cross.query,), (cross.key, cross.value), (cross.out,)]
+        )
+    _fill_linear(spec.ffn.linear_0, layer.inner)
+    _fill_linear(spec.ffn.linear_1, layer.outer)
+    _fill_norm(spec.ffn.layer_norm, layer.norm)
+
+
+def _fill_attention(
+    spec: Any, attention: Attention, projections: Sequence[tuple[Linear, ...]]
+) -> None:
+    for linear_spec, together in zip(spec.linear, projections, strict=True):
+        _fill_linear(linear_spec, *together)
+    _fill_norm(spec.layer_norm, attention.norm)
+
+
+def _fill_linear(spec: Any, *together: Linear) -> None:
+    """One product for several projections of the same input, which CTranslate2 holds transposed."""
+    spec.weight = np.ascontiguousarray(np.concatenate([one.kernel.T for one in together]))
+    biases = [one.bias for one in together if one.bias is not None]
+    if biases:
+        spec.bias = np.concatenate(biases)
+
+
+def _fill_norm(spec: Any, norm: Norm) -> None:
+    spec.gamma, spec.beta = norm.scale, norm.bias

@@ -1,0 +1,11 @@
+"""What keeps a model from being carried to another program, or from it."""
+
+from __future__ import annotations
+
+
+class ExportError(ValueError):
+    """A model that a format cannot hold, a missing package, or outputs that do not agree."""
+
+
+class ModelImportError(ExportError):
+    """A folder that holds no model which this program has the form for."""

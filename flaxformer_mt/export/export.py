@@ -1,0 +1,111 @@
+"""Writing a run's model for another program, and proving it before it appears under its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from flaxformer_mt.config import DataConfig
+from flaxformer_mt.decoding import Translator
+from flaxformer_mt.export import (
+    ctranslate2,
+    huggingface,
+    stablehlo,
+    stablehlo_runtime,
+    transformers_runtime,
+)
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.parity import Parity, Runtime, compare
+from flaxformer_mt.export.placing import appearing
+from flaxformer_mt.export.reference import Reference
+
+FORMATS = ("ctranslate2", "huggingface", "stablehlo")
+QUANTIZATIONS = ctranslate2.QUANTIZATIONS
+PARITY = "parity.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """Source lines for the comparison, and where they are from."""
+
+    lines: Sequence[str]
+    origin: str
+
+
+def export(
+    translator: Translator,
+    destination: str | os.PathLike[str],
+    *,
+    form: str,
+    quantization: str = "float32",
+    languages: DataConfig,
+    sample: Sample | None,
+    bound: float | None = None,
+) -> Parity | None:
+    """Writes the model into the new folder `destination` and compares both runtimes on `sample`.
+
+    `bound` is the largest difference of a token's log-probability that passes, by default that of
+    the format. Without a sample nothing is compared, and None returned. The folder appears when it
+    is complete and, if compared, proven.
+
+    Raises ExportError where the format has no place for the model, a package is missing, the folder
+    cannot be written, or the runtimes disagree; nothing is left then.
+    """
+    if quantization != "float32" and form != "ctranslate2":
+        raise ExportError(f"the format '{form}' is float32: int8 and float16 are for ctranslate2")
+    if sample is not None:
+        _require_runtime(form)
+    with appearing(destination) as folder:
+        open_runtime, usual_bound = _write(translator, folder, form, quantization, languages)
+        if sample is None:
+            return None
+        parity = compare(
+            Reference(translator),
+            open_runtime(),
+            sample.lines,
+            sample.origin,
+            bound=usual_bound if bound is None else bound,
+        )
+        if not parity.agrees:
+            raise ExportError(
+                f"{destination}: not written, for the runtimes disagree: {parity}; --bound raises "
+                "the difference that passes, where outputs part only at near-equal tokens"
+            )
+        text = json.dumps(dataclasses.asdict(parity), indent=2, ensure_ascii=False)
+        (folder / PARITY).write_text(text + "\n", "utf-8")
+        return parity
+
+
+def _write(
+    translator: Translator, folder: Path, form: str, quantization: str, languages: DataConfig
+) -> tuple[Callable[[], Runtime], float]:
+    """Fills the folder; how its runtime is opened, and the format's bound."""
+    if form == "ctranslate2":
+        ctranslate2.write(translator, folder, quantization=quantization)
+        bound = ctranslate2.BOUNDS[quantization]
+        return lambda: ctranslate2.Runtime(
+            folder, translator.vocabularies, quantization=quantization
+        ), bound
+    if form == "huggingface":
+        huggingface.write(translator, folder, languages=languages)
+        return lambda: transformers_runtime.Runtime(folder), huggingface.BOUND
+    stablehlo.write(translator, folder)
+    return lambda: stablehlo_runtime.Runtime(folder), stablehlo.BOUND
+
+
+def _require_runtime(form: str) -> None:
+    if form == "huggingface" and (names := transformers_runtime.missing()):
+        raise ExportError(
+            f"whether outputs agree was not checked, for {' and '.join(names)} "
+            f"{'is' if len(names) == 1 else 'are'} not installed: pip install {' '.join(names)}, "
+            "or write the folder without the check by --unchecked"
+        )
+    if form == "stablehlo" and importlib.util.find_spec("flatbuffers") is None:
+        raise ExportError(
+            "the format 'stablehlo' is written by means of the package flatbuffers, which is not "
+            "installed: pip install 'flaxformer-mt[export]'"
+        )

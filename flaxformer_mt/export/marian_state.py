@@ -1,0 +1,165 @@
+"""Weights under the names, and in the order of channels, of Hugging Face's Marian models.
+
+Their kernels are [out, in]; their sinusoids have all sines before all cosines, so that channels
+stand in another order than here; every projection has a bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from flaxformer_mt.export.errors import ModelImportError
+from flaxformer_mt.export.weights import (
+    Attention,
+    Layer,
+    Linear,
+    Norm,
+    Stack,
+    Weights,
+    halves_from_interleaved,
+    interleaved_from_halves,
+    reorder_channels,
+)
+
+State = Mapping[str, np.ndarray]
+SHARED = "model.shared.weight"
+TABLES = {
+    "encoder": "model.encoder.embed_tokens.weight",
+    "decoder": "model.decoder.embed_tokens.weight",
+}
+POSITIONS = {stack: f"model.{stack}.embed_positions.weight" for stack in TABLES}
+SOFTMAX = "lm_head.weight"
+BIAS = "final_logits_bias"
+
+
+def to_state(weights: Weights, *, tie: str) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint, tied tables once. Sinusoids are not among them: the model makes
+    them."""
+    weights = reorder_channels(weights, halves_from_interleaved(weights.softmax.shape[1]))
+    state: dict[str, np.ndarray] = {}
+    if tie == "all":
+        state[SHARED] = weights.softmax
+    else:
+        state[TABLES["encoder"]] = weights.encoder.embedding
+        state[TABLES["decoder"]] = weights.decoder.embedding
+    if tie == "none":
+        state[SOFTMAX] = weights.softmax
+    bias = weights.softmax_bias
+    state[BIAS] = (np.zeros(len(weights.softmax), np.float32) if bias is None else bias)[None]
+    for side, stack in (("encoder", weights.encoder), ("decoder", weights.decoder)):
+        for number, layer in enumerate(stack.layers):
+            prefix = f"model.{side}.layers.{number}"
+            _put_attention(state, f"{prefix}.self_attn", layer.self_attention)
+            if layer.cross_attention is not None:
+                _put_attention(state, f"{prefix}.encoder_attn", layer.cross_attention)
+            _put_linear(state, f"{prefix}.fc1", layer.inner)
+            _put_linear(state, f"{prefix}.fc2", layer.outer)
+            _put_norm(state, f"{prefix}.final_layer_norm", layer.norm)
+    return {name: np.ascontiguousarray(array, np.float32) for name, array in state.items()}
+
+
+def from_state(state: State, *, tie: str, encoder_layers: int, decoder_layers: int) -> Weights:
+    """The inverse of `to_state`, of any floating-point dtype.
+
+    Raises ModelImportError for an array that is missing, or that nothing here stands for.
+    """
+    read = _Reader(state)
+    shared = read(SHARED) if tie == "all" and SHARED in state else None
+    if tie == "all" and shared is None:
+        shared = read(TABLES["encoder"])
+    tables = {side: read(name) if shared is None else shared for side, name in TABLES.items()}
+    # A tied table may stand there more than once.
+    read.skip(SHARED, *TABLES.values(), *POSITIONS.values())
+    softmax = read(SOFTMAX) if tie == "none" else tables["decoder"]
+    read.skip(SOFTMAX)
+    layers = {
+        side: tuple(_layer(read, f"model.{side}.layers.{number}", side) for number in range(count))
+        for side, count in (("encoder", encoder_layers), ("decoder", decoder_layers))
+    }
+    bias = read(BIAS) if BIAS in state else np.zeros(len(softmax), np.float32)
+    read.finish()
+    weights = Weights(
+        encoder=Stack(tables["encoder"], None, layers["encoder"], None),
+        decoder=Stack(tables["decoder"], None, layers["decoder"], None),
+        softmax=softmax,
+        softmax_bias=bias.reshape(-1),
+    )
+    return reorder_channels(weights, interleaved_from_halves(softmax.shape[1]))
+
+
+def sinusoids_in_halves(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
+    """The position encodings of these models: sines, then cosines, of the paper's angles."""
+    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
+
+
+class _Reader:
+    """Takes arrays out of a state and notes which it took."""
+
+    def __init__(self, state: State) -> None:
+        self._state, self._seen = state, set[str]()
+
+    def __call__(self, name: str) -> np.ndarray:
+        self._seen.add(name)
+        if name not in self._state:
+            raise ModelImportError(f"the checkpoint has no array '{name}'")
+        return np.asarray(self._state[name], np.float32)
+
+    def skip(self, *names: str) -> None:
+        self._seen.update(names)
+
+    def finish(self) -> None:
+        if unknown := sorted({*self._state} - self._seen):
+            shown = ", ".join(f"'{name}'" for name in unknown[:3])
+            more = f" and {len(unknown) - 3} more" if unknown[3:] else ""
+            raise ModelImportError(
+                f"the checkpoint has arrays that stand for nothing in a Marian model: {shown}{more}"
+            )
+
+
+def _layer(read: _Reader, prefix: str, side: str) -> Layer:
+    return Layer(
+        self_attention=_attention(read, f"{prefix}.self_attn"),
+        cross_attention=_attention(read, f"{prefix}.encoder_attn") if side == "decoder" else None,
+        inner=_linear(read, f"{prefix}.fc1"),
+        outer=_linear(read, f"{prefix}.fc2"),
+        norm=_norm(read, f"{prefix}.final_layer_norm"),
+    )
+
+
+def _attention(read: _Reader, prefix: str) -> Attention:
+    return Attention(
+        query=_linear(read, f"{prefix}.q_proj"),
+        key=_linear(read, f"{prefix}.k_proj"),
+        value=_linear(read, f"{prefix}.v_proj"),
+        out=_linear(read, f"{prefix}.out_proj"),
+        norm=_norm(read, f"{prefix}_layer_norm"),
+    )
+
+
+def _linear(read: _Reader, prefix: str) -> Linear:
+    return Linear(np.ascontiguousarray(read(f"{prefix}.weight").T), read(f"{prefix}.bias"))
+
+
+def _norm(read: _Reader, prefix: str) -> Norm:
+    return Norm(read(f"{prefix}.weight"), read(f"{prefix}.bias"))
+
+
+def _put_attention(state: dict[str, np.ndarray], prefix: str, attention: Attention) -> None:
+    for name in ("query", "key", "value", "out"):
+        short = "out" if name == "out" else name[0]
+        _put_linear(state, f"{prefix}.{short}_proj", getattr(attention, name))
+    _put_norm(state, f"{prefix}_layer_norm", attention.norm)
+
+
+def _put_linear(state: dict[str, np.ndarray], prefix: str, linear: Linear) -> None:
+    bias = linear.bias
+    state[f"{prefix}.weight"] = linear.kernel.T
+    state[f"{prefix}.bias"] = np.zeros(linear.kernel.shape[1]) if bias is None else bias
+
+
+def _put_norm(state: dict[str, np.ndarray], prefix: str, norm: Norm) -> None:
+    state[f"{prefix}.weight"], state[f"{prefix}.bias"] = norm.scale, norm.bias

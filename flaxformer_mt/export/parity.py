@@ -1,0 +1,130 @@
+"""Whether another runtime makes of sentences what this program makes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.reference import Reference
+
+
+class Runtime(Protocol):
+    """A written model as its own program runs it; token ids are this program's."""
+
+    name: str
+    """The program and its version."""
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Source ids of each line, the end mark included, by the tokenizer in the folder."""
+
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+        """Greedy outputs of at most that many tokens, end mark included, without the end mark."""
+
+    def log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " tokens"]]:
+        """Log-probability of every token of each target and of the end mark after it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parity:
+    """How far two runtimes agree on a sample."""
+
+    runtime: str
+    sample: str
+    sentences: int
+    left_out: int  # lines of the sample that are blank, or longer than the model takes
+    tokens: int  # of this program's greedy outputs, end marks included
+    largest: float  # difference of a token's natural log-probability
+    mean: float
+    same_output: int  # sentences with the same greedy output
+    near_ties: int  # of the others, those that part at two tokens within `bound` of each other
+    bound: float
+
+    @property
+    def agrees(self) -> bool:
+        return self.largest <= self.bound and self.same_output + self.near_ties == self.sentences
+
+    def __str__(self) -> str:
+        outputs = f"greedy outputs equal for {self.same_output} of {self.sentences} sentences"
+        if self.same_output < self.sentences:
+            outputs += f" ({self.near_ties} of the others part at near-equal tokens)"
+        if self.left_out:
+            outputs += f" ({self.left_out} blank or longer than the model takes, left out)"
+        return (
+            f"{self.runtime} on {self.sample}: {outputs}; log-probabilities of {self.tokens:,} "
+            f"tokens differ by at most {self.largest:.1e} (mean {self.mean:.1e}, bound "
+            f"{self.bound:g})"
+        )
+
+
+def compare(
+    reference: Reference, runtime: Runtime, lines: Sequence[str], sample: str, *, bound: float
+) -> Parity:
+    """Both runtimes' greedy outputs and log-probabilities on the lines that the model takes.
+
+    Raises ExportError where the tokenizers disagree, or no line is short enough for the model.
+    """
+    vocabulary, longest = reference.vocabularies.src, reference.longest
+    encoded = [[*ids, EOS] for ids in vocabulary.encode(lines)]
+    kept = [number for number, ids in enumerate(encoded) if 1 < len(ids) <= longest]
+    if not kept:
+        raise ExportError(f"{sample}: no line has 1 to {longest - 1} tokens: nothing to compare")
+    lines, sources = [lines[number] for number in kept], [encoded[number] for number in kept]
+    for line, ours, theirs in zip(lines, sources, runtime.encode(lines), strict=True):
+        if ours != theirs:
+            raise ExportError(
+                f"{runtime.name} cuts {line!r} into tokens {theirs}, this program into {ours}"
+            )
+    limits = reference.limits(sources)
+    outputs = reference.greedy(sources)
+    expected = reference.log_probs(sources, outputs)
+    found = runtime.log_probs(sources, outputs)
+    differences = np.concatenate([np.abs(a - b) for a, b in zip(expected, found, strict=True)])
+    if not np.isfinite(differences).all():
+        raise ExportError(f"{runtime.name} gives log-probabilities that are not numbers")
+    parted = [
+        (source, ours, theirs)
+        for source, ours, theirs, limit in zip(
+            sources, outputs, runtime.greedy(sources, limits), limits, strict=True
+        )
+        # At its limit an output is ended by force, which not every program does.
+        if ours[: limit - 1] != theirs[: limit - 1]
+    ]
+    return Parity(
+        runtime=runtime.name,
+        sample=sample,
+        sentences=len(sources),
+        left_out=len(encoded) - len(sources),
+        tokens=len(differences),
+        largest=float(differences.max()),
+        mean=float(differences.mean()),
+        same_output=len(sources) - len(parted),
+        near_ties=sum(_near_tie(reference, *case, bound=bound) for case in parted),
+        bound=bound,
+    )
+
+
+def _near_tie(
+    reference: Reference,
+    source: Sequence[int],
+    ours: Sequence[int],
+    theirs: Sequence[int],
+    *,
+    bound: float,
+) -> bool:
+    """Whether the tokens at which two outputs part have nearly the same probability."""
+    a, b = [*ours, EOS], [*theirs, EOS]
+    at = next(
+        (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)) - 1
+    )
+    # The end mark that is added for scoring stands behind what is read here.
+    one, other = reference.log_probs([source, source], [a[: at + 1], b[: at + 1]])
+    # Each of the two may be off by the bound.
+    return abs(float(one[at] - other[at])) <= 2 * bound

@@ -1,0 +1,156 @@
+"""A run's model as two StableHLO programs, for whatever runs those: CPU, CUDA, TPU.
+
+`encoder.jaxexport` takes token ids of any number of sentences of any length to what decoding needs
+of them; `decode_step.jaxexport` takes a token of each and the cache to the log-probabilities of the
+next token, and the cache with it. The weights are an argument of both, in `weights.npz`.
+`translate.py` beside them translates, without this program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding import Translator
+from flaxformer_mt.export import stablehlo_runner as runner
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.readme import write_readme
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.parameters import unstack_layers
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+BOUND = 1e-3
+_USE = """\
+from translate import Model
+
+print(Model(".").translate(["TEXT"])[0])
+"""
+_NOTES = """\
+Or `python translate.py < LINES`. That file needs nothing else than what is installed above, and
+shows how the two programs are called. Arrays are int32 and float32; the number of sentences, the
+length of the source and that of the cache are open until the call, the two lengths up to
+`max_length` in `settings.json`.
+"""
+
+
+def write(translator: Translator, folder: Path) -> None:
+    """Writes both programs, weights, vocabularies, settings, the runner and a README.
+
+    Raises ExportError where the package flatbuffers is missing.
+    """
+    try:
+        importlib.import_module("flatbuffers")
+    except ImportError as error:
+        raise ExportError(
+            "the format 'stablehlo' is written by means of the package flatbuffers, which is not "
+            "installed: pip install 'flaxformer-mt[export]'"
+        ) from error
+    config = dataclasses.replace(translator.model.config, dtype="float32", scan_layers=False)
+    model = Transformer(config, translator.model.src_vocab_size, translator.model.tgt_vocab_size)
+    params = translator.params
+    if translator.model.config.scan_layers:
+        params = unstack_layers(params)
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), dict(params))
+    for name, program in _programs(model, params).items():
+        (folder / f"{name}.jaxexport").write_bytes(program.serialize())
+    np.savez(folder / runner.WEIGHTS, **runner.flat(params))
+    vocabularies = translator.vocabularies
+    for side, vocabulary in (("source", vocabularies.src), ("target", vocabularies.tgt)):
+        (folder / f"{side}.spm").write_bytes(vocabulary.model)
+        pieces = json.dumps(vocabulary.pieces(), ensure_ascii=False, indent=0)
+        (folder / f"{side}_pieces.json").write_text(pieces + "\n", "utf-8")
+    settings = {
+        "max_length": config.max_length,
+        "max_extra_tokens": translator.config.max_extra_tokens,
+        "pad": PAD,
+        "bos": BOS,
+        "eos": EOS,
+        "unk": UNK,
+        "heads": config.num_heads,
+        "key_width": config.d_k,
+        "value_width": config.d_v,
+        "platforms": PLATFORMS,
+        "jax": jax.__version__,
+    }
+    (folder / runner.SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    (folder / "translate.py").write_text(Path(runner.__file__).read_text("utf-8"), "utf-8")
+    write_readme(
+        folder,
+        title=f"A model as StableHLO programs for {', '.join(PLATFORMS)}",
+        install="jax flatbuffers numpy sentencepiece",
+        use=_USE,
+        notes=_NOTES,
+    )
+
+
+def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.export.Exported]:
+    """Encoder and decoding step, exported for every platform with open sizes."""
+
+    def encoder(
+        params: Any, src: Int[Array, "b s"], src_lengths: Int[Array, " b"]
+    ) -> dict[str, Any]:
+        positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
+        segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
+        variables = {"params": params}
+        encoded = model.apply(
+            variables,
+            src,
+            src_segment_ids=segment_ids,
+            src_positions=positions * segment_ids,
+            deterministic=True,
+            method=Transformer.encode,
+        )
+        cache: Any = model.apply(
+            variables, encoded, segment_ids, beams=1, length=1, method=Transformer.start_cache
+        )
+        return {name: leaf for name, leaf in cache.items() if name != "self"}
+
+    def decode_step(
+        params: Any,
+        tokens: Int[Array, " b"],
+        index: Int[Array, ""],
+        own: dict[str, Any],
+        source: dict[str, Any],
+    ) -> tuple[Float[Array, "b vocab"], dict[str, Any]]:
+        logits, cache = model.apply(
+            {"params": params},
+            tokens[:, None],
+            index,
+            {"self": own, **source},
+            method=Transformer.decode_step,
+        )
+        return jax.nn.log_softmax(logits[:, 0]), cache["self"]
+
+    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
+
+    def ids(*shape: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+    config, export = model.config, jax.export.export
+    # A program's open sizes are those of its own arguments.
+    b, s = jax.export.symbolic_shape("b, s", constraints=(f"s <= {config.max_length}",))
+    encode = export(jax.jit(encoder), platforms=PLATFORMS)(abstract, ids(b, s), ids(b))
+
+    limits = [f"{length} <= {config.max_length}" for length in "st"]
+    b, s, t = jax.export.symbolic_shape("b, s, t", constraints=limits)
+    source = jax.eval_shape(encoder, abstract, ids(b, s), ids(b))
+    own = {
+        layer: {
+            "key": jax.ShapeDtypeStruct((b, 1, config.num_heads, t, config.d_k), jnp.float32),
+            "value": jax.ShapeDtypeStruct((b, 1, config.num_heads, t, config.d_v), jnp.float32),
+        }
+        for layer in source["cross"]
+    }
+    step = export(jax.jit(decode_step), platforms=PLATFORMS)(abstract, ids(b), ids(), own, source)
+    return {runner.ENCODER: encode, runner.DECODE_STEP: step}

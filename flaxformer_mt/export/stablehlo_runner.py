@@ -1,0 +1,193 @@
+"""Translates greedily with the StableHLO programs in this file's folder.
+
+    python translate.py < source.txt > target.txt
+
+Needs jax, flatbuffers, numpy and sentencepiece, and nothing of the program that wrote the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import sentencepiece
+
+ENCODER, DECODE_STEP = "encoder", "decode_step"
+WEIGHTS, SETTINGS = "weights.npz", "settings.json"
+STEP_OF_LENGTHS = 16  # each length of arrays is compiled once: fewer lengths, fewer compilations
+BATCH = 32
+
+
+class Model:
+    """The programs, weights and vocabularies of a folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        self.settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text("utf-8"))
+        with np.load(folder / WEIGHTS) as arrays:
+            self.params = jax.tree.map(jnp.asarray, nested(dict(arrays)))
+        self._encoder, self._decode_step = (
+            jax.jit(jax.export.deserialize(bytearray(content)).call)
+            for content in (
+                (folder / f"{name}.jaxexport").read_bytes() for name in (ENCODER, DECODE_STEP)
+            )
+        )
+        self._src, self._tgt = (
+            sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+            for side in ("source", "target")
+        )
+        src, self._pieces = (
+            json.loads((folder / f"{side}_pieces.json").read_text("utf-8"))
+            for side in ("source", "target")
+        )
+        self._ids = {piece: number for number, piece in enumerate(src)}
+
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """The greedy translation of each line; a blank line's is empty."""
+        sources = self.encode(lines)
+        longest = self.settings["max_length"]
+        for line, ids in zip(lines, sources, strict=True):
+            if len(ids) > longest:
+                raise ValueError(f"{line[:40]!r} ... has {len(ids)} tokens of at most {longest}")
+        outputs = [""] * len(lines)
+        # Of like length together.
+        order = sorted(range(len(lines)), key=lambda number: len(sources[number]))
+        order = [number for number in order if len(sources[number]) > 1]
+        for start in range(0, len(order), BATCH):
+            numbers = order[start : start + BATCH]
+            batch = [sources[number] for number in numbers]
+            extra = self.settings["max_extra_tokens"]
+            limits = [min(len(ids) + extra, longest) for ids in batch]
+            for number, output in zip(numbers, self.greedy(batch, limits), strict=True):
+                outputs[number] = self.decode(output)
+        return outputs
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Token ids of each line, the end mark last."""
+        unknown, end = self.settings["unk"], self.settings["eos"]
+        found = []
+        for line in lines:
+            code, closing, rest = line.partition("<<")
+            # Some models are told the target language by a code, such as >>fra<<.
+            coded = code.startswith(">>") and code + closing in self._ids
+            pieces = self._src.encode(rest if coded else line, out_type=str)
+            pieces = [code + closing, *pieces] if coded else pieces
+            found.append([*(self._ids.get(piece, unknown) for piece in pieces), end])
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of target ids."""
+        return str(self._tgt.decode([self._pieces[number] for number in ids]))
+
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+        """The likeliest token at each position, until the end mark or the limit (it counted)."""
+        never = [self.settings[mark] for mark in ("pad", "bos", "unk")]
+        end, ends = self.settings["eos"], np.array(limits)
+        state = _Decoding(self, sources, max(limits))
+        outputs = np.full((len(sources), max(limits)), end)
+        running = np.ones(len(sources), bool)
+        tokens = np.full(len(sources), self.settings["bos"], np.int32)
+        for index in range(max(limits)):
+            log_probs = np.array(state.step(tokens, index))
+            log_probs[:, never] = -np.inf
+            tokens = log_probs.argmax(axis=1).astype(np.int32)
+            tokens[index + 1 >= ends] = end
+            outputs[running, index] = tokens[running]
+            running &= tokens != end
+            if not running.any():
+                break
+        return [row[: row.tolist().index(end)].tolist() for row in outputs]
+
+    def log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[np.ndarray]:
+        """Natural log-probability of each target's tokens and of the end mark after them."""
+        begin, end = self.settings["bos"], self.settings["eos"]
+        length = max(map(len, targets)) + 1
+        state = _Decoding(self, sources, length)
+        forced = np.full((len(targets), length + 1), end, np.int32)
+        forced[:, 0] = begin
+        for row, target in enumerate(targets):
+            forced[row, 1 : len(target) + 1] = target
+        rows = np.arange(len(targets))
+        found = np.stack(
+            [
+                np.asarray(state.step(forced[:, index], index))[rows, forced[:, index + 1]]
+                for index in range(length)
+            ],
+            axis=1,
+        )
+        return [row[: len(target) + 1] for row, target in zip(found, targets, strict=True)]
+
+
+class _Decoding:
+    """The state of decoding a batch: the sentences' keys and values, and the cache."""
+
+    def __init__(self, model: Model, sources: Sequence[Sequence[int]], length: int) -> None:
+        self._model, settings = model, model.settings
+        width = _rounded(max(map(len, sources)), settings["max_length"])
+        src = np.full((len(sources), width), settings["pad"], np.int32)
+        for row, ids in enumerate(sources):
+            src[row, : len(ids)] = ids
+        lengths = np.array([len(ids) for ids in sources], np.int32)
+        self._source = model._encoder(model.params, src, lengths)
+        shape = (len(sources), 1, settings["heads"], _rounded(length, settings["max_length"]))
+        self._own = {
+            layer: {
+                "key": jnp.zeros((*shape, settings["key_width"]), jnp.float32),
+                "value": jnp.zeros((*shape, settings["value_width"]), jnp.float32),
+            }
+            for layer in self._source["cross"]
+        }
+
+    def step(self, tokens: np.ndarray, index: int) -> jax.Array:
+        """Log-probabilities [sentences, types] of what follows the tokens at this position."""
+        log_probs, self._own = self._model._decode_step(
+            self._model.params, tokens, np.int32(index), self._own, self._source
+        )
+        return log_probs
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree of arrays by path."""
+    arrays = {}
+    for name, part in tree.items():
+        arrays.update(
+            flat(part, f"{prefix}{name}/") if isinstance(part, Mapping) else {prefix + name: part}
+        )
+    return arrays
+
+
+def nested(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    tree: dict[str, Any] = {}
+    for path, array in arrays.items():
+        *folders, name = path.split("/")
+        part = tree
+        for folder in folders:
+            part = part.setdefault(folder, {})
+        part[name] = array
+    return tree
+
+
+def _rounded(length: int, longest: int) -> int:
+    return min(-(-length // STEP_OF_LENGTHS) * STEP_OF_LENGTHS, longest)
+
+
+def main() -> None:
+    """Standard input to standard output, line by line."""
+    sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    lines = [line.rstrip("\r\n") for line in sys.stdin]
+    model = Model(Path(__file__).parent)
+    sys.stdout.buffer.writelines(f"{text}\n".encode() for text in model.translate(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""`export` and `import` as a user calls them, with good and with bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.export import transformers_runtime
+from flaxformer_mt.rundir.layout import RunDirectory
+from tests.cli.conftest import Run
+from tests.decoding.runs import make_run
+from tests.export.marian_models import ENGLISH, GERMAN, write_arrays
+
+pytest.importorskip("ctranslate2", reason="needs the [export] extra")
+pytest.importorskip("safetensors", reason="needs the [export] extra")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return make_run(tmp_path_factory.mktemp("made") / "run", {1: None})
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where PyTorch is not installed."""
+    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch", "transformers"])
+
+
+def test_a_run_is_exported_and_compared(run: Run, trained: RunDirectory, tmp_path: Path) -> None:
+    out, sample = tmp_path / "out", tmp_path / "sample.txt"
+    sample.write_text("a dog runs home .\nwho sees the house ?\n")
+    arguments = ["export", "--workdir", trained, "--format", "ctranslate2", "--output", out]
+    done = run(*arguments, "--sample", sample)
+    assert done.status == 0 and done.output == ""
+    assert f"on {sample}: greedy outputs equal for 2 of 2 sentences" in done.errors
+    assert done.last == f"{out}: the weights 'latest, step 1'; its README.md says how to translate"
+    parity = json.loads((out / "parity.json").read_text())
+    assert parity["sentences"] == 2 and parity["largest"] < 1e-4
+    assert {"model.bin", "source.spm", "target.spm", "README.md"} <= {p.name for p in out.iterdir()}
+
+    again = run(*arguments, "--sample", sample)
+    assert again.status == 1 and again.last.endswith(
+        f"{out}: is there already; name another folder, or remove it"
+    )
+
+
+def test_outputs_that_disagree_leave_nothing(
+    run: Run, trained: RunDirectory, tmp_path: Path
+) -> None:
+    arguments = ["--format", "ctranslate2", "--output", tmp_path / "out", "--bound", "1e-12"]
+    done = run("export", "--workdir", trained, *arguments)
+    assert done.status == 1
+    assert "out: not written, for the runtimes disagree: CTranslate2" in done.last
+    assert "on pieces of the vocabulary, drawn by chance" in done.last
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_other_program_unchecked_is_needed(
+    run: Run, trained: RunDirectory, tmp_path: Path, alone: None
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["export", "--workdir", trained, "--format", "huggingface", "--output", out]
+    done = run(*arguments)
+    assert done.status == 1 and "pip install torch transformers, or write the folder" in done.last
+    assert not list(tmp_path.iterdir())
+    done = run(*arguments, "--unchecked")
+    assert done.status == 0 and "the outputs were not compared (--unchecked)" in done.errors
+    assert (out / "model.safetensors").exists() and not (out / "parity.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--quantization", "int8"], 1, "'huggingface' is float32: int8 and float16 are for"),
+        (["--unchecked", "--bound", "1"], 2, "--unchecked compares nothing: leave --sample"),
+        (["--bound", "0"], 2, "'0' is no number above 0"),
+        (["--bound", "nan"], 2, "'nan' is no finite number"),
+        (["--weights", "newest"], 2, "write average, best, latest, auto, or a step's number"),
+        (["--weights", "7"], 1, "has no checkpoint 7; there are 1"),
+        (["--sample", "absent.txt"], 1, "absent.txt: cannot be read: No such file"),
+        (["--output", "gs://bucket/x", "--unchecked"], 1, "gs://bucket/x: is no local folder"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    run: Run, trained: RunDirectory, tmp_path: Path, arguments: list[str], status: int, message: str
+) -> None:
+    usual = ["--workdir", trained, "--format", "huggingface", "--output", tmp_path / "out"]
+    done = run("export", *usual, *arguments)
+    assert (done.status, message in done.last) == (status, True), done.errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_run_and_no_format(run: Run, tmp_path: Path) -> None:
+    usual = ["--format", "ctranslate2", "--output", tmp_path / "out"]
+    done = run("export", "--workdir", tmp_path / "absent", *usual)
+    assert done.status == 1 and "absent: no such directory" in done.last
+    done = run("export", "--workdir", tmp_path, "--format", "onnx", "--output", tmp_path / "out")
+    assert done.status == 2 and "invalid choice: 'onnx'" in done.last
+
+
+@pytest.mark.slow
+def test_an_imported_run_translates_and_starts_another(
+    run: Run, tmp_path: Path, alone: None
+) -> None:
+    write_arrays(tmp_path / "marian")
+    workdir = tmp_path / "run"
+    done = run("import", "--from", tmp_path / "marian", "--workdir", workdir)
+    assert done.status == 0
+    assert "the outputs were not compared with the model's own program" in done.errors
+    assert f"train --init-from {workdir} --workdir NEW" in done.last
+
+    translate = ["translate", "--workdir", workdir, "--beam-size", "1"]
+    done = run(*translate, stdin=b"the cat sees it all .\n\n")
+    assert done.status == 0 and done.output.count("\n") == 2 and done.output.endswith("\n\n")
+    done = run("train", "--workdir", workdir)
+    assert done.status == 0 and "finished at step 0 (imported from" in done.last
+    again = run("import", "--from", tmp_path / "marian", "--workdir", workdir)
+    assert again.status == 1 and "run: is there already" in again.last
+
+    for name, texts in (("en", ENGLISH), ("de", GERMAN)):
+        (tmp_path / f"train.{name}").write_text("".join(f"{text}\n" for text in texts))
+        (tmp_path / f"valid.{name}").write_text("".join(f"{text}\n" for text in texts[::9]))
+    settings = {
+        "data.folder": tmp_path,
+        "data.train.mine.src": "train.en",
+        "data.train.mine.tgt": "train.de",
+        "data.valid.src": "valid.en",
+        "data.valid.tgt": "valid.de",
+        "data.batch.tokens": 2048,
+        "data.batch.max_shapes": 1,
+        "training.steps": 2,
+        "training.validate_bleu": "false",
+        "training.best_metric": "loss",
+    }
+    overrides = [f"--config.{key}={value}" for key, value in settings.items()]
+    done = run("train", "--init-from", workdir, "--workdir", tmp_path / "tuned", *overrides)
+    assert done.status == 0 and "finished at step 2" in done.last, done.errors
+    assert "using the vocabulary in" in done.errors
+
+
+def test_what_is_no_model_is_named(run: Run, tmp_path: Path) -> None:
+    done = run("import", "--from", tmp_path / "absent", "--workdir", tmp_path / "run")
+    assert done.status == 1 and "absent: is no folder; download the model first" in done.last
+    done = run("import", "--from", tmp_path, "--workdir", tmp_path / "run")
+    assert done.status == 1 and "config.json: cannot be read: No such file" in done.last
+    done = run("import", "--workdir", tmp_path / "run")
+    assert done.status == 2 and "the following arguments are required: --from" in done.last
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_new_run_without_config_needs_another_to_start_from(run: Run, tmp_path: Path) -> None:
+    done = run("train", "--workdir", tmp_path / "run", "--init-from", tmp_path / "absent")
+    assert done.status == 1 and "absent: no such directory" in done.last
+    done = run("train", "--workdir", tmp_path / "run")
+    assert done.status == 1 and "no run there yet: --config FILE" in done.last

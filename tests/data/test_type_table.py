@@ -1,0 +1,188 @@
+"""Vocabularies whose ids are those of a table beside the SentencePiece model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.type_table import MARKS, TypeTable, TypeTableError
+from flaxformer_mt.data.vocabulary import (
+    EOS,
+    PAD,
+    UNK,
+    Vocabularies,
+    Vocabulary,
+    VocabularyError,
+    train,
+)
+
+SENTENCES = [
+    f"{who} {verb} {what} ."
+    for who in ("the cat", "a small dog", "the man")
+    for verb in ("sees", "likes", "buys", "loses")
+    for what in ("a house", "the green tree", "two books")
+]
+
+
+@functools.cache
+def model_bytes(kind: str = "unigram", size: int = 32) -> bytes:
+    """A model whose own ids are SentencePiece's usual ones: <unk> 0, <s> 1, </s> 2, no padding."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=model,
+        model_type=kind,
+        vocab_size=size,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def processor(kind: str = "unigram") -> sentencepiece.SentencePieceProcessor:
+    return sentencepiece.SentencePieceProcessor(model_proto=model_bytes(kind))
+
+
+def tabled(*more: str, kind: str = "unigram") -> Vocabulary:
+    """The model's pieces backwards, without its last one, between other types."""
+    own = [processor(kind).id_to_piece(number) for number in range(3, 32)]
+    table = TypeTable((*MARKS, ">>fra<<", *reversed(own[:-1]), "é", *more))
+    return Vocabulary(model_bytes(kind), table)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_ids_are_the_tables_and_text_comes_back(kind: str) -> None:
+    vocabulary = tabled("<extra>", kind=kind)
+    text = "the cat sees two books ."
+    [tokens] = vocabulary.encode([text])
+    cut = processor(kind).encode(text, out_type=str)
+    table = vocabulary.table
+    assert table is not None
+    assert [table.pieces[token] for token in tokens if token != UNK] == [
+        piece for piece in cut if piece in table.ids
+    ]
+    assert vocabulary.decode([[PAD, *tokens, EOS]]) == vocabulary.decode([tokens])
+    if UNK not in tokens:
+        assert vocabulary.decode([tokens, []]) == [text, ""]
+    assert vocabulary.size == 4 + 1 + 28 + 1 + 1
+    assert vocabulary.pieces([4, 0]) == [">>fra<<", "<pad>"]
+
+
+def test_a_piece_without_a_type_is_unknown() -> None:
+    vocabulary = tabled()
+    missing = processor().id_to_piece(31)
+    cut = processor().encode(" ".join(SENTENCES), out_type=str)
+    [tokens] = vocabulary.encode([" ".join(SENTENCES)])
+    assert [token == UNK for token in tokens] == [piece == missing for piece in cut]
+    assert "⁇" in vocabulary.decode([[UNK]])[0]
+
+
+def test_an_unknown_character_with_a_type_of_the_other_language_has_its_id() -> None:
+    """As the tables of joint vocabularies are used: by the written piece."""
+    vocabulary = tabled()
+    assert vocabulary.table is not None
+    [tokens] = vocabulary.encode(["the cat é"])
+    assert tokens[-1] == vocabulary.table.ids["é"]
+    assert vocabulary.decode([tokens])[0].endswith("é")
+
+
+def test_text_yields_no_marks() -> None:
+    for text in ("<pad>", "</s> <s>", "<unk>", "✗<pad>"):
+        [tokens] = tabled().encode([text])
+        assert not set(tokens) & {0, 1, 2}
+
+
+def test_language_codes_are_tokens() -> None:
+    vocabulary = tabled()
+    plain, coded, unknown, quote = vocabulary.encode(
+        ["the cat", ">>fra<< the cat", ">>xyz<< the cat", ">>the cat"]
+    )
+    assert coded == [4, *plain]
+    assert unknown[0] != UNK or len(unknown) > len(plain) + 1, "what is no code is text"
+    assert len(quote) > len(plain)
+
+
+def test_flat_encoding_is_the_same() -> None:
+    vocabulary = tabled()
+    texts = [*SENTENCES, "", ">>fra<< a dog"]
+    flat, lengths = vocabulary.encode_flat([text.encode() for text in texts])
+    rows = vocabulary.encode(texts)
+    assert flat.dtype == lengths.dtype == np.int32
+    assert lengths.tolist() == [len(row) + 1 for row in rows]
+    assert flat.tolist() == [token for row in rows for token in [*row, EOS]]
+    assert vocabulary.encode_flat([])[0].dtype == np.int32
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    pair = Vocabularies(tabled(), tabled("<extra>"))
+    pair.save(tmp_path / "vocabulary")
+    loaded = Vocabularies.load(tmp_path / "vocabulary")
+    assert loaded == pair
+    assert loaded.digest == pair.digest
+    assert not loaded.shared
+    index = json.loads((tmp_path / "vocabulary" / "vocabulary.json").read_text())
+    assert index["format"] == 2, "a version that knows no tables must not take the models' ids"
+    table = (tmp_path / "vocabulary" / "src.pieces.tsv").read_text().splitlines()
+    assert table[4] == "4\t>>fra<<"
+    assert pickle.loads(pickle.dumps(pair)) == pair
+
+    one = Vocabularies(tabled(), tabled())
+    one.save(tmp_path / "shared")
+    assert Vocabularies.load(tmp_path / "shared").shared
+
+
+def test_models_without_a_table_stay_in_format_1(tmp_path: Path) -> None:
+    own = train(SENTENCES, VocabularyConfig(size=60))
+    Vocabularies(own, own).save(tmp_path / "vocabulary")
+    index = json.loads((tmp_path / "vocabulary" / "vocabulary.json").read_text())
+    assert index["format"] == 1 and "table" not in index["shared"]
+
+
+def test_a_changed_table_is_noticed(tmp_path: Path) -> None:
+    Vocabularies(tabled(), tabled()).save(tmp_path / "vocabulary")
+    file = tmp_path / "vocabulary" / "shared.table.json"
+    content = file.read_text()
+    file.write_text(content.replace("fra", "deu"))
+    with pytest.raises(VocabularyError, match="is not the model recorded beside it"):
+        Vocabularies.load(tmp_path / "vocabulary")
+    file.write_text(content.replace("<pad>", "pad"))
+    with pytest.raises(VocabularyError, match="shared.table.json: the first types are pad, <s>"):
+        Vocabularies.load(tmp_path / "vocabulary")
+    file.write_text("[1, 2]")
+    with pytest.raises(VocabularyError, match="is not a JSON list of pieces"):
+        Vocabularies.load(tmp_path / "vocabulary")
+    file.unlink()
+    with pytest.raises(VocabularyError, match="shared.table.json: cannot be read"):
+        Vocabularies.load(tmp_path / "vocabulary")
+
+
+def test_digests_tell_tables_apart() -> None:
+    plain = Vocabulary(model_bytes())
+    assert len({plain.digest, tabled().digest, tabled("<extra>").digest}) == 3
+
+
+def test_a_piece_with_two_ids_is_refused() -> None:
+    with pytest.raises(TypeTableError, match="'a' has more than one id"):
+        TypeTable((*MARKS, "a", "b", "a"))
+
+
+def test_subword_regularisation_cuts_what_the_model_knows() -> None:
+    vocabulary = tabled()
+    kinds = vocabulary.types()
+    assert not any(kind.plain for kind in kinds[:5])
+    assert not kinds[-1].plain, "the model has no such piece"
+    own = processor()
+    for kind in kinds[5:-1]:
+        assert kind.plain and kind.score == own.get_score(own.piece_to_id(kind.text))
+    assert not vocabulary.is_bpe
+    Resampler(Vocabularies(vocabulary, vocabulary), 0.5, seed=1)
+    assert dataclasses.replace(vocabulary, table=None).types() != kinds

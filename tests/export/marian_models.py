@@ -1,0 +1,162 @@
+"""Marian checkpoints with random weights, of the form that OPUS-MT's have."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+ENGLISH = [
+    f"{who} {verb} {what} ."
+    for who in ("the cat", "a small dog", "the man", "she")
+    for verb in ("sees", "likes", "buys", "loses")
+    for what in ("a house", "the green tree", "two books", "it all")
+]
+GERMAN = [
+    f"{who} {verb} {what} ."
+    for who in ("die Katze", "ein kleiner Hund", "der Mann", "sie")
+    for verb in ("sieht", "mag", "kauft", "verliert")
+    for what in ("ein Haus", "den grünen Baum", "zwei Bücher", "alles")
+]
+SIZES = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "max_position_embeddings": 64,
+}
+
+
+@functools.cache
+def sentencepiece_model(language: str) -> bytes:
+    """With SentencePiece's usual ids: <unk> 0, <s> 1, </s> 2, no padding."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter({"en": ENGLISH, "de": GERMAN}[language]),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=60,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def pieces(language: str) -> list[str]:
+    """Every piece but the marks."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(language))
+    return [processor.id_to_piece(number) for number in range(3, processor.get_piece_size())]
+
+
+def vocabulary(*languages: str) -> dict[str, int]:
+    """Marian's order: the end mark, the unknown type, pieces, a language code, padding last."""
+    every = dict.fromkeys(piece for language in languages for piece in pieces(language))
+    return {piece: n for n, piece in enumerate(["</s>", "<unk>", *every, ">>deu<<", "<pad>"])}
+
+
+def write_tokenizer(folder: Path, *, separate: bool) -> tuple[int, int]:
+    """The tokenizer's files; the number of source and target types."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "source.spm").write_bytes(sentencepiece_model("en"))
+    (folder / "target.spm").write_bytes(sentencepiece_model("de"))
+    src = vocabulary("en") if separate else vocabulary("en", "de")
+    tgt = vocabulary("de") if separate else src
+    (folder / "vocab.json").write_text(json.dumps(src, ensure_ascii=False))
+    if separate:
+        (folder / "target_vocab.json").write_text(json.dumps(tgt, ensure_ascii=False))
+    tokenizer = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate}
+    tokenizer["tokenizer_class"] = "MarianTokenizer"
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return len(src), len(tgt)
+
+
+def settings(src_size: int, tgt_size: int, separate: bool) -> dict[str, Any]:
+    """What stands in the `config.json` of an OPUS-MT model; padding is the last type."""
+    return {
+        "vocab_size": src_size,
+        "decoder_vocab_size": tgt_size,
+        "share_encoder_decoder_embeddings": not separate,
+        "activation_function": "swish",
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "add_final_layer_norm": False,
+        "eos_token_id": 0,
+        "forced_eos_token_id": 0,
+        "pad_token_id": tgt_size - 1,
+        "decoder_start_token_id": tgt_size - 1,
+        **SIZES,
+    }
+
+
+def write_arrays(folder: Path, *, separate: bool = False, seed: int = 0) -> dict[str, np.ndarray]:
+    """A checkpoint without PyTorch: random float16 arrays under Marian's names, returned too."""
+    from safetensors.numpy import save_file
+
+    src_size, tgt_size = write_tokenizer(folder, separate=separate)
+    config = {"model_type": "marian", "num_beams": 6, **settings(src_size, tgt_size, separate)}
+    (folder / "config.json").write_text(json.dumps(config))
+    d_model, d_ff = SIZES["d_model"], SIZES["encoder_ffn_dim"]
+    shapes: dict[str, tuple[int, ...]] = {"final_logits_bias": (1, tgt_size)}
+    if separate:
+        shapes["model.encoder.embed_tokens.weight"] = (src_size, d_model)
+        shapes["model.decoder.embed_tokens.weight"] = (tgt_size, d_model)
+    else:
+        shapes["model.shared.weight"] = (src_size, d_model)
+    for side in ("encoder", "decoder"):
+        attentions = ["self_attn"] + ["encoder_attn"] * (side == "decoder")
+        for number in range(SIZES[f"{side}_layers"]):
+            prefix = f"model.{side}.layers.{number}"
+            for name in attentions:
+                for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                    shapes[f"{prefix}.{name}.{projection}.weight"] = (d_model, d_model)
+            shapes[f"{prefix}.fc1.weight"] = (d_ff, d_model)
+            shapes[f"{prefix}.fc2.weight"] = (d_model, d_ff)
+            for name in (*(f"{name}_layer_norm" for name in attentions), "final_layer_norm"):
+                shapes[f"{prefix}.{name}.weight"] = (d_model,)
+    for name, shape in list(shapes.items()):
+        if ".layers." in name:
+            shapes[name.replace(".weight", ".bias")] = shape[:1]
+    rng = np.random.default_rng(seed)
+    state = {
+        name: np.float16(name.endswith("norm.weight") + 0.2 * rng.standard_normal(shape))
+        for name, shape in shapes.items()
+    }
+    save_file(state, str(folder / "model.safetensors"))
+    return state
+
+
+def write_model(
+    folder: Path, *, separate: bool = False, seed: int = 0, pickled: bool = False, **changes: Any
+) -> Any:
+    """A model with random weights, no bias 0 and no scale 1; the model itself is returned."""
+    import torch
+    import transformers
+
+    src_size, tgt_size = write_tokenizer(folder, separate=separate)
+    config = transformers.MarianConfig(**(settings(src_size, tgt_size, separate) | changes))
+    torch.manual_seed(seed)
+    model = transformers.MarianMTModel(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" not in name:
+                centre = 1.0 if name.endswith("norm.weight") else 0.0
+                scale = config.d_model**-0.5 if "embed" in name or "shared" in name else 0.15
+                parameter.copy_(centre + scale * torch.randn_like(parameter))
+        model.final_logits_bias.normal_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.save_pretrained(folder)
+    if pickled:
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+    return model

@@ -1,0 +1,112 @@
+"""Folders for Hugging Face, without PyTorch: what is in them, what is refused, and back again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.config import DataConfig
+from flaxformer_mt.decoding import Translator
+from flaxformer_mt.export import huggingface, transformers_runtime
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.import_run import import_marian
+from tests.export.translators import LINES, translator
+
+pytest.importorskip("safetensors", reason="needs the [export] extra")
+
+LANGUAGES = DataConfig(src_lang="en", tgt_lang="de")
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
+    made = translator(activation="silu", ffn_dropout=0.2)
+    huggingface.write(made, tmp_path, languages=LANGUAGES)
+    config = read(tmp_path / "config.json")
+    expected = {
+        "model_type": "marian",
+        "activation_function": "swish",
+        "activation_dropout": 0.2,
+        "d_model": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "decoder_start_token_id": 1,
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": True,
+        "max_position_embeddings": 40,
+        "vocab_size": 60,
+    }
+    assert expected.items() <= config.items()
+    vocab = read(tmp_path / "vocab.json")
+    assert [vocab[piece] for piece in made.vocabularies.src.pieces()] == list(range(60))
+    assert read(tmp_path / "generation_config.json")["bad_words_ids"] == [[0], [1], [3]]
+    tokenizer = read(tmp_path / "tokenizer_config.json")
+    assert tokenizer["source_lang"] == "en" and not tokenizer["separate_vocabs"]
+    assert not (tmp_path / "target_vocab.json").exists()
+    assert (tmp_path / "source.spm").read_bytes() == made.vocabularies.src.model
+
+
+def test_two_vocabularies_are_two(tmp_path: Path) -> None:
+    huggingface.write(translator(tie="target"), tmp_path, languages=LANGUAGES)
+    assert read(tmp_path / "tokenizer_config.json")["separate_vocabs"]
+    assert read(tmp_path / "target_vocab.json") != read(tmp_path / "vocab.json")
+    assert not read(tmp_path / "config.json")["share_encoder_decoder_embeddings"]
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ({"norm": "pre"}, "its layers are post-LN, and model.norm = 'pre'"),
+        ({"positions": "learned"}, "its positions are sinusoids, and model.positions = 'learned'"),
+        ({"d_v": 12}, "divides d_model by the number of heads: model.d_k = 8 and model.d_v = 12"),
+    ],
+)
+def test_what_it_cannot_hold_is_refused(form, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=reason):
+        huggingface.write(translator(**form), tmp_path, languages=LANGUAGES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_safetensors_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    with pytest.raises(ExportError, match="safetensors, which is not installed: pip install"):
+        huggingface.write(translator(), tmp_path, languages=LANGUAGES)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"attention_bias": True, "logits_bias": True, "norm_epsilon": 1e-5},
+        {"tie": "none", "scan_layers": True, "norm_epsilon": 1e-5},
+    ],
+    ids=str,
+)
+def test_there_and_back_is_the_same_model(
+    form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vocabulary and weights to the bit; projections have got biases, which are 0."""
+    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch"])
+    made = translator(**form)
+    (tmp_path / "folder").mkdir()
+    huggingface.write(made, tmp_path / "folder", languages=LANGUAGES)
+    assert import_marian(tmp_path / "folder", tmp_path / "run", ["test"]) is None
+    back = Translator.load(tmp_path / "run")
+    assert back.vocabularies == made.vocabularies, "it needs no table"
+    assert back.model.config.tie == made.model.config.tie
+    back.config = made.config
+    translations = (one.translate(LINES, beam_size=1, length_penalty=0) for one in (made, back))
+    for a, b in zip(*translations, strict=True):
+        assert (a.text, a.tokens) == (b.text, b.tokens)
+        assert a.score == pytest.approx(b.score, abs=1e-4)
+    if made.model.config.attention_bias:
+        jax.tree.map(np.testing.assert_array_equal, back.params, made.params)

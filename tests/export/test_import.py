@@ -1,0 +1,198 @@
+"""Marian checkpoints as run directories, without PyTorch: ids, rows, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.config import freeze
+from flaxformer_mt.decoding import Translator
+from flaxformer_mt.export import transformers_runtime
+from flaxformer_mt.export.errors import ModelImportError
+from flaxformer_mt.export.import_run import import_marian
+from flaxformer_mt.export.marian_state import sinusoids_in_halves
+from flaxformer_mt.export.weights import interleaved_from_halves
+from flaxformer_mt.model.embedding import sinusoids
+from flaxformer_mt.rundir.layout import open_run, read_record
+from tests.export.marian_models import SIZES, vocabulary, write_arrays
+
+pytest.importorskip("safetensors", reason="needs the [export] extra")
+
+
+@pytest.fixture(autouse=True)
+def no_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where PyTorch is not installed: `test_interop.py` compares."""
+    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch", "transformers"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_arrays(tmp_path / "marian")
+    return tmp_path / "marian"
+
+
+def test_types_are_renumbered_with_their_rows(tmp_path: Path) -> None:
+    state = write_arrays(tmp_path / "marian")
+    notes: list[str] = []
+    assert import_marian(tmp_path / "marian", tmp_path / "run", ["x"], report=notes.append) is None
+    made = Translator.load(tmp_path / "run")
+    theirs = vocabulary("en", "de")
+    pieces = made.vocabularies.src.pieces()
+    assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert made.vocabularies.tgt.pieces() == pieces
+    table = np.asarray(made.params["embedding"]["shared"])
+    bias = np.asarray(made.params["embedding"]["softmax_bias"])
+    order = interleaved_from_halves(SIZES["d_model"])
+    there, bias_there = state["model.shared.weight"], state["final_logits_bias"][0]
+    for number, piece in enumerate(pieces):
+        if piece == "<pad>":
+            assert not table[number].any() and bias[number] == -100
+            continue
+        id = theirs["<pad>" if piece == "<s>" else piece]
+        np.testing.assert_array_equal(table[number], there[id][order].astype(np.float32))
+        assert bias[number] == np.float32(bias_there[id])
+
+    [tokens] = made.vocabularies.src.encode([">>deu<< the cat sees it all ."])
+    assert pieces[tokens[0]] == ">>deu<<" and 3 not in tokens
+    assert made.vocabularies.src.decode([tokens[1:]]) == ["the cat sees it all ."]
+    assert not notes
+
+
+def test_the_run_says_what_it_is(folder: Path, tmp_path: Path) -> None:
+    import_marian(folder, tmp_path / "run", ["flaxformer-mt", "import"])
+    record = read_record(open_run(tmp_path / "run"))
+    config = freeze(record.config, "config.json")
+    assert record.starts[0].command_line == ("flaxformer-mt", "import")
+    assert config.name == "marian"
+    assert (config.data.src_lang, config.data.tgt_lang) == ("en", "de")
+    assert config.decoding.beam_size == 6
+    model = config.model
+    assert (model.activation, model.attention_bias, model.logits_bias) == ("silu", True, True)
+    assert (model.norm, model.norm_epsilon, model.positions) == ("post", 1e-5, "sinusoidal")
+    assert (model.d_k, model.d_v, model.max_length, model.tie) == (8, 8, 64, "all")
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["state"] == "finished" and status["reason"] == f"imported from {folder}"
+
+
+def test_separate_vocabularies(tmp_path: Path) -> None:
+    state = write_arrays(tmp_path / "marian", separate=True)
+    import_marian(tmp_path / "marian", tmp_path / "run", ["x"])
+    made = Translator.load(tmp_path / "run")
+    assert made.model.config.tie == "target"
+    sizes = made.model.src_vocab_size, made.model.tgt_vocab_size
+    # Each has one type more: the begin mark.
+    assert sizes == (len(vocabulary("en")) + 1, len(vocabulary("de")) + 1)
+    tables = made.params["embedding"]
+    order = interleaved_from_halves(SIZES["d_model"])
+    number = made.vocabularies.tgt.pieces().index(">>deu<<")
+    np.testing.assert_array_equal(
+        tables["target"][number],
+        np.float32(state["model.decoder.embed_tokens.weight"][-2][order]),
+    )
+
+
+def test_their_sinusoids_are_ours_in_another_order() -> None:
+    np.testing.assert_array_equal(
+        sinusoids_in_halves(30, 12)[:, interleaved_from_halves(12)], sinusoids(30, 12)
+    )
+
+
+def change(path: Path, **values: Any) -> None:
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, **values}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model_type": "bart"}, "model_type is 'bart'; only 'marian' can be imported"),
+        ({"normalize_before": True}, "no form for normalize_before = True"),
+        ({"static_position_embeddings": False}, "no form for static_position_embeddings = False"),
+        ({"scale_embedding": False}, "no form for scale_embedding = False"),
+        ({"activation_function": "gelu"}, "no form for activation_function = 'gelu'"),
+        ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
+        ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model = 32 with 5 heads"),
+        ({"d_model": "wide"}, "config.json: is not a Marian model's: TypeError"),
+        ({"vocab_size": 50}, "the model 50 types"),
+        ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 fits no mark"),
+        ({"eos_token_id": 5}, "eos_token_id is 5 in config.json and 0 in the vocabulary"),
+        ({"encoder_layers": 1}, "arrays that stand for nothing .*'model.encoder.layers.1"),
+        ({"decoder_layers": 4}, "has no array 'model.decoder.layers.3.self_attn.q_proj.weight'"),
+        ({"encoder_ffn_dim": 50, "decoder_ffn_dim": 50}, "describes a model of .* parameters"),
+        ({"max_position_embeddings": 0}, "'model.max_length' = 0 must be at least 1"),
+    ],
+)
+def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message: str) -> None:
+    change(folder / "config.json", **values)
+    with pytest.raises(ModelImportError, match=message):
+        import_marian(folder, tmp_path / "run", ["x"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["marian"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", None, "config.json: cannot be read: No such file"),
+        ("config.json", b"{", "config.json: is not JSON"),
+        ("config.json", b"[]", "config.json: is not a JSON object"),
+        ("vocab.json", None, "vocab.json: cannot be read"),
+        ("vocab.json", b'{"a": "b"}', "vocab.json: 'a' has no whole number"),
+        ("vocab.json", b'{"a": 1, "b": 1}', "vocab.json: two pieces have the same id"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "its vocabulary has no pad mark '<pad>'"),
+        ("source.spm", b"", "source.spm: is not a SentencePiece model"),
+        ("target.spm", b"nonsense", "target.spm: is not a SentencePiece model"),
+        ("model.safetensors", b"nonsense", "model.safetensors: cannot be read"),
+        ("model.safetensors", None, "holds neither model.safetensors nor pytorch_model.bin"),
+    ],
+)
+def test_damage_is_refused_by_name(
+    folder: Path, tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content)
+    with pytest.raises(ModelImportError, match=message):
+        import_marian(folder, tmp_path / "run", ["x"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_positions_that_are_no_sinusoids_are_refused(folder: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    file = str(folder / "model.safetensors")
+    state = load_file(file)
+    table = sinusoids_in_halves(64, SIZES["d_model"])
+    save_file({**state, "model.encoder.embed_positions.weight": np.float16(table)}, file)
+    import_marian(folder, tmp_path / "run", ["x"])
+    save_file({**state, "model.decoder.embed_positions.weight": table[:, ::-1].copy()}, file)
+    with pytest.raises(ModelImportError, match="holds other positions than sinusoids"):
+        import_marian(folder, tmp_path / "other", ["x"])
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ModelImportError, match="absent: is no folder; download the model first"):
+        import_marian(tmp_path / "absent", tmp_path / "run", ["x"])
+
+
+def test_pickled_weights_need_pytorch(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModelImportError, match="is read by PyTorch, which is not installed: pip"):
+        import_marian(folder, tmp_path / "run", ["x"])
+
+
+def test_what_is_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
+    pad = len(vocabulary("en", "de")) - 1
+    change(folder / "config.json", bad_words_ids=[[pad], [5, 6]], length_penalty=0.8)
+    notes: list[str] = []
+    import_marian(folder, tmp_path / "run", ["x"], report=notes.append)
+    assert "bad_words_ids [[5, 6]] are not kept" in notes[0]
+    assert "length_penalty 0.8 is of another formula" in notes[1]

@@ -1,0 +1,119 @@
+"""The comparison itself: it must see what differs, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.parity import compare
+from flaxformer_mt.export.reference import Reference
+from tests.export.translators import LINES, translator
+
+
+class StandIn:
+    """A runtime that is the reference, but for what a test changes."""
+
+    name = "stand-in 1.0"
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+        self.off_by = 0.0
+        self.other_outputs: dict[int, list[int]] = {}
+        self.other_tokens: dict[int, list[int]] = {}
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        encoded = [[*ids, EOS] for ids in self.reference.vocabularies.src.encode(lines)]
+        return [self.other_tokens.get(n, ids) for n, ids in enumerate(encoded)]
+
+    def greedy(self, sources, limits):
+        outputs = self.reference.greedy(sources)
+        assert all(len(ids) < limit for ids, limit in zip(outputs, limits, strict=True))
+        return [self.other_outputs.get(n, ids) for n, ids in enumerate(outputs)]
+
+    def log_probs(self, sources, targets):
+        rows = self.reference.log_probs(sources, targets)
+        rows[1] = rows[1] + np.float32(self.off_by)
+        return rows
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    return Reference(translator())
+
+
+@pytest.fixture
+def runtime(reference: Reference) -> StandIn:
+    return StandIn(reference)
+
+
+def test_a_runtime_that_is_the_same_agrees(reference: Reference, runtime: StandIn) -> None:
+    parity = compare(reference, runtime, LINES, "the test's lines", bound=1e-6)
+    assert parity.agrees
+    assert (parity.sentences, parity.same_output, parity.largest) == (len(LINES), len(LINES), 0)
+    outputs = reference.greedy(runtime.encode(LINES))
+    assert parity.tokens == sum(len(ids) + 1 for ids in outputs)
+    assert f"stand-in 1.0 on the test's lines: greedy outputs equal for {len(LINES)} of" in str(
+        parity
+    )
+
+
+def test_a_difference_is_reported_and_judged_by_the_bound(
+    reference: Reference, runtime: StandIn
+) -> None:
+    runtime.off_by = -0.01
+    assert not compare(reference, runtime, LINES, "", bound=1e-3).agrees
+    parity = compare(reference, runtime, LINES, "", bound=0.02)
+    assert parity.agrees
+    assert parity.largest == pytest.approx(0.01, rel=1e-3)
+    assert 0 < parity.mean < 0.01
+
+
+def test_another_output_is_no_near_tie(reference: Reference, runtime: StandIn) -> None:
+    [first] = reference.greedy(runtime.encode(LINES)[:1])
+    runtime.other_outputs = {0: [first[0], (first[1] - 3) % 50 + 4, *first[2:]]}
+    parity = compare(reference, runtime, LINES, "", bound=1e-3)
+    assert (parity.same_output, parity.near_ties) == (len(LINES) - 1, 0)
+    assert not parity.agrees
+    parity = compare(reference, runtime, LINES, "", bound=50)
+    assert parity.near_ties == 1 and parity.agrees, "any two tokens are near, by such a bound"
+    assert "(1 of the others part at near-equal tokens)" in str(parity)
+
+
+def test_an_output_that_ends_elsewhere_is_another(reference: Reference, runtime: StandIn) -> None:
+    [first] = reference.greedy(runtime.encode(LINES)[:1])
+    runtime.other_outputs = {0: first[:-2]}
+    assert not compare(reference, runtime, LINES, "", bound=1e-3).agrees
+
+
+def test_other_tokens_of_a_line_are_an_error(reference: Reference, runtime: StandIn) -> None:
+    runtime.other_tokens = {2: [9, EOS]}
+    with pytest.raises(ExportError, match=r"stand-in 1.0 cuts 'who sees .*' into tokens \[9, 2\]"):
+        compare(reference, runtime, LINES, "", bound=1)
+
+
+def test_what_is_no_number_is_an_error(reference: Reference, runtime: StandIn) -> None:
+    runtime.off_by = float("nan")
+    with pytest.raises(ExportError, match="log-probabilities that are not numbers"):
+        compare(reference, runtime, LINES, "", bound=1)
+
+
+def test_lines_too_long_for_the_model_are_counted(reference: Reference, runtime: StandIn) -> None:
+    parity = compare(reference, runtime, [*LINES, "dog " * 50, ""], "", bound=1)
+    assert (parity.sentences, parity.left_out) == (len(LINES), 2)
+    assert "(2 blank or longer than the model takes, left out)" in str(parity)
+    with pytest.raises(ExportError, match="no line has 1 to 39 tokens: nothing to compare"):
+        compare(reference, runtime, ["dog " * 50], "", bound=1)
+
+
+def test_log_probabilities_are_those_of_each_sentence_alone(reference: Reference) -> None:
+    sources = [[*ids, EOS] for ids in reference.vocabularies.src.encode(LINES)]
+    targets = reference.greedy(sources)
+    together = reference.log_probs(sources, targets)
+    for n in (0, len(LINES) - 1):
+        [alone] = reference.log_probs(sources[n : n + 1], targets[n : n + 1])
+        np.testing.assert_allclose(alone, together[n], atol=1e-5)
+        assert len(alone) == len(targets[n]) + 1 and (alone < 0).all()

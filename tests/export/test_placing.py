@@ -1,0 +1,87 @@
+"""Folders that appear whole or not at all, and the lines that models are compared on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.data.vocabulary import UNK
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.placing import appearing
+from flaxformer_mt.export.sample import COUNT, made_of_pieces, sample_lines
+from tests.export.translators import vocabularies
+
+
+def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "model"
+    with appearing(place) as folder:
+        (folder / "file").write_text("x")
+        assert not place.exists()
+    assert [path.name for path in place.iterdir()] == ["file"]
+    assert [path.name for path in place.parent.iterdir()] == ["model"]
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    with appearing(tmp_path / "model") as folder:
+        (tmp_path / "model").mkdir()
+        (folder / "file").write_text("x")
+    assert (tmp_path / "model" / "file").exists()
+
+
+def test_after_an_error_there_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), appearing(tmp_path / "model") as folder:
+        (folder / "file").write_text("x")
+        raise KeyError
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for place in (tmp_path, tmp_path / "file"):
+        with pytest.raises(ExportError, match="is there already"), appearing(place):
+            pass
+    assert (tmp_path / "file").read_text() == "x"
+    with pytest.raises(ExportError, match="below/x: cannot be written: Not a directory"):
+        with appearing(tmp_path / "file" / "below" / "x"):
+            pass
+    with pytest.raises(ExportError, match="gs://bucket/x: is no local folder"):
+        with appearing("gs://bucket/x"):
+            pass
+
+
+def test_lines_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes("\ufeffone\r\n\n  \nzwei ä\n".encode())
+    assert sample_lines(vocabularies(shared=True), None, file) == (["one", "zwei ä"], str(file))
+    file.write_text("".join(f"line {n}\n" for n in range(1000)))
+    lines, _ = sample_lines(vocabularies(shared=True), None, file)
+    assert len(lines) == COUNT and lines[0] == "line 0" and lines[-1] == "line 968"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\n \n", "holds no line of text"), (b"a\xff", r"is not UTF-8 text \(byte 2\)")],
+)
+def test_files_without_text_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "lines.txt").write_bytes(content)
+    with pytest.raises(ExportError, match=message):
+        sample_lines(vocabularies(shared=True), None, tmp_path / "lines.txt")
+    with pytest.raises(ExportError, match="absent: cannot be read: No such file"):
+        sample_lines(vocabularies(shared=True), None, tmp_path / "absent")
+
+
+def test_validation_text_comes_before_pieces(tmp_path: Path) -> None:
+    pair = vocabularies(shared=False)
+    lines, origin = sample_lines(pair, tmp_path, None)
+    assert origin == "pieces of the vocabulary, drawn by chance"
+    for side in ("src", "tgt"):
+        (tmp_path / f"valid.{side}.txt").write_text(f"{side} one\n\n{side} two\n")
+    assert sample_lines(pair, tmp_path, None) == (
+        ["src one", "src two"],
+        "the run's validation text",
+    )
+    assert lines == made_of_pieces(pair), "the same each time"
+    assert 1 < len(lines) <= COUNT
+    for ids in pair.src.encode(lines):
+        assert ids and UNK not in ids

@@ -1,0 +1,89 @@
+"""Models as StableHLO programs: the same outputs at any sizes, with nothing of this package."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.export import stablehlo, stablehlo_runner, stablehlo_runtime
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.parity import compare
+from flaxformer_mt.export.reference import Reference
+from tests.export.translators import LINES, translator
+
+pytest.importorskip("flatbuffers", reason="needs the [export] extra")
+
+FORMS = [
+    {"attention_bias": True, "logits_bias": True, "activation": "silu"},
+    {"norm": "pre", "positions": "learned", "tie": "none", "scan_layers": True, "d_k": 3},
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_it_is_the_same(form, tmp_path: Path) -> None:
+    made = translator(**form)
+    stablehlo.write(made, tmp_path)
+    runtime = stablehlo_runtime.Runtime(tmp_path)
+    parity = compare(Reference(made), runtime, LINES, "lines", bound=1e-4)
+    assert parity.agrees and parity.same_output == len(LINES), parity
+    assert not (tmp_path / "__pycache__").exists()
+
+    for name in ("encoder", "decode_step"):
+        program = jax.export.deserialize(bytearray((tmp_path / f"{name}.jaxexport").read_bytes()))
+        assert program.platforms == ("cpu", "cuda", "tpu")
+
+
+def test_the_folder_translates_alone(tmp_path: Path) -> None:
+    """The runner, in a Python that finds no package of this project."""
+    made = translator()
+    stablehlo.write(made, tmp_path)
+    blocked = "import sys; sys.modules['flaxformer_mt'] = None; sys.argv = ['translate.py']\n"
+    code = blocked + "import runpy; runpy.run_path('translate.py', run_name='__main__')"
+    lines = [LINES[0], "", LINES[3]]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    sources = [[*ids, EOS] for ids in made.vocabularies.src.encode([lines[0], lines[2]])]
+    first, last = made.vocabularies.tgt.decode(Reference(made).greedy(sources))
+    assert done.stdout.split("\n") == [first, "", last, ""]
+
+
+def test_a_source_longer_than_the_model_is_refused(tmp_path: Path) -> None:
+    stablehlo.write(translator(max_length=20), tmp_path)
+    model = stablehlo_runner.Model(tmp_path)
+    with pytest.raises(ValueError, match=r"has \d+ tokens of at most 20"):
+        model.translate(["dog " * 30])
+    settings = json.loads((tmp_path / "settings.json").read_text())
+    assert settings["max_length"] == 20 and settings["max_extra_tokens"] == 6
+
+
+def test_trees_go_flat_and_come_back() -> None:
+    tree = {"a": {"b": np.zeros(2), "c": {"d": np.ones(3)}}, "e": np.arange(4)}
+    flat = stablehlo_runner.flat(tree)
+    assert sorted(flat) == ["a/b", "a/c/d", "e"]
+    jax.tree.map(np.testing.assert_array_equal, stablehlo_runner.nested(flat), tree)
+
+
+def test_the_runner_imports_nothing_of_ours() -> None:
+    source = Path(stablehlo_runner.__file__).read_text()
+    assert "flaxformer" not in source.replace("the program that wrote the folder", "")
+
+
+def test_without_flatbuffers_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    with pytest.raises(ExportError, match=r"flatbuffers, which is not installed: pip install"):
+        stablehlo.write(translator(), tmp_path)

@@ -1,0 +1,102 @@
+"""Between the parameter tree and plain matrices: inverse ways, and changes that change nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.heads import usual_heads
+from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.export.weights import (
+    from_params,
+    halves_from_interleaved,
+    interleaved_from_halves,
+    reorder_channels,
+    to_params,
+)
+from flaxformer_mt.model.embedding import sinusoids
+from tests.export.translators import LINES, translator
+
+FORMS = [
+    {},
+    {"norm": "pre", "positions": "learned", "tie": "target"},
+    {"tie": "none", "d_k": 3, "d_v": 5, "attention_bias": True, "logits_bias": True},
+    {"encoder_layers": 3, "scan_layers": True, "attention_bias": True},
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_there_and_back(form):
+    made = translator(**form)
+    sizes = {"src_types": made.model.src_vocab_size, "tgt_types": made.model.tgt_vocab_size}
+    config = made.model.config
+    weights = from_params(made.params, config, **sizes)
+    assert len(weights.encoder.layers) == config.encoder_layers
+    again = to_params(weights, config)
+    assert jax.tree.structure(again) == jax.tree.structure(made.params)
+    jax.tree.map(np.testing.assert_array_equal, again, made.params)
+
+
+def test_rows_that_stand_for_no_type_are_left_out():
+    made = translator(vocab_multiple=64, logits_bias=True)
+    weights = from_params(made.params, made.model.config, src_types=60, tgt_types=60)
+    assert weights.softmax.shape[0] == weights.encoder.embedding.shape[0] == 60
+    assert weights.softmax_bias.shape == (60,)
+
+
+@pytest.mark.parametrize("d_model", [2, 8, 30])
+def test_orders_of_channels_are_inverse(d_model):
+    there, back = halves_from_interleaved(d_model), interleaved_from_halves(d_model)
+    np.testing.assert_array_equal(there[back], np.arange(d_model))
+    angles = sinusoids(7, d_model)
+    half = d_model // 2
+    np.testing.assert_array_equal(angles[:, there][:, :half], angles[:, 0::2])
+    np.testing.assert_array_equal(angles[:, there][:, half:], angles[:, 1::2])
+
+
+@pytest.mark.parametrize("form", [{"attention_bias": True}, {"norm": "pre"}], ids=str)
+def test_reordered_channels_compute_the_same(form):
+    """With learned positions, which are reordered along, nothing tells the orders apart."""
+    made = translator(positions="learned", tie="target", **form)
+    config, reference = made.model.config, Reference(made)
+    sources, targets = tokens(made)
+    expected = reference.log_probs(sources, targets)
+    weights = from_params(made.params, config, src_types=60, tgt_types=60)
+    order = np.random.default_rng(0).permutation(config.d_model)
+    made.params = to_params(reorder_channels(weights, order), config)
+    for got, wanted in zip(Reference(made).log_probs(sources, targets), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize(("d_k", "d_v"), [(3, 8), (8, 2), (1, 1)])
+def test_narrower_heads_are_filled_up(d_k, d_v):
+    made = translator(d_k=d_k, d_v=d_v, attention_bias=True)
+    config = made.model.config
+    sources, targets = tokens(made)
+    expected = Reference(made).log_probs(sources, targets)
+    weights = from_params(made.params, config, src_types=60, tgt_types=60)
+    wide = dataclasses.replace(config, d_k=8, d_v=8)
+    params = to_params(usual_heads(weights, config, "x"), wide)
+    other = translator()
+    other.params, other.model = params, dataclasses.replace(other.model, config=wide)
+    for got, wanted in zip(Reference(other).log_probs(sources, targets), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("form", [{"d_k": 9}, {"d_v": 16}, {"num_heads": 3, "d_k": 4, "d_v": 4}])
+def test_wider_heads_are_refused(form):
+    made = translator(**form)
+    config = made.model.config
+    weights = from_params(made.params, config, src_types=60, tgt_types=60)
+    with pytest.raises(ExportError, match=r"Marian divides d_model .*do not fit into 16 / "):
+        usual_heads(weights, config, "Marian")
+
+
+def tokens(made):
+    sources = [[*ids, EOS] for ids in made.vocabularies.src.encode(LINES)]
+    return sources, [[4 + (7 * n + k) % 50 for k in range(n + 2)] for n in range(len(sources))]

@@ -1,0 +1,66 @@
+"""Translators with tiny random models, whose greedy outputs differ from sentence to sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.config.schema import ModelConfig, VocabularyConfig
+from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
+from flaxformer_mt.decoding import Translator
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.parameters import initial_params
+
+PAIRS = [
+    ("the small cat sees a big dog .", "die kleine katze sieht einen großen hund ."),
+    ("a dog runs home , and the cat sleeps .", "ein hund rennt heim , und die katze schläft ."),
+    ("who sees the old house ?", "wer sieht das alte haus ?"),
+    ("they do not sleep !", "sie schlafen nicht !"),
+]
+LINES = [src for src, _ in PAIRS] + ["a big house", "dog", "the cat runs home and sees who sleeps"]
+
+
+@functools.cache
+def vocabularies(*, shared: bool) -> Vocabularies:
+    sizes = VocabularyConfig(size=60, shared=shared)
+    return train_pair(PAIRS * 5, sizes)
+
+
+def model_config(**changes: Any) -> ModelConfig:
+    base = ModelConfig(
+        encoder_layers=1,
+        decoder_layers=2,
+        d_model=16,
+        d_ff=24,
+        num_heads=2,
+        d_k=8,
+        d_v=8,
+        max_length=40,
+        dropout=0.0,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def translator(*, seed: int = 0, **changes: Any) -> Translator:
+    """A model with these changes of its config and random weights: no bias 0 and no scale 1."""
+    config = model_config(**changes)
+    pair = vocabularies(shared=config.tie == "all")
+    model = Transformer(config, pair.src.size, pair.tgt.size)
+    shapes = nn.meta.unbox(
+        jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
+    )
+    rng = np.random.default_rng(seed)
+
+    def draw(path: tuple, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        centre = 1.0 if path[-1].key == "scale" else 0.0
+        return np.float32(centre + 0.4 * rng.standard_normal(leaf.shape))
+
+    params = jax.tree_util.tree_map_with_path(draw, shapes)
+    settings = DecodingConfig(beam_size=2, max_extra_tokens=6, batch_tokens=512)
+    return Translator(params, model, pair, settings, name="random")
