@@ -308,7 +308,8 @@ class MeshConfig:
     tensor: int = setting(1, "devices that split heads, feed-forward and vocabulary", resume=True)
     shard_optimizer: bool = setting(
         True,
-        "split the optimizer's state and its update over `data` as well: less memory and work",
+        "split the optimizer's state and its update over `data` as well, up to 32 ways: "
+        "less memory and work",
         resume=True,
     )
 

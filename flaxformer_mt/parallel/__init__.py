@@ -13,6 +13,7 @@ from flaxformer_mt.parallel.mesh import (
     rows_split as rows_split,
 )
 from flaxformer_mt.parallel.placement import (
+    MOST_PARTS as MOST_PARTS,
     batch_sharding as batch_sharding,
     batch_share as batch_share,
     place_batch as place_batch,

@@ -19,6 +19,7 @@ from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.parallel import (
+    MOST_PARTS,
     MeshError,
     batch_sharding,
     batch_share,
@@ -95,7 +96,7 @@ def build(
         boxed = jax.eval_shape(boxed_state)
         shardings = shardings_of(boxed, mesh)
         layout = None
-        if config.mesh.shard_optimizer and mesh.shape["data"] > 1:
+        if config.mesh.shard_optimizer and 1 < mesh.shape["data"] <= MOST_PARTS:
             plain = without_names(boxed)
             layout = UpdateLayout(
                 shardings.params, spread_over_data(plain.params, shardings.params)

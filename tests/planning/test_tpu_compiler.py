@@ -50,6 +50,21 @@ def test_only_gradients_and_parameters_go_over_the_data_centre():
     assert max(between.values()) < 1.5 * part
 
 
+def test_gradients_are_sent_once_where_the_update_is_whole_too():
+    """More chips than the update is split over: 64."""
+    done = golden.plan(
+        "--config=quickstart",
+        "--topology=v5e:8x8",
+        "--config.data.batch.multiple=64",
+        "--config.data.batch.tokens=32768",
+        "--json",
+    )
+    values = golden.values_of(done)
+    assert values["mesh"]["data"] == 64
+    sent, wanted = values["collective_bytes"], values["expected_collective_bytes"]
+    assert 0.9 * wanted < sent < 1.1 * wanted
+
+
 def test_what_does_not_fit_is_said(tmp_path):
     done = golden.plan(
         "--config=quickstart",
