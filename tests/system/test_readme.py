@@ -18,6 +18,12 @@ from tests.system.conftest import ROOT, SMALL
 SETTINGS = " ".join(f"--config.{key}={value}" for key, value in SMALL.items())
 LAUNCH = f"""#!/bin/bash
 command=$1; shift
+if [ "$command" = serve ]; then # until it is ready
+    {sys.executable} -m flaxformer_mt.cli.main serve "$@" --port 0 --warm-up 0 2> serve.log &
+    until grep -qx ready serve.log; do kill -0 $! && sleep 0.2; done
+    kill $! && wait $!
+    exit
+fi
 case $command in
     train | quickstart | plan) set -- "$@" {SETTINGS} ;;
 esac

@@ -69,7 +69,10 @@ def test_wheel_holds_the_package_and_the_configs_and_nothing_else(wheel):
         for place, folder in parts.items()
         for path in folder.rglob("*.py")
     }
+    page = ROOT / "flaxformer_mt" / "serving" / "page"
+    expected |= {f"flaxformer_mt/serving/page/{path.name}" for path in page.iterdir()}
     assert expected <= set(names)
+    assert "flaxformer_mt/serving/page/index.html" in names
     assert "flaxformer_mt/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name]

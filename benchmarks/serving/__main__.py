@@ -1,0 +1,134 @@
+"""Measures `flaxformer-mt serve` on this machine: speed, memory, and how it bears abuse.
+
+python -m benchmarks.serving --workdir RUN            # 100,000 requests and 10,000 hostile ones
+python -m benchmarks.serving --workdir RUN --requests 2000 --hostile 500 --no-result
+
+RUN is a trained run directory, in which nothing changes. The server is a process of
+its own, the clients are this one: on a small machine they share its cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.result_file import RESULTS, write_result
+from benchmarks.serving.fuzz import fuzz
+from benchmarks.serving.hostile import attack
+from benchmarks.serving.load import Load, drive
+from benchmarks.serving.process import ServerProcess, serving
+from flaxformer_mt.rundir.layout import open_run, read_record
+
+SETTLE = 2000  # requests before memory is looked at for the first time
+OPERATIONS = 7  # of the API: each gets its share of the made up requests
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving")
+    parser.add_argument("--workdir", required=True, type=Path, metavar="RUN")
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--hostile", type=int, default=10_000)
+    parser.add_argument("--beam-size", type=int, help="default: the run's")
+    parser.add_argument("--no-result", action="store_true", help="write no result file")
+    options = parser.parse_args(arguments)
+    begin = time.perf_counter()
+    sentences = (options.workdir / "data" / "valid.src.txt").read_text().splitlines()
+    beam = [] if options.beam_size is None else ["--beam-size", str(options.beam_size)]
+    metrics: dict[str, float] = {}
+    with serving(options.workdir, beam) as server:
+        metrics |= measure_load(server, sentences, options.clients, options.requests)
+    # The longest a client may keep the server waiting: a cut off request costs so much.
+    with serving(options.workdir, [*beam, "--client-timeout", "2"]) as server:
+        metrics |= measure_hostility(server, options.hostile)
+    print(json.dumps(metrics, indent=2))
+    if not options.no_result:
+        record = read_record(open_run(options.workdir))
+        shown = f" --beam-size {options.beam_size}" if options.beam_size else ""
+        write_result(
+            RESULTS / "serving.json",
+            command=f"python -m benchmarks.serving --workdir RUN{shown}",
+            config=str(record.config["name"]),
+            seconds=time.perf_counter() - begin,
+            metrics=metrics,
+            signatures={},
+        )
+    return 0
+
+
+def measure_load(
+    server: ServerProcess, sentences: Sequence[str], clients: int, requests: int
+) -> dict[str, float]:
+    drive(server, sentences, clients=clients, requests=min(SETTLE, requests))
+    before = server.metrics()
+    memory = [server.memory_mib()]
+
+    def watch(done: int) -> None:
+        memory.append(server.memory_mib())
+        print(f"{done:,} answers, {memory[-1]:.0f} MiB", file=sys.stderr)
+
+    load = drive(server, sentences, clients=clients, requests=requests, watch=watch)
+    memory.append(server.memory_mib())
+    after = server.metrics()
+    batches, items = (
+        after[name] - before[name]
+        for name in ("flaxformer_batch_sentences_count", "flaxformer_batch_sentences_sum")
+    )
+    compiled = "flaxformer_compiled_programs"
+    return shown(load) | {
+        "clients": clients,
+        "sentences_per_batch": items / batches,
+        "compiled_under_load": after[compiled] - before[compiled],
+        "memory_before_mib": memory[0],
+        "memory_after_mib": memory[-1],
+        "memory_peak_mib": max(memory),
+    }
+
+
+def shown(load: Load) -> dict[str, float]:
+    return {
+        "requests": len(load.milliseconds),
+        "requests_per_second": load.per_second,
+        "p50_ms": load.percentile(0.50),
+        "p99_ms": load.percentile(0.99),
+        "slowest_ms": load.milliseconds[-1],
+        "refused": load.refused,
+    }
+
+
+def measure_hostility(server: ServerProcess, requests: int) -> dict[str, float]:
+    """Half of them by hand, the other half made up from the OpenAPI document."""
+    attack(server, requests=min(200, requests), seed=0)
+    memory = server.memory_mib()
+    outcome = attack(server, requests=requests - requests // 2, seed=1)
+    print(f"by hand: {dict(outcome.statuses)}", file=sys.stderr)
+    before = _counted(server)
+    phases = ("--phases", "examples,coverage,fuzzing")
+    print(fuzz(server.url, *phases, examples=max(1, requests // 2 // OPERATIONS)), file=sys.stderr)
+    fuzzed = _counted(server) - before
+    errors = sum(
+        value
+        for name, value in server.metrics().items()
+        if name.startswith("flaxformer_requests_total") and 'status="500"' in name
+    )
+    return {
+        "hostile_requests": sum(outcome.statuses.values()) + fuzzed,
+        "hostile_errors": max(errors, outcome.errors),
+        "hostile_hung": outcome.statuses["hung"],
+        "hostile_slowest_seconds": outcome.slowest,
+        "hostile_memory_before_mib": memory,
+        "hostile_memory_after_mib": server.memory_mib(),
+    }
+
+
+def _counted(server: ServerProcess) -> float:
+    counts = server.metrics()
+    return sum(v for name, v in counts.items() if name.startswith("flaxformer_requests_total"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""A Chromium that is on this machine, driven without a window."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+class NoBrowser(Exception):
+    """Nothing to drive, or nothing to drive it with; the message says what to install."""
+
+
+def find_chromium() -> str:
+    """The path of the system's Chromium, or FLAXFORMER_CHROMIUM. Raises NoBrowser."""
+    named = os.environ.get("FLAXFORMER_CHROMIUM")
+    found = named or next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        raise NoBrowser("needs a Chromium: apt-get install chromium, or set FLAXFORMER_CHROMIUM")
+    return found
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Any]:
+    """A headless browser (playwright's `Browser`). Raises NoBrowser."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise NoBrowser("needs playwright: pip install -e '.[dev]'") from error
+    path = find_chromium()
+    with sync_playwright() as playwright:
+        # Chromium's sandbox does not work for root, as which containers run.
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,54 @@
+"""Schemathesis against a server: requests made up from its OpenAPI document, lawful and not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# 413 is an answer to data that the document does not allow, too; a busy server is no broken one.
+_SETTINGS = """
+[checks.negative_data_rejection]
+expected-statuses = [400, 401, 403, 404, 405, 406, 413, 415, 503]
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", 401, 403, 404, 503]
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", 503]
+"""
+_COMMAND = "from schemathesis.cli import schemathesis; schemathesis()"
+
+
+class Broken(Exception):
+    """A server that does not do what its document says; the message is the report."""
+
+
+def fuzz(url: str, *options: str, examples: int, seed: int = 1, seconds: float = 3600) -> str:
+    """The report of all of Schemathesis' checks, with `examples` for each address.
+
+    Raises Broken if one failed, and `subprocess.TimeoutExpired`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "schemathesis.toml").write_text(_SETTINGS)
+        # Longer than the server takes to give a request up.
+        checks = [
+            "--request-timeout",
+            "60",
+            "--checks",
+            "all",
+            "--max-examples",
+            str(examples),
+            "--seed",
+            str(seed),
+        ]
+        arguments = ["run", f"{url}/openapi.json", "--no-color", "--no-shrink", *checks, *options]
+        done = subprocess.run(
+            [sys.executable, "-c", _COMMAND, *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+    if done.returncode != 0:
+        raise Broken(done.stdout[-8000:] + done.stderr[-2000:])
+    return done.stdout

@@ -1,0 +1,175 @@
+"""`serve`: an HTTP API and a web page over a run directory's model."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.cli.arguments import (
+    add_decoding,
+    add_workdir,
+    make_parser,
+    positive,
+    say,
+    weights,
+)
+from flaxformer_mt.config import freeze
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.serving.served import Model
+
+
+class ServeError(Exception):
+    """A server that cannot be started as it was asked to."""
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = _parser(prog, purpose)
+    options = parser.parse_args(arguments)
+    chosen = weights(options.weights, parser)
+    for package in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise ServeError(
+                f"{package} is not installed: pip install 'flaxformer-mt[serve]', or "
+                "FLAXFORMER_EXTRAS=serve before launch/local.sh"
+            )
+    from flaxformer_mt.serving.keys import read_keys
+    from flaxformer_mt.serving.server import TranslationServer, address, bind
+    from flaxformer_mt.serving.settings import ServerSettings
+
+    settings = ServerSettings(
+        max_characters=options.max_characters,
+        max_texts=options.max_texts,
+        max_sentences=options.max_sentences,
+        max_body_bytes=options.max_body_bytes,
+        max_n_best=options.max_n_best,
+        seconds=options.timeout,
+        body_seconds=options.client_timeout,
+        batch_sentences=options.batch,
+        waiting_sentences=options.queue,
+        connections=options.connections,
+        drain_seconds=options.drain,
+        warm_up_words=options.warm_up,
+        keys=read_keys(_text(options.api_keys)) if options.api_keys else frozenset(),
+        cors_origins=tuple(options.cors),
+        examples=tuple(_text(options.examples).splitlines()) if options.examples else (),
+        log=options.log,
+    )
+    if options.api_keys and not settings.keys:
+        raise ServeError(f"{options.api_keys}: has no key; write one a line")
+    # Before the model is loaded: a port that is taken should show at once.
+    with bind(options.host, options.port) as listener:
+        translator, model = _load(options, chosen)
+        server = TranslationServer(translator, model, settings, say=say)
+        say(f"{model.src_lang} to {model.tgt_lang}, '{model.weights}': {address(listener)}")
+        server.run_until_stopped(listener)
+    say("stopped")
+    return 0
+
+
+def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
+    run = open_run(options.workdir)
+    config = freeze(read_record(run).config, str(run.config_file))
+    translator = Translator.load(options.workdir, which=which)
+    changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+    given: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
+    translator.config = dataclasses.replace(translator.config, **given)
+    return translator, Model(
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        name=config.name,
+        weights=translator.name,
+        beam_size=translator.config.beam_size,
+        encoder_layers=config.model.encoder_layers,
+        decoder_layers=config.model.decoder_layers,
+    )
+
+
+def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
+    parser = make_parser(prog, purpose)
+    add_workdir(parser)
+    add_decoding(parser)
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all of the machine's")
+    add("--port", type=_port, default=8000, help="port to listen on; 0: a free one")
+    add("--api-keys", metavar="FILE", help="only requests with one of the file's keys, one a line")
+    add(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages of this origin use the API, such as https://example.org; repeatable",
+    )
+    add("--examples", metavar="FILE", help="texts that the page offers, one a line")
+    add(
+        "--log",
+        choices=["quiet", "requests", "text"],
+        default="quiet",
+        help="a line for each request; `text` also logs what is translated",
+    )
+    add(
+        "--warm-up",
+        type=_count,
+        default=40,
+        metavar="WORDS",
+        help="compile for sentences of up to so many words before the first request; 0: nothing",
+    )
+    limits = parser.add_argument_group("limits of a request")
+    add = limits.add_argument
+    add("--max-characters", type=positive, default=5000, metavar="N", help="of all its texts")
+    add("--max-texts", type=positive, default=64, metavar="N", help="in one list")
+    add("--max-sentences", type=positive, default=256, metavar="N", help="of all its texts")
+    add("--max-body-bytes", type=positive, default=256 * 1024, metavar="N", help="its body")
+    add("--max-n-best", type=positive, default=8, metavar="N", help="at most the beam size")
+    add("--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="then the answer is 503")
+    add(
+        "--client-timeout",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="for a client to send its request or read its answer",
+    )
+    limits = parser.add_argument_group("limits of the server")
+    add = limits.add_argument
+    add("--batch", type=positive, default=32, metavar="N", help="sentences translated together")
+    add("--queue", type=positive, default=1024, metavar="N", help="sentences that may wait")
+    add("--connections", type=positive, default=512, metavar="N", help="open at a time")
+    add(
+        "--drain",
+        type=_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="for accepted requests, when the server is told to stop",
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: write 0 to 65535")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text) or float(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return float(text)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8 text"
+        raise ServeError(f"{path}: cannot be read: {reason}") from error

@@ -1,0 +1,100 @@
+"""From results to what clients get as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.attention import Attention
+from flaxformer_mt.serving.engine import Translated
+from flaxformer_mt.serving.languages import confidence
+from flaxformer_mt.serving.requests import AttentionRequest, TranslateRequest
+from flaxformer_mt.serving.sentences import Sentences
+
+DECIMALS = 4  # of attention weights: more would be shown by no picture
+
+
+def translations(request: TranslateRequest, found: Sequence[Sequence[Translated]]) -> Any:
+    """Our form: each text with its sentences, and each sentence with its hypotheses."""
+    return {
+        "translations": [
+            {
+                "text": text.joined([each.translation.text for each in sentences]),
+                "sentences": [_sentence(request, each) for each in sentences],
+            }
+            for text, sentences in zip(request.texts, found, strict=True)
+        ]
+    }
+
+
+def _sentence(request: TranslateRequest, found: Translated) -> dict[str, Any]:
+    hypotheses: list[dict[str, Any]] = [
+        {"text": each.text, "score": each.score, "log_prob": each.log_prob}
+        for each in found.translation.hypotheses[: request.n_best]
+    ]
+    if request.alignment:
+        for hypothesis, alignment in zip(hypotheses, found.alignments, strict=False):
+            hypothesis["alignment"] = None if alignment is None else _alignment(alignment)
+    return {
+        "source": found.source,
+        "split": found.translation.split,
+        "at_limit": found.translation.at_limit,
+        "hypotheses": hypotheses,
+    }
+
+
+def _alignment(alignment: Alignment) -> dict[str, Any]:
+    return {
+        "source_words": list(alignment.src_words),
+        "target_words": list(alignment.tgt_words),
+        "links": [list(link) for link in alignment.links],
+    }
+
+
+def libre_translation(
+    request: TranslateRequest, found: Sequence[Sequence[Translated]], src_lang: str
+) -> dict[str, Any]:
+    """LibreTranslate's form. The n-th alternative joins each sentence's n-th, or its last."""
+    ranked = [
+        [_joined(text, sentences, rank) for rank in range(request.n_best)]
+        for text, sentences in zip(request.texts, found, strict=True)
+    ]
+    answer: dict[str, Any] = {"translatedText": [texts[0] for texts in ranked]}
+    if request.n_best > 1:
+        # Once each: a text of one sentence may have fewer translations than were asked for.
+        answer["alternatives"] = [
+            [text for text in dict.fromkeys(texts) if text != texts[0]] for texts in ranked
+        ]
+    if request.detected:
+        answer["detectedLanguage"] = [detected(text, src_lang) for text in request.detected]
+    return {key: values[0] for key, values in answer.items()} if request.one else answer
+
+
+def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
+    hypotheses = [each.translation.hypotheses for each in found]
+    return text.joined([each[min(rank, len(each) - 1)].text for each in hypotheses])
+
+
+def detected(text: str, src_lang: str) -> dict[str, Any]:
+    return {"language": src_lang, "confidence": confidence(text, src_lang)}
+
+
+def attention(request: AttentionRequest, translation: str, found: Attention) -> dict[str, Any]:
+    """One layer of one kind of attention: each row of each head sums to 1."""
+    weights = getattr(found, request.kind)
+    rows = found.src_pieces if request.kind == "encoder" else found.tgt_pieces
+    columns = found.tgt_inputs if request.kind == "decoder" else found.src_pieces
+    return {
+        "text": request.text,
+        "translation": translation,
+        "kind": request.kind,
+        "layer": request.layer,
+        "layers": len(weights),
+        "heads": len(weights[request.layer]),
+        "rows": list(rows),
+        "columns": list(columns),
+        "weights": np.round(weights[request.layer].astype(np.float64), DECIMALS).tolist(),
+    }

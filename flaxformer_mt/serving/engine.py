@@ -1,0 +1,139 @@
+"""What the model's thread does: batches of sentences and of attention requests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.attention import Attention
+from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.translator import Translation
+from flaxformer_mt.serving.served import ServedTranslator
+
+WIDE_BATCH = 8  # sentences of an n-best batch: the page's requests, which are few and short
+# Pairs are aligned so many at a time, padded by repetition: one pass is cheap, compiling is not.
+ALIGNED_TOGETHER = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """A sentence to translate; the `aligned` best translations get word alignments."""
+
+    text: str
+    aligned: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Translated:
+    """A sentence's translations, and an alignment for each that asked for one and can have one."""
+
+    source: str
+    translation: Translation
+    alignments: tuple[Alignment | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A sentence whose attention is asked for; without a translation, the model's own."""
+
+    text: str
+    translation: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """Key of sentences that can be searched together."""
+
+    n_best: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Attend:
+    """Key of attention requests."""
+
+
+class PairRefused(ValueError):
+    """A pair that the model cannot take; the message is for the client."""
+
+
+class Engine:
+    """Runs batches on a translator; used from the model's thread alone.
+
+    A search for n hypotheses is another compiled program for each n. Two are enough: the best one,
+    and `widest`, of which a request for fewer takes its part (the search is the same).
+    """
+
+    def __init__(self, translator: ServedTranslator, *, widest: int, largest: int) -> None:
+        self.translator = translator
+        self.widest, self._largest = widest, largest
+
+    def key_of(self, n_best: int) -> Search:
+        return Search(1 if n_best == 1 else self.widest)
+
+    def largest(self, key: Hashable) -> int:
+        """How many items a batch may have; what `warm_up` goes by."""
+        if isinstance(key, Attend):
+            return 1
+        wide = isinstance(key, Search) and key.n_best > 1
+        return min(self._largest, WIDE_BATCH) if wide else self._largest
+
+    def run(self, key: Hashable, items: Sequence[Any]) -> Sequence[Any]:
+        """The results of one batch. Raises PairRefused, DecodingError and what devices raise."""
+        if isinstance(key, Search):
+            return self._translate(key, items)
+        return [self._attend(item) for item in items]
+
+    def _translate(self, key: Search, sentences: Sequence[Sentence]) -> list[Translated]:
+        found = self.translator.translate(
+            [sentence.text for sentence in sentences], n_best=key.n_best
+        )
+        pairs, places = [], []
+        alignments: list[list[Alignment | None]] = []
+        for number, (sentence, translation) in enumerate(zip(sentences, found, strict=True)):
+            hypotheses = translation.hypotheses[: sentence.aligned]
+            alignments.append([None] * len(hypotheses))
+            if translation.split:
+                continue  # translated in pieces: the model has never seen it whole
+            for place, hypothesis in enumerate(hypotheses):
+                if hypothesis.text.strip():
+                    pairs.append((sentence.text, hypothesis.text))
+                    places.append((number, place))
+        for (number, place), alignment in zip(places, self.align(pairs), strict=True):
+            alignments[number][place] = alignment
+        return [
+            Translated(sentence.text, translation, tuple(aligned))
+            for sentence, translation, aligned in zip(sentences, found, alignments, strict=True)
+        ]
+
+    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
+        """Alignments; None for a pair that the model cannot take whole."""
+        aligned: list[Alignment | None] = []
+        for start in range(0, len(pairs), ALIGNED_TOGETHER):
+            some = list(pairs[start : start + ALIGNED_TOGETHER])
+            padding = [some[-1]] * (ALIGNED_TOGETHER - len(some))
+            aligned += _each_that_can(self.translator.align, [*some, *padding])[: len(some)]
+        return aligned
+
+    def _attend(self, pair: Pair) -> tuple[str, Attention]:
+        translation = pair.translation
+        if translation is None:
+            translation = self.translator.translate([pair.text])[0].text
+        try:
+            return translation, self.translator.attend(pair.text, translation)
+        except ValueError as error:
+            raise PairRefused(str(error)) from error
+
+
+def _each_that_can(
+    align: Callable[[Sequence[tuple[str, str]]], Sequence[Alignment]],
+    pairs: Sequence[tuple[str, str]],
+) -> list[Alignment | None]:
+    try:
+        return list(align(pairs))
+    except DecodingError:
+        if len(pairs) == 1:
+            return [None]
+        # An output may be longer than what can be forced through the model again.
+        return [each for pair in pairs for each in _each_that_can(align, [pair])]

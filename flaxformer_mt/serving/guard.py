@@ -1,0 +1,100 @@
+"""Around every request: headers that protect, no error that tells, one count and one log line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Collection
+from typing import Any
+
+import h11
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flaxformer_mt.serving.service import Service
+
+# Everything comes from this server, and nothing may embed it. Data for images: the tab's icon.
+CONTENT_SECURITY_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+_HEADERS = [
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]
+
+
+class JsonResponse(Response):
+    """UTF-8 JSON, never cached: translations are nobody else's."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, content: Any, status_code: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(content, status_code, {"cache-control": "no-store", **(headers or {})})
+
+    def render(self, content: Any) -> bytes:
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8")
+
+
+class Guard:
+    """The outermost application. Paths not among `paths` are counted as one."""
+
+    def __init__(self, app: ASGIApp, service: Service, paths: Collection[str]) -> None:
+        self.app, self.service, self.paths = app, service, frozenset(paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        status = 0
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            try:
+                await send(message)
+            except (OSError, h11.LocalProtocolError):
+                pass  # what came after the request was no HTTP: uvicorn has hung up already
+
+        metrics = self.service.metrics
+        metrics.open_requests += 1
+        try:
+            try:
+                await self.app(scope, receive, send_guarded)
+            except asyncio.CancelledError:
+                # The time that a stopping server gives its last requests is over.
+                if not status:
+                    late = JsonResponse({"error": "the server is stopping"}, 503)
+                    await late(scope, receive, send_guarded)
+            except Exception as error:
+                number = self.service.explain(error)
+                if not status:
+                    broken = JsonResponse({"error": f"internal error {number}"}, 500)
+                    await broken(scope, receive, send_guarded)
+        finally:
+            metrics.open_requests -= 1
+            seconds = time.perf_counter() - start
+            path = scope["path"] if scope["path"] in self.paths else "other"
+            metrics.requests.add(path=path, status=str(status))
+            metrics.request_seconds.observe(seconds, path=path)
+            if self.service.settings.log != "quiet":
+                self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")

@@ -1,0 +1,158 @@
+// The page: reads what is typed, asks the server, and lets the parts show the answer.
+
+import { get, post, useKey } from "./api.js";
+import * as alternatives from "./alternatives.js";
+import * as attention from "./attention.js";
+import * as desk from "./desk.js";
+import { live } from "./live.js";
+import { setUpTheme } from "./theme.js";
+
+const byId = (id) => document.getElementById(id);
+const source = byId("source");
+const target = byId("target");
+const status = byId("status");
+const KEY_STATUSES = [401, 403];
+let settings = null;
+let chosen = null; // the sentence whose alternatives and attention are shown
+
+const change = live({
+  ask: (text, signal) =>
+    text.trim() === ""
+      ? Promise.resolve(null)
+      : post("translate", { text, n_best: Math.min(4, settings.limits.n_best), alignment: true }, signal),
+  show(answer, text) {
+    target.classList.remove("waiting");
+    say("");
+    if (answer === null) return empty();
+    const translation = answer.translations[0];
+    desk.show(text, translation);
+    byId("copy").hidden = false;
+    if (translation.sentences.some((each) => each.split)) {
+      say("A sentence was longer than the model takes: translated in pieces.");
+    }
+    chosen = null;
+    select(translation.sentences.length ? desk.shownSentences()[0] : null);
+  },
+  wait() {
+    target.classList.add("waiting");
+    say("Translating …");
+  },
+  async fail(error) {
+    target.classList.remove("waiting");
+    byId("key-form").hidden = !KEY_STATUSES.includes(error.status);
+    say(error.retryAfter ? await busy(error) : error.message, true);
+  },
+});
+
+async function busy(error) {
+  const health = await get("health").catch((refused) => refused.content ?? {});
+  if (health.status !== "starting") return `${error.message} Trying again …`;
+  const steps = health.of ? ` (${health.done} of ${health.of})` : "";
+  return `The model is warming up${steps} …`;
+}
+
+function say(text, bad = false) {
+  status.textContent = text;
+  status.classList.toggle("bad", bad);
+}
+
+function empty() {
+  desk.clear();
+  byId("copy").hidden = true;
+  alternatives.hide();
+  attention.hide();
+  chosen = null;
+}
+
+function select(sentence) {
+  if (sentence === chosen) return;
+  chosen = sentence;
+  desk.mark(sentence);
+  if (sentence === null) {
+    alternatives.hide();
+    return attention.hide();
+  }
+  alternatives.show(sentence, {
+    several: desk.shownSentences().length > 1,
+    choose(rank) {
+      desk.choose(sentence, rank);
+      desk.mark(sentence);
+      attend(sentence);
+    },
+  });
+  attend(sentence);
+}
+
+const attend = (sentence) =>
+  attention.show(sentence.source, sentence.hypotheses[sentence.chosen].text);
+
+// A text survives a reload of the page, in this tab alone.
+const STORED_TEXT = "flaxformer-text";
+
+function typed({ now = false } = {}) {
+  desk.edited();
+  const count = [...source.value].length;
+  byId("count").textContent = count ? `${count} of ${settings.limits.characters} characters` : " ";
+  byId("clear").hidden = count === 0;
+  sessionStorage.setItem(STORED_TEXT, source.value);
+  change(source.value, { now });
+}
+
+function fill(text) {
+  source.value = text;
+  typed({ now: true });
+}
+
+function setUp() {
+  const { language, model, examples } = settings;
+  document.title = `${language.source.name} → ${language.target.name}`;
+  byId("source-name").textContent = language.source.name;
+  byId("target-name").textContent = language.target.name;
+  byId("model").textContent = `${model.name} · weights: ${model.weights}`;
+  Object.assign(source, { lang: language.source.code, dir: model.source_direction });
+  Object.assign(byId("mirror"), { lang: language.source.code, dir: model.source_direction });
+  Object.assign(target, { lang: language.target.code, dir: model.target_direction });
+  source.placeholder = `Type or paste a text in ${language.source.name}`;
+  byId("examples").hidden = examples.length === 0;
+  byId("examples").replaceChildren(
+    ...examples.map((text) => {
+      const button = Object.assign(document.createElement("button"), {
+        type: "button",
+        textContent: text,
+      });
+      button.addEventListener("click", () => fill(text));
+      return button;
+    }),
+  );
+  byId("key-form").hidden = !settings.keyRequired;
+  attention.setUp(model);
+}
+
+source.addEventListener("input", () => settings && typed());
+byId("clear").addEventListener("click", () => {
+  fill("");
+  source.focus();
+});
+byId("copy").addEventListener("click", async () => {
+  const done = await navigator.clipboard.writeText(target.textContent).then(
+    () => "Copied.",
+    () => "This browser does not let the page copy.",
+  );
+  say(done);
+});
+byId("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useKey(byId("key").value);
+  byId("key-form").hidden = true;
+  typed({ now: true });
+});
+desk.whenChosen(select);
+setUpTheme(byId("theme"), attention.redraw);
+try {
+  settings = await get("frontend/settings");
+  setUp();
+  source.value ||= sessionStorage.getItem(STORED_TEXT) ?? "";
+  if (source.value) typed({ now: true });
+} catch (error) {
+  say(error.message, true);
+}

@@ -1,0 +1,81 @@
+"""Cutting a text into the sentences that a model was trained on, and putting it together again."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+# What Unicode counts as the end of a line or paragraph (UAX 14).
+_LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
+_BLANK = rf"[^\S{_LINE_ENDS}]"
+_CLOSING = "\"'”’»›)\\]"
+_OPENING = "\"'“‘„«‹(\\["
+# A full stop after one of these ends no sentence: initials, ordinals ("am 3. Mai"), abbreviations.
+_ABBREVIATED = re.compile(
+    r"(?:^|[\s(\"'“‘„«])(?:[^\W\d_]|\d{1,3}|(?:[^\W\d_]\.)+[^\W\d_]|Mrs?|Ms|Mme|Mlle|Dr|Prof|St|Sr|Jr"
+    r"|vs|etc|No|Nr|Fig|Abb|Vol|pp?|ca|cf|vgl|bzw|usw|inkl|evtl|Hr|Fr|Str|Inc|Ltd|Co|approx)\.$",
+    re.IGNORECASE,
+)
+# No part of it can be tried from many places over the same characters: a text is read once.
+_BREAK = re.compile(
+    rf"(?P<line>[{_LINE_ENDS}]\s*)"
+    # Latin, Greek, Cyrillic: a mark, a blank, and what does not go on in lower case.
+    rf"|(?P<mark>(?<![.!?…])[.!?…]++[{_CLOSING}]*){_BLANK}+(?=[{_OPENING}¿¡]*(?P<next>[^\W_]))"
+    # Chinese and Japanese put no blank after it.
+    rf"|(?P<wide>[。！？][”’」』）]*){_BLANK}*(?=\S)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentences:
+    """A text as sentences with what stands around them: `glue[0]` before the first, and so on.
+
+    `glue` has one entry more than `texts`; sentences have no outer blanks and no line breaks.
+    """
+
+    texts: tuple[str, ...]
+    glue: tuple[str, ...]
+
+    def joined(self, translated: Sequence[str]) -> str:
+        """The text with each sentence exchanged."""
+        inner = (text + after for text, after in zip(translated, self.glue[1:], strict=True))
+        return self.glue[0] + "".join(inner)
+
+
+def split_sentences(text: str, *, at_marks: bool = True) -> Sentences:
+    """Cuts at line breaks and, `at_marks`, at sentence ends; in doubt it does not cut.
+
+    `split_sentences(text).joined(sentences) == text` for the sentences themselves.
+    """
+    texts: list[str] = []
+    glue = [""]
+    start = 0
+    for match in _BREAK.finditer(text):
+        end = match.start()
+        if match["line"] is None:
+            end = match.end("mark") if match["mark"] is not None else match.end("wide")
+            if not at_marks or (match["mark"] is not None and not _ends(text, start, match)):
+                continue
+        _add(texts, glue, text[start:end], text[end : match.end()])
+        start = match.end()
+    _add(texts, glue, text[start:], "")
+    return Sentences(tuple(texts), tuple(glue))
+
+
+def _ends(text: str, start: int, match: re.Match[str]) -> bool:
+    if match["next"].islower():
+        return False
+    return not _ABBREVIATED.search(text[max(start, match.start() - 20) : match.start() + 1])
+
+
+def _add(texts: list[str], glue: list[str], part: str, after: str) -> None:
+    """A sentence and the glue after it; its own outer blanks are glue."""
+    sentence = part.strip()
+    if not sentence:
+        glue[-1] += part + after
+        return
+    begin = part.index(sentence)
+    glue[-1] += part[:begin]
+    texts.append(sentence)
+    glue.append(part[begin + len(sentence) :] + after)

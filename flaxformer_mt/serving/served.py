@@ -1,0 +1,32 @@
+"""What is served: the model as this room sees it, and the facts about it that clients may know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.attention import Attention
+from flaxformer_mt.decoding.translator import Translation
+
+
+class ServedTranslator(Protocol):
+    """The part of `decoding.translator.Translator` that requests reach, from one thread only."""
+
+    def translate(self, lines: Sequence[str], *, n_best: int = 1) -> list[Translation]: ...
+    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment]: ...
+    def attend(self, src: str, tgt: str) -> Attention: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """What clients are told of the model. Languages are codes such as "en"."""
+
+    src_lang: str
+    tgt_lang: str
+    name: str  # the experiment's title
+    weights: str  # which weights, such as "step 5200"
+    beam_size: int
+    encoder_layers: int
+    decoder_layers: int

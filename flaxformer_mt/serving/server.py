@@ -1,0 +1,188 @@
+"""The process: a socket, uvicorn with patience of its own, signals, and an end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from flaxformer_mt.serving.app import create_app
+from flaxformer_mt.serving.served import Model, ServedTranslator
+from flaxformer_mt.serving.settings import ServerSettings
+
+
+class ServerError(Exception):
+    """A server that cannot begin, or whose model cannot be made ready."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening address; port 0 takes a free one. Raises ServerError."""
+    try:
+        # An empty host stands for all addresses of the machine.
+        place = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(place[0], socket.SOCK_STREAM)
+        try:
+            # A server that was just stopped leaves connections behind that would block the port.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place[4])
+        except OSError:
+            listener.close()
+            raise
+    except (OSError, UnicodeError) as error:  # the latter for a name with an overlong part
+        reason = getattr(error, "strerror", None) or error
+        raise ServerError(
+            f"cannot listen on {host}:{port}: {reason}; choose another --port or --host"
+        ) from error
+    return listener
+
+
+def address(listener: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = listener.getsockname()[:2]
+    named = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
+    return f"http://{f'[{named}]' if ':' in named else named}:{port}"
+
+
+class TranslationServer(uvicorn.Server):
+    """Serves until a signal or `stop()`, answers what it has accepted, and returns.
+
+    `run_until_stopped` raises ServerError if the model could not be made ready.
+    """
+
+    def __init__(
+        self,
+        translator: ServedTranslator,
+        model: Model,
+        settings: ServerSettings,
+        *,
+        say: Callable[[str], None],
+    ) -> None:
+        self._say = say
+        self._broken: Exception | None = None
+        app = create_app(translator, model, settings, say=say, failed=self._fail)
+
+        class Patient(PatientProtocol):
+            patience = settings.body_seconds
+
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Patient,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                # Addresses of clients are not used, so those that proxies report are not either.
+                proxy_headers=False,
+                limit_concurrency=settings.connections,
+                timeout_keep_alive=max(1, round(settings.body_seconds)),
+                timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+            )
+        )
+
+    def run_until_stopped(self, listener: socket.socket) -> None:
+        with self._logging():
+            self.run(sockets=[listener])
+        if self._broken is not None:
+            raise ServerError(f"the model cannot be used: {self._broken}") from self._broken
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """SIGINT and SIGTERM end the server in order, and then it has done what it was told.
+
+        (uvicorn's own raises the signal again after that, which makes a clean stop look like a
+        crash to whoever started the process.) A second signal does not wait for requests.
+        """
+        loop = asyncio.get_running_loop()
+
+        def stop(name: str) -> None:
+            if self.should_exit:
+                self.force_exit = True
+                return
+            self._say(f"{name}: answering what was accepted, then stopping")
+            self.should_exit = True
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # no main thread
+            for number in numbers:
+                loop.add_signal_handler(number, stop, number.name)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+                for number in numbers:
+                    loop.remove_signal_handler(number)
+
+    def _fail(self, error: Exception) -> None:
+        self._broken = error
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def _logging(self) -> Iterator[None]:
+        """What uvicorn complains of goes where our own lines go."""
+        handler = _Lines(self._say)
+        logger = logging.getLogger("uvicorn.error")
+        before = logger.level, logger.propagate
+        logger.addHandler(handler)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.level, logger.propagate = before
+
+
+class PatientProtocol(H11Protocol):
+    """A connection that is closed when its client keeps the server waiting without any progress.
+
+    uvicorn closes idle connections between requests. This also ends those that never finish a
+    request's head, and those that do not read their answer.
+    """
+
+    patience = 10.0  # seconds
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._seen: object = None
+        self._watch = self.loop.call_later(self.patience, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        cycle = self.cycle
+        waiting = unread > 0 or cycle is None or cycle.response_complete
+        seen = (cycle, unread, waiting)
+        if waiting and seen == self._seen:
+            self.transport.abort()
+            return
+        self._seen = seen
+        self._watch = self.loop.call_later(self.patience, self._look)
+
+
+class _Lines(logging.Handler):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage().strip()
+        # So ends a request whose client went on with something that is no HTTP.
+        if message != "ASGI callable returned without completing response.":
+            self._say(message)  # without its trace, which could quote a request

@@ -1,0 +1,176 @@
+"""The model at work for requests: queue, limits of time, cancellation, health."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+import uuid
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import Any, Literal, TypeVar
+
+from starlette.requests import Request
+
+from flaxformer_mt.decoding.attention import Attention
+from flaxformer_mt.serving.batching import Batcher, BatchReport, NotServing, QueueFull
+from flaxformer_mt.serving.engine import (
+    Attend,
+    Engine,
+    Pair,
+    PairRefused,
+    Sentence,
+    Translated,
+)
+from flaxformer_mt.serving.metrics import Metrics, watch_compilations
+from flaxformer_mt.serving.refusals import Refusal, bad_request, unavailable
+from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateRequest
+from flaxformer_mt.serving.served import Model, ServedTranslator
+from flaxformer_mt.serving.settings import ServerSettings
+from flaxformer_mt.serving.warm_up import warm_up
+
+State = Literal["starting", "ok", "failing", "stopping"]
+_FAILING_AFTER = 3  # batches in a row
+_T = TypeVar("_T")
+
+
+class Service:
+    """One per application: requests go in checked, results come out, or a Refusal is raised.
+
+    `say` gets lines for the operator. `failed`, if the model cannot be made ready, gets the reason;
+    the server should then end.
+    """
+
+    def __init__(
+        self,
+        translator: ServedTranslator,
+        model: Model,
+        settings: ServerSettings,
+        *,
+        say: Callable[[str], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.model, self.settings, self.say = model, settings, say
+        self._failed = failed
+        self.reader = Reader(model, settings)
+        self.engine = Engine(
+            translator, widest=self.reader.most_hypotheses, largest=settings.batch_sentences
+        )
+        self.batcher = Batcher(
+            self.engine.run,
+            largest=self.engine.largest,
+            capacity=settings.waiting_sentences,
+            prepare=self._prepare,
+            prepared=self._prepared,
+            report=self._report,
+        )
+        self.metrics = Metrics(model, lambda: self.batcher.waiting)
+        self.warm = (0, 0)  # steps done, of how many
+        self._stopping = False
+        self._failures = 0  # batches in a row
+
+    @property
+    def state(self) -> State:
+        if self._stopping:
+            return "stopping"
+        if not self.batcher.ready:
+            return "starting"
+        return "failing" if self._failures >= _FAILING_AFTER else "ok"
+
+    def start(self) -> None:
+        self.batcher.start()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        await self.batcher.close()
+
+    async def translate(self, request: TranslateRequest) -> list[list[Translated]]:
+        """The sentences of each text."""
+        aligned = request.n_best if request.alignment else 0
+        sentences = [Sentence(each, aligned) for text in request.texts for each in text.texts]
+        self.metrics.sentences.add(len(sentences))
+        self.metrics.characters.add(sum(len(sentence.text) for sentence in sentences))
+        found = iter(await self._submit(self.engine.key_of(request.n_best), sentences))
+        return [[next(found) for _ in text.texts] for text in request.texts]
+
+    async def attend(self, request: AttentionRequest) -> tuple[str, Attention]:
+        """The translation that was looked at, and its attention."""
+        (found,) = await self._submit(Attend(), [Pair(request.text, request.translation)])
+        translation, attention = found
+        return translation, attention
+
+    async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+        """Work for a client, given up when it takes too long or the client leaves."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            done, _ = await asyncio.wait(
+                {task, gone},
+                timeout=self.settings.seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if task in done:
+                return task.result()
+            if gone in done:
+                raise Refusal(499, "the client has gone", reason="gone")
+            raise unavailable(
+                f"no answer within {self.settings.seconds:g} s: the server is busy",
+                retry_after=5,
+                reason="time",
+            )
+        finally:
+            task.cancel()
+            gone.cancel()
+
+    async def _submit(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
+        try:
+            return await self.batcher.submit(key, items)
+        except QueueFull as full:
+            raise unavailable(str(full), retry_after=full.retry_after, reason="queue") from None
+        except NotServing as not_serving:
+            raise unavailable(str(not_serving), retry_after=5, reason=self.state) from None
+        except PairRefused as refused:
+            raise bad_request(str(refused)) from None
+
+    def explain(self, error: Exception) -> str:
+        """Tells the operator of an error that no client caused; returns the id it was given.
+
+        What an error says may quote a text, so that is shown only where texts may be.
+        """
+        number = uuid.uuid4().hex[:12]
+        trace = traceback.format_exception(error)
+        if self.settings.log != "text":
+            frames = traceback.format_tb(error.__traceback__)
+            trace = [*frames, f"{type(error).__name__} (--log text shows what it says)\n"]
+        self.say(f"error {number}\n{''.join(trace)}".rstrip("\n"))
+        return number
+
+    # --- what the batcher calls -------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        def progress(done: int, count: int, what: str) -> None:
+            self.warm = (done, count)
+            self.say(f"warming up {done} of {count}: {what}")
+
+        compiled = watch_compilations()
+        warm_up(
+            self.engine,
+            words=self.settings.warm_up_words,
+            compiled=lambda: compiled["programs"],
+            progress=progress,
+        )
+
+    def _prepared(self, error: Exception | None) -> None:
+        if error is not None:
+            self._failed(error)
+        else:
+            self.say("ready")
+
+    def _report(self, report: BatchReport) -> None:
+        refused = isinstance(report.error, PairRefused)
+        if not refused:
+            self._failures = 0 if report.error is None else self._failures + 1
+        self.metrics.batch(report)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

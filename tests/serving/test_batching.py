@@ -1,0 +1,237 @@
+"""The queue before the model: sharing, fairness, bounds, failures, cancellation, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.serving.batching import Batcher, BatchReport, NotServing, QueueFull
+
+
+class Model:
+    """Doubles its items when it may; "bad" items break the batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[Hashable, list[Any]]] = []
+        self.may = threading.Semaphore(0)
+
+    def run(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
+        assert self.may.acquire(timeout=20)
+        self.batches.append((key, list(items)))
+        if "bad" in items:
+            raise RuntimeError("bad")
+        return [item * 2 for item in items]
+
+    def go(self, batches: int = 1000) -> None:
+        self.may.release(batches)
+
+
+Test = Callable[[Batcher, Model, list[BatchReport]], Awaitable[None]]
+
+
+def run(test: Test, *, largest: int = 4, capacity: int = 100) -> None:
+    async def main() -> None:
+        model, reports = Model(), list[BatchReport]()
+        batcher = Batcher(
+            model.run, largest=lambda _: largest, capacity=capacity, report=reports.append
+        )
+        batcher.start()
+        await until(lambda: batcher.ready)
+        await test(batcher, model, reports)
+        model.go()
+        await batcher.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def held(batcher: Batcher, model: Model) -> asyncio.Task[list[Any]]:
+    """A first batch under way, so that what follows has to wait."""
+    task = asyncio.create_task(batcher.submit("first", [0]))
+    await until(lambda: batcher.waiting == 0 and len(asyncio.all_tasks()) > 2)
+    await asyncio.sleep(0.01)
+    assert batcher.waiting == 0
+    return task
+
+
+async def waiting(batcher: Batcher, *requests: tuple[Hashable, list[Any]]) -> list[asyncio.Task]:
+    tasks = []
+    for key, items in requests:
+        tasks.append(asyncio.create_task(batcher.submit(key, items)))
+        await asyncio.sleep(0)
+    return tasks
+
+
+def test_requests_share_batches_and_get_their_own_results() -> None:
+    async def test(batcher: Batcher, model: Model, reports: list[BatchReport]) -> None:
+        first = await held(batcher, model)
+        tasks = await waiting(batcher, *(("key", [number]) for number in range(6)))
+        assert batcher.waiting == 6
+        model.go()
+        assert await first == [0]
+        assert await asyncio.gather(*tasks) == [[0], [2], [4], [6], [8], [10]]
+        assert [items for _, items in model.batches] == [[0], [0, 1, 2, 3], [4, 5]]
+        assert [(r.items, r.requests) for r in reports] == [(1, 1), (4, 4), (2, 2)]
+
+    run(test)
+
+
+def test_requests_take_turns_sentence_by_sentence() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        long, short = await waiting(batcher, ("key", list(range(20))), ("key", [100]))
+        model.go(2)
+        assert await short == [200]  # in the first batch, with three of the long one
+        assert model.batches[1][1] == [0, 100, 1, 2]
+        model.go()
+        assert await long == [2 * number for number in range(20)]
+
+    run(test)
+
+
+def test_only_items_of_one_key_are_computed_together_in_turn() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        tasks = await waiting(batcher, ("a", [1]), ("b", [2]), ("a", [3]), ("b", [4]), ("c", [5]))
+        model.go()
+        assert await asyncio.gather(*tasks) == [[2], [4], [6], [8], [10]]
+        assert model.batches[1:] == [("a", [1, 3]), ("b", [2, 4]), ("c", [5])]
+
+    run(test)
+
+
+def test_a_full_queue_refuses_whole_requests_and_recovers() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        tasks = await waiting(batcher, ("key", [1, 2, 3]), ("key", [4]))
+        with pytest.raises(QueueFull) as full:
+            await batcher.submit("key", [5, 6])
+        assert full.value.retry_after >= 1
+        tasks += await waiting(batcher, ("key", [7]))  # the last place
+        model.go()
+        assert await asyncio.gather(*tasks) == [[2, 4, 6], [8], [14]]
+        assert batcher.waiting == 0
+        assert await batcher.submit("key", [8]) == [16]
+
+    run(test, capacity=5)
+
+
+def test_one_failing_request_does_not_fail_its_neighbours() -> None:
+    async def test(batcher: Batcher, model: Model, reports: list[BatchReport]) -> None:
+        await held(batcher, model)
+        tasks = await waiting(batcher, ("key", [1]), ("key", ["bad"]), ("key", [3]))
+        model.go()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert results[0] == [2] and results[2] == [6]
+        assert isinstance(results[1], RuntimeError)
+        assert [report.error is None for report in reports] == [True, False]
+        assert await batcher.submit("key", [4]) == [8]
+
+    run(test)
+
+
+def test_a_failure_withdraws_the_rest_of_its_request() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        (task,) = await waiting(batcher, ("key", ["bad", *range(50)]))
+        model.go()
+        with pytest.raises(RuntimeError):
+            await task
+        assert batcher.waiting == 0
+        assert await batcher.submit("key", [1]) == [2]
+        assert len(model.batches) == 3
+
+    run(test)
+
+
+def test_who_is_cancelled_leaves_the_queue() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        leaving, staying = await waiting(batcher, ("key", [1] * 10), ("key", [2]))
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert batcher.waiting == 1
+        model.go()
+        assert await staying == [4]
+        assert model.batches[1:] == [("key", [2])]
+
+    run(test)
+
+
+def test_who_is_cancelled_while_being_computed_disturbs_nobody() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        leaving, staying = await waiting(batcher, ("key", [1] * 6), ("key", [2]))
+        model.go(1)
+        await until(lambda: batcher.waiting == 3)  # four of seven are with the model
+        leaving.cancel()
+        model.go()
+        assert await staying == [4]
+        await until(lambda: batcher.waiting == 0)
+
+    run(test)
+
+
+def test_closing_answers_what_was_taken_and_takes_no_more() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        tasks = await waiting(batcher, ("key", [1] * 9), ("other", [2]))
+        closing = asyncio.create_task(batcher.close())
+        await asyncio.sleep(0.01)
+        with pytest.raises(NotServing, match="stopping"):
+            await batcher.submit("key", [3])
+        assert not closing.done()
+        model.go()
+        await closing
+        assert await asyncio.gather(*tasks) == [[2] * 9, [4]]
+
+    run(test)
+
+
+def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> None:
+    async def main(error: Exception | None) -> None:
+        ready, said = threading.Event(), list[Exception | None]()
+
+        def prepare() -> None:
+            assert ready.wait(20)
+            if error is not None:
+                raise error
+
+        batcher = Batcher(
+            lambda key, items: list(items),
+            largest=lambda _: 4,
+            capacity=9,
+            prepare=prepare,
+            prepared=said.append,
+        )
+        batcher.start()
+        with pytest.raises(NotServing, match="loading"):
+            await batcher.submit("key", [1])
+        ready.set()
+        await until(lambda: bool(said))
+        assert said == [error]
+        if error is None:
+            assert await batcher.submit("key", [1]) == [1]
+        else:
+            with pytest.raises(NotServing):
+                await batcher.submit("key", [1])
+        await batcher.close()
+
+    asyncio.run(asyncio.wait_for(main(None), 30))
+    asyncio.run(asyncio.wait_for(main(MemoryError("no room")), 30))
+
+
+def test_a_request_without_items_needs_no_model() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        assert await batcher.submit("key", []) == []
+
+    run(test)

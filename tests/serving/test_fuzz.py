@@ -1,0 +1,45 @@
+"""Requests made up from the server's own OpenAPI document: it does what the document says."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.serving.fuzz import Broken, fuzz
+from benchmarks.serving.hostile import attack
+from benchmarks.serving.process import ServerProcess
+from tests.serving.stand_in import StandIn, quick, running
+
+EXAMPLES = 20  # an address; `benchmarks.serving` asks for thousands
+pytest.importorskip("schemathesis", reason="needs schemathesis: pip install -e '.[dev]'")
+
+
+def test_the_server_does_what_its_document_says() -> None:
+    with running(StandIn(), quick(max_characters=2000)) as server:
+        fuzz(server.url, "--phases", "examples,coverage,fuzzing", examples=EXAMPLES)
+        assert server.metric("flaxformer_sentences_total") > 20
+        assert not [line for line in server.said if line.startswith("error")]
+
+
+def test_so_it_does_where_keys_are_needed() -> None:
+    # The check that is left out sends a right key in one header and a wrong one in the other.
+    ways = ("--exclude-checks", "ignored_auth", "--header", "X-API-Key: secret")
+    with running(StandIn(), quick(keys=frozenset({"secret"}))) as server:
+        fuzz(server.url, "--phases", "examples,fuzzing", *ways, examples=EXAMPLES // 4)
+
+
+def test_a_server_that_breaks_its_promise_is_found() -> None:
+    class Lying(StandIn):
+        def attend(self, src: str, tgt: str):  # type: ignore[no-untyped-def]
+            raise RuntimeError("as if the model were broken")
+
+    with running(Lying(), quick()) as server, pytest.raises(Broken, match="/attention"):
+        fuzz(server.url, "--phases", "examples", examples=1)
+
+
+def test_no_broken_request_is_an_error_of_the_server() -> None:
+    with running(StandIn(), quick(body_seconds=0.3)) as server:
+        outcome = attack(ServerProcess(server.port), requests=600, seed=7, patience=20)
+        assert outcome.errors == outcome.statuses["hung"] == 0, outcome
+        assert {"200", "400", "404", "405", "413", "415"} <= set(outcome.statuses), outcome
+        assert server.post("/translate", {"text": "a b"})[0] == 200
+        assert not [line for line in server.said if line.startswith("error")]

@@ -1,0 +1,274 @@
+"""Requests that nobody should send: each gets its answer, none an error of ours, none a trace."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serving.stand_in import Running, StandIn, eventually, quick, running
+
+JSON = {"content-type": "application/json"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    settings = quick(
+        max_characters=100, max_texts=4, max_sentences=6, max_body_bytes=20_000, body_seconds=0.4
+    )
+    with running(StandIn(), settings) as server:
+        yield server
+        assert server.post("/translate", {"text": "a b"})[0] == 200  # still there
+
+
+BAD_BODIES: list[tuple[bytes, str]] = [
+    (b"", "not JSON"),
+    (b"{", "not JSON"),
+    (b"\xff\xfe{}", r"not UTF-8 \(byte 1\)"),
+    (b'{"text": "caf\xe9"}', "not UTF-8"),
+    (b"[" * 15_000, "nested too deeply"),
+    (b'{"text":' * 2_000 + b"1" + b"}" * 2_000, "nested too deeply|must be a text"),
+    (b'{"text": NaN}', "a number that is none"),
+    (b'{"n_best": ' + b"9" * 5000 + b', "text": "a"}', "too many digits"),
+    (b"null", "must be an object"),
+    (b'["text"]', "must be an object"),
+    (b'"text"', "must be an object"),
+    (b"{}", "'text' is missing"),
+    (b'{"txt": "a"}', "'text' is missing"),
+    (b'{"text": "a", "n_bets": 2}', "did you mean 'n_best'"),
+    (b'{"text": "a", "\\u0000\\n": 2}', "unknown key"),
+    (b'{"text": null}', "'text' must be a text or a list"),
+    (b'{"text": 3}', "'text' must be a text or a list"),
+    (b'{"text": {"a": "b"}}', "'text' must be a text or a list"),
+    (b'{"text": []}', "empty list"),
+    (b'{"text": ["a", 3]}', "must be a text or a list"),
+    (b'{"text": [["a"]]}', "must be a text or a list"),
+    (b'{"text": "\\ud800"}', "surrogate"),
+    (b'{"text": "a", "n_best": 0}', "from 1 to 4"),
+    (b'{"text": "a", "n_best": 5}', "from 1 to 4"),
+    (b'{"text": "a", "n_best": -1}', "from 1 to 4"),
+    (b'{"text": "a", "n_best": true}', "from 1 to 4"),
+    (b'{"text": "a", "n_best": 1.5}', "from 1 to 4"),
+    (b'{"text": "a", "n_best": 1e999}', "from 1 to 4"),
+    (b'{"text": "a", "n_best": "2"}', "from 1 to 4"),
+    (b'{"text": "a", "n_best": [1]}', "from 1 to 4"),
+    (b'{"text": "a", "alignment": 1}', "true or false"),
+    (b'{"text": "a", "alignment": "yes"}', "true or false"),
+    (b'{"text": "a", "source": "fr"}', "'source' must be one of: en, auto"),
+    (b'{"text": "a", "target": ["de"]}', "'target' must be one of: de"),
+    (b'{"text": "a", "api_key": 5}', "'api_key' must be a text"),
+    (b'{"q": "a"}', "'source' is missing"),
+    (b'{"q": "a", "source": "en"}', "'target' is missing"),
+    (b'{"q": "a", "source": "de", "target": "en"}', "translates en to de"),
+    (b'{"q": "a", "source": "en", "target": "de", "format": "html"}', "does not translate HTML"),
+    (b'{"q": "a", "source": "en", "target": "de", "alternatives": 4}', "from 0 to 3"),
+    (b'{"q": "a", "source": {}, "target": "de"}', "'source' must be"),
+    (b'{"q": {}, "source": "en", "target": "de"}', "'q' must be a text"),
+]
+
+
+@pytest.mark.parametrize(("body", "reason"), BAD_BODIES, ids=range(len(BAD_BODIES)))
+def test_a_bad_body_is_refused_with_the_reason(server: Running, body: bytes, reason: str) -> None:
+    status, answer, _ = server.ask("POST", "/translate", body, JSON)
+    assert status == 400, answer
+    assert set(answer) == {"error"}
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(answer["error"])
+    assert len(answer["error"]) < 200 and answer["error"].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"text": ""}, "must be a sentence"),
+        ({"text": " \x1f\u0085 "}, "must be a sentence"),
+        ({"text": ["a"]}, "must be a sentence"),
+        ({}, "must be a sentence"),
+        ({"text": "a", "translation": 3}, "must be a sentence, or null"),
+        ({"text": "a", "translation": "\n"}, "must be a sentence, or null"),
+        ({"text": "a", "kind": "self"}, "one of: cross, encoder, decoder"),
+        ({"text": "a", "kind": ["cross"]}, "one of: cross, encoder, decoder"),
+        ({"text": "a", "layer": 3}, "from 0 to 2"),
+        ({"text": "a", "kind": "encoder", "layer": 2}, "from 0 to 1"),
+        ({"text": "a", "layer": -1}, "from 0 to 2"),
+        ({"text": "a", "layers": 1}, "did you mean 'layer'"),
+    ],
+)
+def test_bad_attention_requests(server: Running, payload: Any, reason: str) -> None:
+    status, answer = server.post("/attention", payload)
+    assert status == 400 and reason in answer["error"]
+
+
+@pytest.mark.parametrize("payload", [{}, {"q": None}, {"q": ["a"]}, {"q": 1}])
+def test_bad_detect_requests(server: Running, payload: Any) -> None:
+    assert server.post("/detect", payload)[0] == 400
+
+
+def test_what_is_too_large_is_refused(server: Running) -> None:
+    for payload, reason in [
+        ({"text": "a" * 101}, "101 characters; at most 100"),
+        ({"text": ["a" * 60, "b" * 41]}, "101 characters"),
+        ({"text": ["a"] * 5}, "5 texts; at most 4"),
+        ({"text": "a\n" * 7}, "7 sentences; at most 6"),
+        ({"q": "a" * 101, "source": "en", "target": "de"}, "101 characters"),
+    ]:
+        status, answer = server.post("/translate", payload)
+        assert status == 413 and reason in answer["error"]
+    assert server.post("/attention", {"text": "a" * 101})[0] == 413
+
+
+def test_an_oversize_body_is_refused_before_it_is_read(server: Running) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    answer = raw(server, head + b"Content-Length: 9999999999999999999\r\n\r\n{")
+    assert b" 413 " in answer
+    answer = raw(server, head + b"Content-Length: 30000\r\n\r\n" + b" " * 100)
+    assert b" 413 " in answer and b"more than 20000 bytes" in answer
+
+
+def test_an_oversize_body_in_chunks_is_refused_on_the_way(server: Running) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
+    answer = raw(server, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 6)
+    assert b" 413 " in answer
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"content-type": "text/plain"},
+        {"content-type": "multipart/form-data; boundary=x"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+        {"content-type": "\xff"},
+    ],
+)
+def test_other_kinds_of_bodies(server: Running, headers: dict[str, str]) -> None:
+    assert server.ask("POST", "/translate", b'{"text": "a"}', headers)[0] == 415
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"q=a%ff&source=en&target=de", 400),
+        (b"\xff=a", 400),
+        (b"&".join(b"x%d=1" % number for number in range(200)), 413),
+        (b"q=a&source=en&target=de&alternatives=-1", 400),
+        (b"q=a&source=en&target=de&alternatives=" + b"9" * 5000, 400),
+        ("q=a&source=en&target=de&alternatives=²".encode(), 400),
+        (b"text=a&alignment=1", 400),
+        (b"q=a&source=en&source=en&target=de", 400),
+        (b"=" * 5000, 400),
+        (b"text=a&alignment=true&n_best=2", 200),
+        (b"q=a&source=en&target=de", 200),
+    ],
+    ids=range(11),
+)
+def test_forms(server: Running, body: bytes, status: int) -> None:
+    assert server.ask("POST", "/translate", body, FORM)[0] == status
+
+
+def raw(server: Running, data: bytes, *, seconds: float = 10.0) -> bytes:
+    """What a socket gets back until the server closes it."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as client:
+        client.sendall(data)
+        answer = b""
+        while part := _received(client):
+            answer += part
+            if b"\r\n\r\n" in answer and b'"}' in answer:
+                break
+        return answer
+
+
+def _received(client: socket.socket) -> bytes:
+    try:
+        return client.recv(65536)
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a TLS hello
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"\x00" * 100 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /%ff%fe%00 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET /languages?\xff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"QUIT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    ],
+    ids=range(16),
+)
+def test_what_is_no_http_ends_without_a_server_error(server: Running, data: bytes) -> None:
+    answer = raw(server, data)
+    assert b"Traceback" not in answer and b" 500 " not in answer.partition(b"\r\n")[0]
+
+
+# --- slow clients ---------------------------------------------------------------------------------
+
+
+def test_a_body_that_does_not_arrive_is_given_up(server: Running) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    start = time.monotonic()
+    answer = raw(server, head + b'Content-Length: 50\r\n\r\n{"text"')
+    assert b" 408 " in answer and b"within 0.4 s" in answer
+    assert time.monotonic() - start < 5
+
+
+def test_a_body_in_drops_is_given_up(server: Running) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(head + b"Content-Length: 500\r\n\r\n")
+        start = time.monotonic()
+        client.settimeout(0.05)
+        answer = b""
+        while not answer and time.monotonic() - start < 5:
+            try:
+                client.sendall(b" ")
+                answer = client.recv(1000)
+            except TimeoutError:
+                pass
+    assert b" 408 " in answer
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_a_request_that_never_ends_is_hung_up_on(server: Running, sent: bytes) -> None:
+    start = time.monotonic()
+    assert raw(server, sent) == b""
+    assert time.monotonic() - start < 5
+
+
+def test_an_answer_that_is_not_read_is_given_up(server: Running) -> None:
+    """The connection of a client that asks and asks and reads nothing is ended."""
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        client.connect(("127.0.0.1", server.port))
+        client.settimeout(0.2)
+        try:
+            for _ in range(3000):
+                client.sendall(request)
+        except (TimeoutError, ConnectionError):
+            pass
+        eventually(lambda: not server.server.server_state.connections)
+
+
+def test_nothing_of_all_this_was_an_error_of_the_server(server: Running) -> None:
+    assert not [line for line in server.said if line.startswith("error")]
+    metrics = server.ask("GET", "/metrics")[1].decode()
+    assert 'status="500"' not in metrics
+    assert json.dumps(server.said).count("Traceback") == 0

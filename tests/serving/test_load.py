@@ -1,0 +1,301 @@
+"""Many clients at a time: shared batches, a full queue, limits of time, leaving, the end."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serving.stand_in import Running, StandIn, eventually, quick, reversed_words, running
+
+
+@pytest.fixture
+def clients() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    with concurrent.futures.ThreadPoolExecutor(32) as clients:
+        yield clients
+
+
+def request(text: str, path: str = "/translate") -> bytes:
+    body = json.dumps({"text": text}).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def connect(server: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=30)
+
+
+def test_clients_share_batches_and_get_their_own_answers(
+    clients: concurrent.futures.ThreadPoolExecutor,
+) -> None:
+    translator = StandIn(seconds=0.005)
+    with running(translator) as server:
+        texts = [f"word{number} of client" for number in range(300)]
+        answers = list(clients.map(lambda text: server.post("/translate", {"text": text}), texts))
+    for text, (status, answer) in zip(texts, answers, strict=True):
+        assert status == 200
+        assert answer["translations"][0]["text"] == reversed_words(text)
+    sizes = [len(lines) for lines, _ in translator.calls]
+    assert sum(sizes) == 300 and max(sizes) <= 32
+    assert len(sizes) < 150, "requests did not share batches"
+    assert len(translator.threads) == 1, "the model belongs to one thread"
+
+
+def test_a_short_request_does_not_wait_for_a_long_one() -> None:
+    translator = StandIn(seconds=0.05)
+    with running(translator, quick(batch_sentences=4)) as server:
+        long = concurrent.futures.ThreadPoolExecutor(1).submit(
+            server.post, "/translate", {"text": "a\n" * 80}
+        )
+        eventually(lambda: len(translator.calls) > 1)
+        assert server.post("/translate", {"text": "short"})[0] == 200
+        assert not long.done()
+        assert long.result()[0] == 200
+
+
+def test_a_full_queue_says_when_to_come_again(
+    clients: concurrent.futures.ThreadPoolExecutor,
+) -> None:
+    translator = StandIn()
+    with running(translator, quick(waiting_sentences=5, max_sentences=5)) as server:
+        translator.open.clear()
+        asked = [clients.submit(server.post, "/translate", {"text": "a"})]
+        eventually(lambda: bool(translator.calls))  # the first is with the model
+        for count in range(1, 6):
+            asked.append(clients.submit(server.post, "/translate", {"text": "a"}))
+            eventually(lambda: server.metric("flaxformer_waiting_sentences") == count)  # noqa: B023
+        status, answer, headers = server.ask(
+            "POST", "/translate", '{"text": "a"}', {"content-type": "application/json"}
+        )
+        assert status == 503 and "the queue is full" in answer["error"]
+        assert 1 <= int(headers["retry-after"]) <= 60
+        assert server.metric('flaxformer_refused_total{reason="queue"}') == 1
+        assert server.ask("GET", "/health")[0] == 200  # busy is not ill
+        translator.open.set()
+        assert [each.result()[0] for each in asked] == [200] * 6
+        assert server.post("/translate", {"text": "a"})[0] == 200
+
+
+def test_what_takes_too_long_is_answered_and_dropped(
+    clients: concurrent.futures.ThreadPoolExecutor,
+) -> None:
+    translator = StandIn()
+    with running(translator, quick(seconds=0.2)) as server:
+        translator.open.clear()
+        asked = [clients.submit(server.post, "/translate", {"text": "a"}) for _ in range(3)]
+        for each in asked:
+            status, answer = each.result()
+            assert status == 503 and "no answer within 0.2 s" in answer["error"]
+        assert server.metric("flaxformer_waiting_sentences") == 0
+        translator.open.set()
+        assert server.post("/translate", {"text": "b"})[0] == 200
+        # One was with the model when its time was over; the others never got there.
+        assert sum(len(lines) for lines, _ in translator.calls) == 2
+
+
+def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue() -> None:
+    translator = StandIn()
+    with running(translator) as server:
+        translator.open.clear()
+        staying = connect(server)
+        staying.sendall(request("stay"))
+        eventually(lambda: bool(translator.calls))
+        leaving = [connect(server) for _ in range(5)]
+        for each in leaving:
+            each.sendall(request("leave\n" * 10))
+        eventually(lambda: server.metric("flaxformer_waiting_sentences") == 50)
+        for each in leaving[:4]:
+            each.close()
+        # One resets the connection instead of closing it.
+        linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"
+        leaving[4].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        leaving[4].close()
+        eventually(lambda: server.metric("flaxformer_waiting_sentences") == 0)
+        assert server.metric('flaxformer_refused_total{reason="gone"}') == 5
+        translator.open.set()
+        assert staying.recv(65536).startswith(b"HTTP/1.1 200 ")
+        staying.close()
+        assert [lines for lines, _ in translator.calls] == [["stay"]]
+        assert not [line for line in server.said if line.startswith("error")]
+
+
+def test_clients_that_leave_in_the_middle_of_a_body() -> None:
+    with running(StandIn()) as server:
+        for length in (1, 60, 100, 130):
+            with connect(server) as client:
+                client.sendall(request("a" * 200)[:length])
+        eventually(lambda: not server.server.server_state.connections)
+        assert server.post("/translate", {"text": "a"})[0] == 200
+        assert not [line for line in server.said if line.startswith("error")]
+
+
+def test_requests_one_after_another_on_one_connection() -> None:
+    with running(StandIn()) as server, connect(server) as client:
+        client.sendall(request("first one") + request("second two"))  # pipelined
+        answer = b""
+        while answer.count(b'"at_limit"') < 2:
+            answer += client.recv(65536)
+        assert answer.index(b"ONE FIRST") < answer.index(b"TWO SECOND")
+
+
+# --- failures of the model ------------------------------------------------------------------------
+
+
+def test_a_failing_model_tells_the_client_nothing_and_the_operator_where() -> None:
+    with running(StandIn()) as server:
+        status, answer = server.post("/translate", {"text": "BROKEN, do not repeat"})
+        assert status == 500
+        number = answer["error"].removeprefix("internal error ")
+        assert len(number) == 12
+        (said,) = [line for line in server.said if line.startswith("error")]
+        assert said.startswith(f"error {number}\n") and "stand_in.py" in said
+        assert "do not repeat" not in said
+        assert server.ask("GET", "/health")[0] == 200
+        for _ in range(2):
+            server.post("/translate", {"text": "BROKEN"})
+        assert server.ask("GET", "/health")[:2] == (503, {"status": "failing"})
+        assert server.post("/translate", {"text": "whole"})[0] == 200
+        assert server.ask("GET", "/health")[0] == 200
+
+
+def test_texts_are_logged_only_where_asked() -> None:
+    for log, requests, texts in [("quiet", 0, 0), ("requests", 2, 0), ("text", 2, 1)]:
+        with running(StandIn(), quick(log=log)) as server:
+            server.said.clear()
+            server.post("/translate?text=hidden", {"text": "private words"})
+            server.ask("GET", "/hidden")
+            eventually(lambda: sum(" ms" in line for line in server.said) == requests)  # noqa: B023
+        said = "\n".join(server.said)
+        assert said.count("private words") == texts
+        assert "hidden" not in said
+
+
+def test_a_model_that_cannot_be_prepared_ends_the_server() -> None:
+    class Broken(StandIn):
+        def translate(self, lines: Any, *, n_best: int = 1) -> Any:
+            raise MemoryError("no room for the model")
+
+    with running(Broken(), quick(warm_up_words=10), wait=False) as server:
+        eventually(lambda: bool(server.ended))
+    assert [str(error) for error in server.ended] == [
+        "the model cannot be used: no room for the model"
+    ]
+
+
+def test_while_the_model_is_prepared_requests_are_told_so() -> None:
+    translator = StandIn()
+    translator.open.clear()
+    with running(translator, quick(warm_up_words=20, batch_sentences=4), wait=False) as server:
+        status, health, headers = server.ask("GET", "/health")
+        assert (status, health["status"]) == (503, "starting")
+        assert headers["retry-after"] == "5"
+        status, answer = server.post("/translate", {"text": "a"})
+        assert (status, answer) == (503, {"error": "the model is loading"})
+        assert server.ask("GET", "/")[0] == 200
+        translator.open.set()
+        eventually(lambda: server.ask("GET", "/health")[0] == 200)
+        assert any(line.startswith("warming up 1 of ") for line in server.said)
+        seen = {(len(lines), len(lines[0].split()), n_best) for lines, n_best in translator.calls}
+        # Every size of batch once; of other lengths one sentence, since nothing compiles.
+        lengths = (5, 7, 11, 15, 23)
+        assert seen == {(1, n, k) for n in lengths for k in (1, 4)} | {
+            (size, 23, k) for size in (1, 2, 4) for k in (1, 4)
+        }
+        assert [line for line in server.said if line.startswith("warming up 1 of 40: ")]
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_stopping_answers_what_was_accepted() -> None:
+    translator = StandIn()
+    with running(translator) as server:
+        translator.open.clear()
+        idle = connect(server)
+        asked = [connect(server) for _ in range(6)]
+        for number, each in enumerate(asked):
+            each.sendall(request(f"client {number}"))
+        eventually(lambda: server.metric("flaxformer_open_requests") == 7)
+        server.server.stop()
+        assert idle.recv(1) == b""  # hung up on at once
+        with pytest.raises(OSError):
+            connect(server)
+        threading.Timer(0.2, translator.open.set).start()
+        for number, each in enumerate(asked):
+            answer = each.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 "), answer
+            assert f"{number} CLIENT".encode() in answer
+            assert each.recv(1) == b""
+            each.close()
+        idle.close()
+
+
+def test_stopping_does_not_wait_longer_than_it_may() -> None:
+    translator = StandIn()
+    start = time.monotonic()
+    with running(translator, quick(drain_seconds=1.0)) as server:
+        translator.open.clear()
+        with connect(server) as client:
+            client.sendall(request("a"))
+            eventually(lambda: bool(translator.calls))
+            server.server.stop()
+            assert client.recv(65536).startswith(b"HTTP/1.1 503 ")
+        translator.open.set()
+    assert time.monotonic() - start < 10
+    assert not [line for line in server.said if "Traceback" in line]
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+KEYS = frozenset({"correct-horse", "ключ"})
+
+
+def test_keys_open_what_costs_and_nothing_else_needs_them() -> None:
+    with running(StandIn(), quick(keys=KEYS)) as server:
+        status, answer, headers = server.ask(
+            "POST", "/translate", '{"text": "a"}', {"content-type": "application/json"}
+        )
+        assert status == 401 and "an API key is needed" in answer["error"]
+        assert headers["www-authenticate"] == "Bearer"
+        right = [
+            {"authorization": "Bearer correct-horse"},
+            {"Authorization": "bearer correct-horse"},
+            {"X-API-Key": "correct-horse"},
+        ]
+        wrong = [
+            {"authorization": "Bearer correct-hors"},
+            {"authorization": "Bearer correct-horse-"},
+            {"X-API-Key": ""},
+            {"X-API-Key": "\xff"},
+        ]
+        for path, payload in [
+            ("/translate", {"text": "a"}),
+            ("/detect", {"q": "a"}),
+            ("/attention", {"text": "a"}),
+        ]:
+            for headers in right:
+                assert server.post(path, payload, **headers)[0] == 200
+            for headers in wrong:
+                assert server.post(path, payload, **headers)[0] == 403
+            assert server.post(path, payload | {"api_key": "ключ"})[0] == 200
+            assert server.post(path, payload | {"api_key": "нет"})[0] == 403
+            for nothing in (None, 3, ["correct-horse"], {"correct-horse": 1}):
+                assert server.post(path, payload | {"api_key": nothing})[0] in (401, 403)
+            assert server.post(path, payload)[0] == 401
+        assert server.ask("GET", "/metrics")[0] == 401
+        assert server.ask("GET", "/metrics", headers=right[0])[0] == 200
+        for path in ("/", "/health", "/languages", "/openapi.json", "/docs", "/frontend/settings"):
+            assert server.ask("GET", path)[0] == 200
+
+
+def test_a_wrong_key_is_refused_before_its_body_is_read() -> None:
+    with running(StandIn(), quick(keys=KEYS)) as server, connect(server) as client:
+        head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        client.sendall(head + b"X-API-Key: wrong\r\nContent-Length: 1000\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 403 ")

@@ -1,0 +1,328 @@
+"""The page in a real browser, over a stand-in translator."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.serving.browser import NoBrowser, chromium
+from tests.serving.stand_in import Running, StandIn, quick, running
+
+pytestmark = pytest.mark.browser
+EXAMPLES = ("ein Satz", "one two three")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with contextlib.ExitStack() as stack:
+        try:
+            browser = stack.enter_context(chromium())
+        except NoBrowser as reason:
+            pytest.skip(str(reason))
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def translator() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture(scope="module")
+def server(translator: StandIn) -> Iterator[Running]:
+    with running(translator, quick(examples=EXAMPLES, seconds=2.0)) as server:
+        yield server
+
+
+class Complaints(list[str]):
+    """What the browser complains of, refused questions apart: there should be nothing."""
+
+    def watch(self, page: Any) -> Any:
+        page.on("console", lambda message: self.hear(message.text))
+        page.on("response", lambda answer: self.see(answer))
+        page.on("pageerror", lambda error: self.append(str(error)))
+        return page
+
+    def hear(self, text: str) -> None:
+        if not text.startswith("Failed to load resource: the server responded with a status"):
+            self.append(text)
+
+    def see(self, answer: Any) -> None:
+        if answer.status >= 400 and answer.request.method == "GET":
+            self.append(f"{answer.status} {answer.url}")
+
+
+@pytest.fixture
+def page(browser: Any, server: Running, translator: StandIn) -> Iterator[Any]:
+    translator.open.set()
+    complaints = Complaints()
+    context = browser.new_context(viewport={"width": 1180, "height": 900})
+    page = complaints.watch(context.new_page())
+    # Nothing of another host, whatever the policy lets through.
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(server.url)
+    page.wait_for_function("() => document.title.includes('→')")
+    yield page
+    context.close()
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(f"{server.url}/")] == []
+
+
+def lit(page: Any, side: str) -> list[str]:
+    return page.locator(f"#{side} .word.lit, #{side} .word.at").all_inner_texts()  # type: ignore[no-any-return]
+
+
+def translate(page: Any, text: str, translation: str) -> None:
+    page.fill("#source", text)
+    page.wait_for_function("text => target.textContent === text", arg=translation)
+    page.wait_for_function("() => !target.classList.contains('waiting')")
+
+
+def test_typing_translates(page: Any) -> None:
+    assert page.inner_text("#source-name") == "English"
+    page.locator("#source").press_sequentially("a dog runs")
+    page.wait_for_function("() => target.textContent === 'RUNS DOG A'")
+    assert page.inner_text("#count") == "10 of 5000 characters"
+    assert page.get_attribute("#target", "lang") == "de"
+
+
+def test_keys_in_quick_succession_are_one_question(page: Any, translator: StandIn) -> None:
+    translator.calls.clear()
+    page.locator("#source").press_sequentially("some words in one go", delay=15)
+    page.wait_for_function("() => target.textContent === 'GO ONE IN WORDS SOME'")
+    assert len(translator.calls) <= 3
+
+
+def test_stale_answers_are_dropped(page: Any, translator: StandIn) -> None:
+    translate(page, "first", "FIRST")
+    translator.calls.clear()
+    translator.open.clear()
+    page.fill("#source", "second")
+    page.wait_for_function("() => target.classList.contains('waiting')")
+    page.wait_for_timeout(100)
+    page.fill("#source", "third")
+    page.wait_for_timeout(400)
+    page.evaluate(
+        """() => { const seen = []; new MutationObserver(() => seen.push(target.textContent))
+        .observe(target, { childList: true, subtree: true }); window.seen = seen; }"""
+    )
+    translator.open.set()
+    page.wait_for_function("() => target.textContent === 'THIRD'")
+    seen = page.evaluate("window.seen")
+    assert "SECOND" not in seen and "THIRD" in seen
+
+
+def test_pointing_at_a_word_lights_its_partners(page: Any) -> None:
+    translate(page, "a dog runs home", "HOME RUNS DOG A")
+    page.hover("#target .word >> text=DOG")
+    assert (lit(page, "mirror"), lit(page, "target")) == (["dog"], ["DOG"])
+    assert page.locator("#links path").count() == 1
+    # A word of the text area is no element: its place in the mirror behind is pointed at.
+    box = page.locator("#mirror .word >> text=runs").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert (lit(page, "mirror"), lit(page, "target")) == (["runs"], ["RUNS"])
+    page.mouse.move(5, 5)
+    assert (lit(page, "mirror"), lit(page, "target")) == ([], [])
+
+
+def test_the_mirror_lies_exactly_behind_the_text(page: Any) -> None:
+    """Line by line: the text area wraps where the mirror does, so both have one height."""
+    text = "words of some length that wrap at the end of a line " * 12
+    page.fill("#source", text)
+    page.wait_for_function("() => target.textContent.length > 100")
+    source, mirror = (page.locator(f"#{name}").bounding_box() for name in ("source", "mirror"))
+    assert source == mirror
+    scrolls = page.evaluate("source.scrollHeight - source.clientHeight")
+    assert scrolls <= 1
+
+
+def test_the_keyboard_walks_through_the_words(page: Any) -> None:
+    translate(page, "a dog runs", "RUNS DOG A")
+    page.focus("#source")
+    page.keyboard.press("Control+Home")
+    assert lit(page, "target") == ["A"]  # partner of the word that the caret is in
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        if lit(page, "target") == ["RUNS"]:
+            break
+    assert (lit(page, "target"), lit(page, "mirror")) == (["RUNS"], ["runs"])
+    page.keyboard.press("ArrowRight")
+    assert (lit(page, "target"), lit(page, "mirror")) == (["DOG"], ["dog"])
+    description = page.evaluate("document.activeElement.getAttribute('aria-description')")
+    assert description == "from: dog"
+    page.keyboard.press("End")
+    assert lit(page, "target") == ["A"]
+    page.keyboard.press("Tab")  # one stop for all words
+    assert page.evaluate("!target.contains(document.activeElement)")
+
+
+def test_alternatives_take_the_place_of_the_translation(page: Any) -> None:
+    translate(page, "one two", "TWO ONE")
+    options = page.locator("#hypotheses input")
+    assert options.count() == 4
+    assert page.locator("#hypotheses .score").first.inner_text() == "score −0.500 · log p −1.00"
+    options.first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#target") == "TWO ONE 1"
+    page.hover("#target .word >> text=ONE")
+    assert lit(page, "mirror") == ["one"]
+
+
+def test_each_sentence_has_its_own_alternatives(page: Any) -> None:
+    translate(page, "First one.\nSecond two.", "ONE. FIRST\nTWO. SECOND")
+    assert "First one." in page.inner_text("#alternatives-of")
+    page.click("#target .word >> text=TWO")
+    assert "Second two." in page.inner_text("#alternatives-of")
+    page.locator("#hypotheses input").nth(1).check()
+    assert page.evaluate("target.textContent") == "ONE. FIRST\nTWO. SECOND 1"
+
+
+def test_attention_by_kind_layer_and_head(page: Any) -> None:
+    translate(page, "one two", "TWO ONE")
+    page.wait_for_selector("#map canvas")
+    assert page.locator("#map .rows span").all_inner_texts() == ["-TWO", "-ONE", "‹end›"]
+    assert page.locator("#layers input").count() == 3
+    assert page.locator("#heads canvas").count() == 3  # the mean and two heads
+    page.get_by_label("Encoder").check()
+    page.wait_for_function("() => reading.textContent.startsWith('Encoder attention, layer 2')")
+    assert page.locator("#layers input").count() == 2
+    assert page.locator("#map .rows span").all_inner_texts() == ["-one", "-two", "‹end›"]
+    page.locator("#layers input").first.check()
+    page.wait_for_function("() => reading.textContent.includes('layer 1')")
+    page.locator("#heads input").nth(2).check()
+    assert page.inner_text("#reading") == "Encoder attention, layer 1, head 2."
+    page.focus("#map")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    said = page.inner_text("#reading")
+    assert re.fullmatch(r"-one gives -two \d+\.\d % of its attention", said), said
+    inked = page.evaluate(
+        """() => [...document.querySelectorAll('#attention canvas')].map((canvas) =>
+        canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data
+        .some((value) => value > 0))"""
+    )
+    assert inked == [True] * 4
+
+
+def test_examples_and_clearing(page: Any) -> None:
+    page.click(f"text={EXAMPLES[1]}")
+    page.wait_for_function("() => target.textContent === 'THREE TWO ONE'")
+    page.click("#clear")
+    page.wait_for_function("() => target.textContent === ''")
+    assert page.is_hidden("#alternatives") and page.is_hidden("#attention")
+    assert page.evaluate("document.activeElement.id") == "source"
+
+
+def test_text_is_never_taken_for_markup(page: Any) -> None:
+    text = "<img src=x onerror=alert(1)> <b>bold</b> &amp;"
+    translate(page, text, " ".join(reversed(text.upper().split())))
+    page.wait_for_selector("#map canvas")
+    assert page.locator("#desk img, main b >> text=bold").count() == 0
+
+
+def test_refusals_are_shown_and_the_next_text_is_translated(page: Any, server: Running) -> None:
+    page.fill("#source", "x" * 5001)
+    page.wait_for_function(
+        "() => document.getElementById('status').textContent.includes('at most 5000')"
+    )
+    complaints = page.evaluate("document.getElementById('status').classList.contains('bad')")
+    assert complaints
+    translate(page, "fine", "FINE")
+    assert page.inner_text("#status") == ""
+
+
+def test_a_busy_server_is_asked_again(page: Any, translator: StandIn) -> None:
+    translator.open.clear()
+    page.fill("#source", "later")
+    page.wait_for_function(
+        "() => document.getElementById('status').textContent.includes('Trying again')",
+        timeout=10_000,
+    )
+    translator.open.set()
+    page.wait_for_function("() => target.textContent === 'LATER'", timeout=15_000)
+
+
+def test_colours_follow_the_system_and_the_button(page: Any) -> None:
+    def paper() -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")  # type: ignore[no-any-return]
+
+    light = paper()
+    page.emulate_media(color_scheme="dark")
+    dark = paper()
+    assert light != dark
+    page.click("#theme")  # light, whatever the system has
+    assert paper() == light
+    page.reload()
+    assert paper() == light
+    page.click("#theme")
+    page.emulate_media(color_scheme="light")
+    assert paper() == dark
+
+
+def test_a_phone_sees_all_of_it_without_scrolling_sideways(browser: Any, server: Running) -> None:
+    complaints = Complaints()
+    context = browser.new_context(
+        viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True
+    )
+    page = complaints.watch(context.new_page())
+    page.goto(server.url)
+    text = "a longer sentence of several words whose attention map is wider than a phone is " * 2
+    page.fill("#source", text)
+    page.wait_for_selector("#map canvas")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate("target.getBoundingClientRect().top > source.getBoundingClientRect().top")
+    page.locator("#target .word").first.tap()
+    assert len(lit(page, "target")) == 1
+    context.close()
+    assert complaints == []
+
+
+def test_keys_are_asked_for(browser: Any) -> None:
+    with running(StandIn(), quick(keys=frozenset({"sesame"}))) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        page.fill("#source", "open")
+        page.wait_for_function("() => document.getElementById('status').classList.contains('bad')")
+        for key, good in (("wrong", False), ("sesame", True)):
+            page.fill("#key", key)
+            page.click("#key-form button")
+            if good:
+                page.wait_for_function("() => target.textContent === 'OPEN'")
+                assert page.is_hidden("#key-form")
+            else:
+                page.wait_for_selector("text=not valid")
+        page.close()
+
+
+def test_the_api_page_shows_every_address(browser: Any, server: Running) -> None:
+    complaints = Complaints()
+    page = complaints.watch(browser.new_page())
+    page.goto(f"{server.url}/docs")
+    page.wait_for_selector("pre")
+    shown = page.locator("h2.address").all_inner_texts()
+    assert len(shown) == 7 and "/translate" in shown[0]
+    assert f"curl {server.url}/translate" in page.inner_text("main")
+    page.close()
+    assert complaints == []
+
+
+def test_what_a_screen_reader_is_told(page: Any) -> None:
+    """Everything that can be operated has a name, and headings are in order."""
+    translate(page, "one two", "TWO ONE")
+    page.wait_for_selector("#map canvas")
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('button, a, textarea, input, meter, [tabindex]')]
+        .filter((each) => each.checkVisibility() && !(each.getAttribute('aria-label')
+          || each.getAttribute('aria-labelledby') || each.textContent.trim()
+          || each.closest('label')?.textContent.trim() || each.labels?.length))
+        .map((each) => each.outerHTML)"""
+    )
+    assert nameless == []
+    levels = page.evaluate(
+        "() => [...document.querySelectorAll('h1, h2, h3')].map((each) => each.tagName)"
+    )
+    assert levels[0] == "H1" and set(levels[1:]) == {"H2"}

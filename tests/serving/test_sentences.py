@@ -1,0 +1,66 @@
+"""Cutting texts: nothing is lost, nothing has a line break, doubtful places are left alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, strategies as st
+
+from flaxformer_mt.serving.sentences import split_sentences
+
+LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+PARTS = [*"aB3 .!?…,\"'”)(。！」\t\xa0\u3000", *LINE_ENDS, "Dr", " é"]
+texts = st.lists(st.sampled_from(PARTS), max_size=40).map("".join)
+
+
+@given(texts | st.text())
+def test_joining_the_sentences_gives_the_text_back(text: str) -> None:
+    for at_marks in (True, False):
+        cut = split_sentences(text, at_marks=at_marks)
+        assert cut.joined(cut.texts) == text
+        assert len(cut.glue) == len(cut.texts) + 1
+        assert all(glue.strip() == "" for glue in cut.glue)
+
+
+@given(texts | st.text())
+def test_a_sentence_is_one_line_without_outer_blanks(text: str) -> None:
+    for sentence in split_sentences(text).texts:
+        assert sentence == sentence.strip() != ""
+        assert not re.search(f"[{LINE_ENDS}]", sentence)
+        assert len(sentence.splitlines()) == 1
+
+
+@given(texts)
+def test_cutting_a_sentence_again_changes_nothing(text: str) -> None:
+    for sentence in split_sentences(text).texts:
+        assert split_sentences(sentence).texts == (sentence,)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ('He said "go." She left.', ['He said "go."', "She left."]),
+        ("Wait … Yes... No.", ["Wait …", "Yes...", "No."]),
+        ("Dr. Smith met J. S. Bach.", ["Dr. Smith met J. S. Bach."]),
+        ("Am 3. Mai kam er. Er ging.", ["Am 3. Mai kam er.", "Er ging."]),
+        ("It was 1990. Then it ended.", ["It was 1990.", "Then it ended."]),
+        ("z.B. Wien, u.a. Graz.", ["z.B. Wien, u.a. Graz."]),
+        ("a man . another man .", ["a man . another man ."]),  # tokenised lower-case text
+        ("See e.g. this. 42 is it.", ["See e.g. this.", "42 is it."]),
+        ("彼は来た。彼女は行った！ 終わり", ["彼は来た。", "彼女は行った！", "終わり"]),
+        ("¿Qué? ¡Sí! Ya.", ["¿Qué?", "¡Sí!", "Ya."]),
+        ("one line\r\nanother\u2028third", ["one line", "another", "third"]),
+        ("3.14 is pi.5 no", ["3.14 is pi.5 no"]),
+        (" \n\t ", []),
+    ],
+)
+def test_where_it_cuts(text: str, sentences: list[str]) -> None:
+    assert list(split_sentences(text).texts) == sentences
+
+
+def test_a_long_text_is_cut_in_linear_time() -> None:
+    for text in ("a. " * 50_000, ". " * 50_000, "!" * 100_000, " " * 100_000 + "x", '."' * 50_000):
+        cut = split_sentences(text)
+        assert cut.joined(cut.texts) == text

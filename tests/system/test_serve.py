@@ -1,0 +1,106 @@
+"""`serve` as a process: it starts, answers as its guide says, and stops in order."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.serving.load import drive
+from benchmarks.serving.process import ServerProcess, serving
+from tests.decoding.runs import PAIRS, make_run
+from tests.system.conftest import ROOT, WARNINGS
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("serve") / "run", {1: None}).path
+
+
+@pytest.fixture(scope="module")
+def server(workdir: Path) -> Iterator[ServerProcess]:
+    with serving(workdir, ["--warm-up", "1", "--batch", "4"]) as server:
+        yield server
+
+
+def examples() -> list[str]:
+    """The guide's calls of curl, a command each."""
+    guide = (ROOT / "docs" / "serving.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("command", examples(), ids=lambda command: command[-50:])
+def test_the_guides_calls_are_answered(server: ServerProcess, command: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl")
+    address = "http://127.0.0.1:8000"
+    assert command.startswith(f"curl {address}/")
+    done = subprocess.run(
+        ["bash", "-c", command.replace(address, server.url) + " -sS --fail-with-body"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "error" not in json.loads(done.stdout)
+
+
+def test_clients_are_answered_and_counted(server: ServerProcess) -> None:
+    load = drive(server, [src for src, _ in PAIRS], clients=8, requests=60)
+    assert load.refused == 0 and len(load.milliseconds) == 60
+    metrics = server.metrics()
+    assert metrics['flaxformer_requests_total{path="/translate",status="200"}'] >= 60
+    assert metrics["flaxformer_batch_sentences_count"] > 0
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_stops_it_in_order(workdir: Path, name: str) -> None:
+    command = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", "serve"]
+    process = subprocess.Popen(
+        [*command, "--workdir", str(workdir), "--port", "0", "--warm-up", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stderr is not None
+    said: list[str] = []
+    try:
+        for line in process.stderr:
+            said.append(line)
+            if line == "ready\n":
+                break
+        port = int(re.search(r"127\.0\.0\.1:(\d+)", "".join(said))[1])  # type: ignore[index]
+        answers: list[int] = []
+
+        def ask() -> None:
+            load = drive(ServerProcess(port), ["the old house ."], clients=4, requests=4)
+            answers.append(len(load.milliseconds) - load.refused)
+
+        # Their first answers wait for a compilation; the signal comes before that.
+        asking = threading.Thread(target=ask)
+        asking.start()
+        end = time.monotonic() + 30
+        metric = "flaxformer_open_requests"
+        while ServerProcess(port).metrics()[metric] < 5 and time.monotonic() < end:
+            pass
+        process.send_signal(getattr(signal, name))
+        asking.join(60)
+        said += process.stderr.readlines()
+        assert process.wait(60) == 0, said
+        assert answers == [4]
+        assert said[-2:] == [f"{name}: answering what was accepted, then stopping\n", "stopped\n"]
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
