@@ -9,7 +9,7 @@ from typing import Any
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.translator import Translation
+from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.serving.served import ServedTranslator
 
 WIDE_BATCH = 8  # sentences of an n-best batch: the page's requests, which are few and short

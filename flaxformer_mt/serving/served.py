@@ -8,7 +8,7 @@ from typing import Protocol
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
-from flaxformer_mt.decoding.translator import Translation
+from flaxformer_mt.decoding.translation import Translation
 
 
 class ServedTranslator(Protocol):

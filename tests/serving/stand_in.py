@@ -16,7 +16,7 @@ import numpy as np
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.translator import Hypothesis, Translation
+from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.served import Model
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
 from flaxformer_mt.serving.settings import ServerSettings
