@@ -3,8 +3,9 @@
 python -m benchmarks.interop --workdir RUN --src FILE --ref FILE
 
 The model is exported with the comparison that every export makes, then all runtimes translate the
-test set by the same beam search: the run's beam size, no length penalty (theirs are of another
-formula), the same tokens forbidden. `pip install torch transformers` besides the [export] extra.
+test set greedily and by beam search: the run's beam size, no length penalty (theirs are of another
+formula), the same tokens forbidden. Where outputs differ, it is counted which of them the model
+itself thinks likelier. `pip install torch transformers` besides the [export] extra.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from flaxformer_mt.evaluation.bleu import Scores, corpus_scores
 from flaxformer_mt.export import ctranslate2, transformers_runtime
 from flaxformer_mt.export.ctranslate2 import QUANTIZATIONS
 from flaxformer_mt.export.export import Sample, export
+from flaxformer_mt.export.reference import Reference
 from flaxformer_mt.export.sample import sample_lines
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 BATCH = 64
+_SEARCH = {True: "greedy", False: "beam"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,12 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return corpus_scores(texts, references, tokenized=config.data.tokenized)
 
     beam_size = config.decoding.beam_size
-    found = translator.translate(lines, beam_size=beam_size, length_penalty=0.0)
-    ours = [list(translation.tokens) for translation in found]
-    texts = [translation.text for translation in found]
-    own = score(texts)
     metrics: dict[str, float] = {"sentences": len(lines), "beam_size": beam_size}
-    metrics["bleu_here"] = own.bleu
+    ours: dict[int, list[list[int]]] = {}
+    for size in (1, beam_size):
+        found = translator.translate(lines, beam_size=size, length_penalty=0.0)
+        ours[size] = [list(translation.tokens) for translation in found]
+        own = score([translation.text for translation in found])
+        metrics[f"{_SEARCH[size == 1]}_bleu_here"] = own.bleu
+    reference = Reference(translator)
     with tempfile.TemporaryDirectory() as scratch:
         for form, quantization in [
             *(("ctranslate2", quantization) for quantization in QUANTIZATIONS),
@@ -78,16 +83,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             assert parity is not None
             print(f"{name}: {parity}", file=sys.stderr)
+            metrics[f"largest_log_prob_difference_{name}"] = parity.largest
             runtime: ctranslate2.Runtime | transformers_runtime.Runtime = (
                 transformers_runtime.Runtime(folder)
                 if form == "huggingface"
                 else ctranslate2.Runtime(folder, translator.vocabularies, quantization=quantization)
             )
-            outputs = by_length(runtime, sources, beam_size=beam_size, limit=limit)
-            metrics[f"bleu_{name}"] = score(translator.vocabularies.tgt.decode(outputs)).bleu
-            same = sum(a == b for a, b in zip(ours, outputs, strict=True))
-            metrics[f"same_output_{name}"] = same / len(lines)
-            metrics[f"largest_log_prob_difference_{name}"] = parity.largest
+            for size in (1, beam_size):
+                outputs = by_length(runtime, sources, beam_size=size, limit=limit)
+                search = _SEARCH[size == 1]
+                bleu = score(translator.vocabularies.tgt.decode(outputs)).bleu
+                metrics[f"{search}_bleu_{name}"] = bleu
+                other = [n for n, ids in enumerate(ours[size]) if ids != outputs[n]]
+                metrics[f"{search}_other_outputs_{name}"] = len(other)
+                # Which search found what the model itself thinks better of.
+                metrics[f"{search}_likelier_here_than_{name}"] = likelier(
+                    reference,
+                    [sources[n] for n in other],
+                    [ours[size][n] for n in other],
+                    [outputs[n] for n in other],
+                )
             print(json.dumps(metrics, indent=2), file=sys.stderr)
     result = write_result(
         RESULTS / "interop.json",
@@ -95,12 +110,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config=config.name,
         seconds=time.perf_counter() - start,
         metrics=metrics,
-        signatures={
-            name: own.signatures[own.bleu_name] for name in metrics if name.startswith("bleu_")
-        },
+        signatures={name: own.signatures[own.bleu_name] for name in metrics if "_bleu_" in name},
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0
+
+
+def likelier(
+    reference: Reference,
+    sources: Sequence[Sequence[int]],
+    ours: Sequence[Sequence[int]],
+    theirs: Sequence[Sequence[int]],
+) -> int:
+    """How many of `ours` have a higher log-probability than the other output of that source."""
+    if not sources:
+        return 0
+    one, other = (reference.log_probs(sources, outputs) for outputs in (ours, theirs))
+    return sum(float(a.sum()) > float(b.sum()) for a, b in zip(one, other, strict=True))
 
 
 def by_length(
