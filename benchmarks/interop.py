@@ -32,7 +32,7 @@ from flaxformer_mt.export.sample import sample_lines
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 BATCH = 64
-_SEARCH = {True: "greedy", False: "beam"}
+_SEARCHES = ("beam", "greedy")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = translator.translate(lines, beam_size=size, length_penalty=0.0)
         ours[size] = [list(translation.tokens) for translation in found]
         own = score([translation.text for translation in found])
-        metrics[f"{_SEARCH[size == 1]}_bleu_here"] = own.bleu
+        metrics[f"{_SEARCHES[size == 1]}_bleu_here"] = own.bleu
     reference = Reference(translator)
     with tempfile.TemporaryDirectory() as scratch:
         for form, quantization in [
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             for size in (1, beam_size):
                 outputs = by_length(runtime, sources, beam_size=size, limit=limit)
-                search = _SEARCH[size == 1]
+                search = _SEARCHES[size == 1]
                 bleu = score(translator.vocabularies.tgt.decode(outputs)).bleu
                 metrics[f"{search}_bleu_{name}"] = bleu
                 other = [n for n, ids in enumerate(ours[size]) if ids != outputs[n]]
@@ -110,7 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config=config.name,
         seconds=time.perf_counter() - start,
         metrics=metrics,
-        signatures={name: own.signatures[own.bleu_name] for name in metrics if "_bleu_" in name},
+        # The same for all of them.
+        signatures={f"{search}_bleu_here": own.signatures[own.bleu_name] for search in _SEARCHES},
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0
