@@ -3,14 +3,16 @@
 python -m benchmarks.interop --workdir RUN --src FILE --ref FILE
 
 The model is exported with the comparison that every export makes, then all runtimes translate the
-test set greedily and by beam search: the run's beam size, no length penalty (theirs are of another
-formula), the same tokens forbidden. Where outputs differ, it is counted which of them the model
-itself thinks likelier. `pip install torch transformers` besides the [export] extra.
+test set greedily and by beam search: the run's beam size, the same tokens forbidden. Here beam
+search follows their rules (`ends_among` "beam", `length_norm` "average"), once without a length
+penalty and once with 0.6; the paper's search is scored as well. Where outputs differ, it is counted
+which of them the model itself thinks likelier. `pip install torch transformers` besides [export].
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import tempfile
@@ -32,7 +34,7 @@ from flaxformer_mt.export.sample import sample_lines
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 BATCH = 64
-_SEARCHES = ("beam", "greedy")
+GREEDY = "greedy"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,12 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     beam_size = config.decoding.beam_size
     metrics: dict[str, float] = {"sentences": len(lines), "beam_size": beam_size}
-    ours: dict[int, list[list[int]]] = {}
-    for size in (1, beam_size):
-        found = translator.translate(lines, beam_size=size, length_penalty=0.0)
-        ours[size] = [list(translation.tokens) for translation in found]
+    searches = {GREEDY: (1, 0.0), "beam": (beam_size, 0.0), "beam_penalty": (beam_size, 0.6)}
+    theirs = dataclasses.replace(config.decoding, length_norm="average", ends_among="beam")
+    ours: dict[str, list[list[int]]] = {}
+    for search, (size, alpha) in searches.items():
+        found = translator.with_config(theirs).translate(
+            lines, beam_size=size, length_penalty=alpha
+        )
+        ours[search] = [list(translation.tokens) for translation in found]
         own = score([translation.text for translation in found])
-        metrics[f"{_SEARCHES[size == 1]}_bleu_here"] = own.bleu
+        metrics[f"{search}_bleu_here"] = own.bleu
+    papers = translator.translate(lines)
+    metrics["beam_penalty_bleu_here_by_the_papers_rules"] = score(
+        [each.text for each in papers]
+    ).bleu
     reference = Reference(translator)
     with tempfile.TemporaryDirectory() as scratch:
         for form, quantization in [
@@ -89,18 +99,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if form == "huggingface"
                 else ctranslate2.Runtime(folder, translator.vocabularies, quantization=quantization)
             )
-            for size in (1, beam_size):
-                outputs = by_length(runtime, sources, beam_size=size, limit=limit)
-                search = _SEARCHES[size == 1]
+            for search, (size, alpha) in searches.items():
+                outputs = by_length(
+                    runtime, sources, beam_size=size, limit=limit, length_penalty=alpha
+                )
                 bleu = score(translator.vocabularies.tgt.decode(outputs)).bleu
                 metrics[f"{search}_bleu_{name}"] = bleu
-                other = [n for n, ids in enumerate(ours[size]) if ids != outputs[n]]
+                other = [n for n, ids in enumerate(ours[search]) if ids != outputs[n]]
                 metrics[f"{search}_other_outputs_{name}"] = len(other)
                 # Which search found what the model itself thinks better of.
                 metrics[f"{search}_likelier_here_than_{name}"] = likelier(
                     reference,
                     [sources[n] for n in other],
-                    [ours[size][n] for n in other],
+                    [ours[search][n] for n in other],
                     [outputs[n] for n in other],
                 )
             print(json.dumps(metrics, indent=2), file=sys.stderr)
@@ -111,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=time.perf_counter() - start,
         metrics=metrics,
         # The same for all of them.
-        signatures={f"{search}_bleu_here": own.signatures[own.bleu_name] for search in _SEARCHES},
+        signatures={f"{search}_bleu_here": own.signatures[own.bleu_name] for search in searches},
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0
@@ -136,6 +147,7 @@ def by_length(
     *,
     beam_size: int,
     limit: int,
+    length_penalty: float,
 ) -> list[list[int]]:
     """Outputs in the sources' order; sentences of like length are searched together."""
     outputs: list[list[int]] = [[] for _ in sources]
@@ -143,9 +155,10 @@ def by_length(
     for start in range(0, len(order), BATCH):
         numbers = order[start : start + BATCH]
         batch = [sources[number] for number in numbers]
-        for number, output in zip(
-            numbers, runtime.search(batch, beam_size=beam_size, limit=limit), strict=True
-        ):
+        found = runtime.search(
+            batch, beam_size=beam_size, limit=limit, length_penalty=length_penalty
+        )
+        for number, output in zip(numbers, found, strict=True):
             outputs[number] = output
     return outputs
 

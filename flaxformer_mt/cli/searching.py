@@ -10,7 +10,14 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
 
 # Flags that stand for the setting of the same name.
-_SETTINGS = ("length_norm", "max_ratio", "max_extra_tokens", "no_repeat_ngram", "batch_tokens")
+_SETTINGS = (
+    "length_norm",
+    "ends_among",
+    "max_ratio",
+    "max_extra_tokens",
+    "no_repeat_ngram",
+    "batch_tokens",
+)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +27,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--length-norm",
         choices=("gnmt", "average"),
         help="gnmt: the score is log P over the paper's penalty; average: over |Y|^alpha",
+    )
+    group.add_argument(
+        "--ends-among",
+        choices=("candidates", "beam"),
+        help="candidates: any of the 2 x beam best continuations may end a translation; beam: the "
+        "beam best alone, as in other toolkits",
     )
     group.add_argument(
         "--max-ratio",

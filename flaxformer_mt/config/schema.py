@@ -289,6 +289,12 @@ class DecodingConfig:
         "gnmt: the paper's penalty, above; average: |Y|^alpha, as other toolkits have it",
         resume=True,
     )
+    ends_among: Literal["candidates", "beam"] = setting(
+        "candidates",
+        "candidates: any of the 2 * beam_size best continuations may end a hypothesis, as in "
+        "tensor2tensor; beam: the beam_size best alone, as in other toolkits",
+        resume=True,
+    )
     max_ratio: float = setting(
         1.0, "an output has at most this many times the input's length ...", resume=True
     )

@@ -108,6 +108,7 @@ def decode_ids(
         eos=EOS,
         pad=PAD,
         suppress=(*suppress, *padding),
+        ends_among=config.beam_size if config.ends_among == "beam" else 0,
         no_repeat=config.no_repeat_ngram,
         sample=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,

@@ -95,8 +95,9 @@ def beam_search(
     log-probability, so that every hypothesis is a complete one. A row whose limit is 0 is padding
     and has no hypothesis.
 
-    Each step takes the 2 * beam_size best continuations of a row: those that end compete for the
-    finished set, and the best beam_size of the others live on. A beam of 1 takes the single best
+    Each step takes the 2 * beam_size best continuations of a row: those that end (with
+    `rules.ends_among`, if they are among so many best) compete for the finished set, and the best
+    beam_size of the others live on. A beam of 1 takes the single best
     continuation and is done when that is the end mark: greedy search. A row stops when no live
     hypothesis can still enter its finished set, and the search ends with the last row; the result
     is the same as without that rule.
@@ -176,9 +177,12 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         return length_penalty(length, weights.alpha, average=weights.average)
 
     ended = token == rules.eos
+    counts = ended
+    if rules.ends_among:
+        counts = ended & (jnp.arange(token.shape[1]) < rules.ends_among)[None]
     new = Hypotheses(
         tokens=tokens,
-        scores=jnp.where(ended, log_probs / penalty(length), -jnp.inf),
+        scores=jnp.where(counts, log_probs / penalty(length), -jnp.inf),
         log_probs=log_probs,
         lengths=jnp.full_like(token, length),
     )

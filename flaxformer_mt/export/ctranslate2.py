@@ -99,14 +99,19 @@ class Runtime:
         ]
 
     def search(
-        self, sources: Sequence[Sequence[int]], *, beam_size: int, limit: int
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        beam_size: int,
+        limit: int,
+        length_penalty: float = 0.0,
     ) -> list[list[int]]:
-        """The best output of each source without a length penalty, as one batch."""
+        """The best output of each source, as one batch; the penalty is |Y|^length_penalty."""
         ids = {piece: number for number, piece in enumerate(self._tgt.pieces())}
         results = self._translator.translate_batch(
             [self._src.pieces(source[:-1]) for source in sources],
             beam_size=beam_size,
-            length_penalty=0,
+            length_penalty=length_penalty,
             max_decoding_length=limit,
             disable_unk=True,
             suppress_sequences=[[piece] for piece in self._tgt.pieces([PAD, BOS])],

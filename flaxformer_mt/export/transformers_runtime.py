@@ -70,9 +70,14 @@ class Runtime:
         ]
 
     def search(
-        self, sources: Sequence[Sequence[int]], *, beam_size: int, limit: int
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        beam_size: int,
+        limit: int,
+        length_penalty: float = 0.0,
     ) -> list[list[int]]:
-        """The best output of each source without a length penalty, as one batch."""
+        """The best output of each source, as one batch; the penalty is |Y|^length_penalty."""
         torch, width = self._torch, max(map(len, sources))
         pad = self._src[PAD]
         src = [[self._src[token] for token in ids] + [pad] * (width - len(ids)) for ids in sources]
@@ -83,7 +88,7 @@ class Runtime:
                 attention_mask=torch.tensor(mask),
                 num_beams=beam_size,
                 do_sample=False,
-                length_penalty=0.0,
+                length_penalty=length_penalty,
                 early_stopping=False,
                 max_new_tokens=limit,
                 max_length=None,

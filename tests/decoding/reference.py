@@ -76,6 +76,7 @@ def beam_search(
     alpha: float,
     n_best: int,
     suppress: tuple[int, ...] = (),
+    ends_among: int | None = None,
 ) -> list[Found]:
     """Beam search that never stops before the limit; ties go to the older, then the lower."""
     types = generated(automaton.table.shape[-1], suppress)
@@ -91,7 +92,7 @@ def beam_search(
         candidates = candidates[: 1 if beam == 1 else 2 * beam]
         finished += [
             Found(tokens, log_prob, log_prob / penalty(length, alpha))
-            for log_prob, _, token, tokens in candidates
+            for log_prob, _, token, tokens in candidates[:ends_among]
             if token == EOS
         ]
         live = [(item[0], item[3]) for item in candidates if item[2] != EOS][:beam]

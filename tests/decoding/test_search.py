@@ -17,8 +17,8 @@ from tests.decoding import reference
 from tests.decoding.reference import BOS, EOS, PAD, Automaton, Found
 
 
-@functools.partial(jax.jit, static_argnames=("beam", "length", "n_best", "suppress"))
-def search_table(table, limits, alpha, *, beam, length, n_best=1, suppress=()):
+@functools.partial(jax.jit, static_argnames=("beam", "length", "n_best", "suppress", "ends_among"))
+def search_table(table, limits, alpha, *, beam, length, n_best=1, suppress=(), ends_among=0):
     rows, states, _ = table.shape
 
     def step(tokens, index, cache):
@@ -35,7 +35,15 @@ def search_table(table, limits, alpha, *, beam, length, n_best=1, suppress=()):
         },
         "table": table,
     }
-    rules = Rules(beam_size=beam, n_best=n_best, bos=BOS, eos=EOS, pad=PAD, suppress=suppress)
+    rules = Rules(
+        beam_size=beam,
+        n_best=n_best,
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+        suppress=suppress,
+        ends_among=ends_among,
+    )
     return beam_search(step, cache, plain(limits), Weights.of(alpha), rules, length=length)
 
 
@@ -221,3 +229,15 @@ def test_ties_go_to_the_older_then_to_the_lower(alpha):
     for row, limit in enumerate((9, 4)):
         expected = reference.beam_search(automaton, row, limit=limit, beam=3, alpha=alpha, n_best=3)
         assert_same(found(result, row), expected)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_ends_may_have_to_be_among_the_beams_best(alpha):
+    automaton = Automaton(np.random.default_rng(8), rows=6, vocab=9, spread=1.5)
+    settings = {"alpha": alpha, "beam": 3, "n_best": 3}
+    strict = search(automaton, [9] * 6, length=9, ends_among=3, **settings)
+    usual = search(automaton, [9] * 6, length=9, **settings)
+    for row in range(6):
+        expected = reference.beam_search(automaton, row, limit=9, ends_among=3, **settings)
+        assert_same(found(strict, row), expected)
+    assert any(found(strict, row) != found(usual, row) for row in range(6))
