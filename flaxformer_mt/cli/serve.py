@@ -136,7 +136,7 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     )
     limits = parser.add_argument_group("limits of the server")
     add = limits.add_argument
-    add("--batch", type=positive, default=32, metavar="N", help="sentences translated together")
+    add("--batch", type=positive, default=16, metavar="N", help="sentences translated together")
     add("--queue", type=positive, default=1024, metavar="N", help="sentences that may wait")
     add("--connections", type=positive, default=512, metavar="N", help="open at a time")
     add(

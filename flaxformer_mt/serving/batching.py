@@ -69,16 +69,19 @@ class Batcher:
         self,
         run: Run,
         *,
-        largest: Callable[[Hashable], int],
+        take: Callable[[Any, int], int],
         capacity: int,
         prepare: Callable[[], None] = lambda: None,
         prepared: Callable[[Exception | None], None] = lambda _: None,
         report: Callable[[BatchReport], None] = lambda _: None,
     ) -> None:
-        """`largest(key)` is how many items a batch may have, `capacity` how many may wait."""
+        """`take(key, waiting)` is how many of so many items that wait make the next batch.
+
+        `capacity` is how many may wait.
+        """
         self._run, self._report = run, report
         self._prepare, self._prepared = prepare, prepared
-        self._largest, self._capacity = largest, capacity
+        self._take, self._capacity = take, capacity
         self._changed = threading.Condition()
         self._queue: collections.deque[_Ticket] = collections.deque()
         self._open = False
@@ -156,7 +159,8 @@ class Batcher:
             if not self._queue:
                 return []
             key = self._queue[0].key
-            room = self._largest(key)
+            same = sum(len(t.items) - t.taken for t in self._queue if t.key == key)
+            room = self._take(key, same)
             shares: list[Share] = []
             others: list[_Ticket] = []
             while self._queue and len(shares) < room:

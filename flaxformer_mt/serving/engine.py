@@ -12,7 +12,8 @@ from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.serving.served import ServedTranslator
 
-WIDE_BATCH = 8  # sentences of an n-best batch: the page's requests, which are few and short
+WIDE_BATCH = 4  # sentences of an n-best batch: the page's requests, which are few and short
+STEP = 4  # from one size of batch to the next; as many times fewer rows a search goes down to
 # Pairs are aligned so many at a time, padded by repetition: one pass is cheap, compiling is not.
 ALIGNED_TOGETHER = 8
 
@@ -62,7 +63,8 @@ class Engine:
     """Runs batches on a translator; used from the model's thread alone.
 
     A search for n hypotheses is another compiled program for each n. Two are enough: the best one,
-    and `widest`, of which a request for fewer takes its part (the search is the same).
+    and `widest`, of which a request for fewer takes its part (the search is the same). For the same
+    reason batches have few sizes, 1, 4, 16 ... and are filled up by repetition.
     """
 
     def __init__(self, translator: ServedTranslator, *, widest: int, largest: int) -> None:
@@ -72,12 +74,22 @@ class Engine:
     def key_of(self, n_best: int) -> Search:
         return Search(1 if n_best == 1 else self.widest)
 
-    def largest(self, key: Hashable) -> int:
-        """How many items a batch may have; what `warm_up` goes by."""
+    def sizes(self, key: Hashable) -> list[int]:
+        """The sizes of batches, from 1 on."""
         if isinstance(key, Attend):
-            return 1
+            return [1]
         wide = isinstance(key, Search) and key.n_best > 1
-        return min(self._largest, WIDE_BATCH) if wide else self._largest
+        largest = min(self._largest, WIDE_BATCH) if wide else self._largest
+        sizes = [1]
+        while sizes[-1] < largest:
+            sizes.append(min(STEP * sizes[-1], largest))
+        return sizes
+
+    def take(self, key: Hashable, waiting: int) -> int:
+        """How many of those that wait to take: all, unless most of the batch would be filling."""
+        sizes = self.sizes(key)
+        fitting = [size for size in sizes if size <= waiting]
+        return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
 
     def run(self, key: Hashable, items: Sequence[Any]) -> Sequence[Any]:
         """The results of one batch. Raises PairRefused, DecodingError and what devices raise."""
@@ -86,9 +98,10 @@ class Engine:
         return [self._attend(item) for item in items]
 
     def _translate(self, key: Search, sentences: Sequence[Sentence]) -> list[Translated]:
-        found = self.translator.translate(
-            [sentence.text for sentence in sentences], n_best=key.n_best
-        )
+        texts = [sentence.text for sentence in sentences]
+        size = min(size for size in self.sizes(key) if size >= len(texts))
+        filled = [*texts, *[texts[-1]] * (size - len(texts))]
+        found = self.translator.translate(filled, n_best=key.n_best)[: len(texts)]
         pairs, places = [], []
         alignments: list[list[Alignment | None]] = []
         for number, (sentence, translation) in enumerate(zip(sentences, found, strict=True)):

@@ -56,7 +56,7 @@ class Service:
         )
         self.batcher = Batcher(
             self.engine.run,
-            largest=self.engine.largest,
+            take=self.engine.take,
             capacity=settings.waiting_sentences,
             prepare=self._prepare,
             prepared=self._prepared,

@@ -26,7 +26,7 @@ class ServerSettings:
     max_n_best: int = 8  # never more than the beam
     seconds: float = 30.0  # from its last byte to the answer
     body_seconds: float = 10.0  # for its body to arrive, and for a client's silence otherwise
-    batch_sentences: int = 32  # translated together
+    batch_sentences: int = 16  # translated together
     waiting_sentences: int = 1024  # of all requests; beyond these the answer is 503
     connections: int = 512
     drain_seconds: float = 30.0  # for accepted requests, after a signal to stop

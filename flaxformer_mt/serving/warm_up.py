@@ -14,7 +14,7 @@ Step = tuple[str, Callable[[], object]]
 def warm_up(engine: Engine, *, words: int, compiled: Callable[[], int], progress: Progress) -> None:
     """Runs batches of every size that there will be, with sentences of up to about `words` words.
 
-    Decoding has few shapes: rows are powers of two, lengths these or one and a half of them. The
+    Decoding has few shapes: its lengths are powers of two or one and a half of them. The
     sentences repeat a short word of one to three tokens, 5, 7, 11, 15, 23, 31 ... times, and so
     meet each of these lengths. In a batch they are of several lengths, so that some are done before
     others. What is longer compiles when it comes. Where one sentence of a length needs no program
@@ -60,9 +60,8 @@ def _search(engine: Engine, key: Search, length: int, size: int) -> Step:
 
 def _sizes(engine: Engine, key: Search) -> list[int]:
     """1, then the largest, then those between."""
-    largest = engine.largest(key)
-    powers = [1 << power for power in range(1, largest.bit_length())]
-    return [1, *sorted({*powers, largest} - {1}, reverse=True)]
+    first, *others = engine.sizes(key)
+    return [first, *reversed(others)]
 
 
 def _text(words: int) -> str:

@@ -37,7 +37,10 @@ def run(test: Test, *, largest: int = 4, capacity: int = 100) -> None:
     async def main() -> None:
         model, reports = Model(), list[BatchReport]()
         batcher = Batcher(
-            model.run, largest=lambda _: largest, capacity=capacity, report=reports.append
+            model.run,
+            take=lambda _, waiting: min(largest, waiting),
+            capacity=capacity,
+            report=reports.append,
         )
         batcher.start()
         await until(lambda: batcher.ready)
@@ -208,7 +211,7 @@ def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> No
 
         batcher = Batcher(
             lambda key, items: list(items),
-            largest=lambda _: 4,
+            take=lambda _, waiting: min(4, waiting),
             capacity=9,
             prepare=prepare,
             prepared=said.append,

@@ -42,7 +42,7 @@ def test_clients_share_batches_and_get_their_own_answers(
         assert status == 200
         assert answer["translations"][0]["text"] == reversed_words(text)
     sizes = [len(lines) for lines, _ in translator.calls]
-    assert sum(sizes) == 300 and max(sizes) <= 32
+    assert set(sizes) <= {1, 4, 16} and sum(sizes) >= 300
     assert len(sizes) < 150, "requests did not share batches"
     assert len(translator.threads) == 1, "the model belongs to one thread"
 
@@ -96,7 +96,8 @@ def test_what_takes_too_long_is_answered_and_dropped(
         translator.open.set()
         assert server.post("/translate", {"text": "b"})[0] == 200
         # One was with the model when its time was over; the others never got there.
-        assert sum(len(lines) for lines, _ in translator.calls) == 2
+        assert {line for lines, _ in translator.calls for line in lines} == {"a", "b"}
+        assert len(translator.calls) == 2
 
 
 def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue() -> None:
@@ -205,9 +206,9 @@ def test_while_the_model_is_prepared_requests_are_told_so() -> None:
         # Every size of batch once; of other lengths one sentence, since nothing compiles.
         lengths = (5, 7, 11, 15, 23)
         assert seen == {(1, n, k) for n in lengths for k in (1, 4)} | {
-            (size, 23, k) for size in (1, 2, 4) for k in (1, 4)
+            (size, 23, k) for size in (1, 4) for k in (1, 4)
         }
-        assert [line for line in server.said if line.startswith("warming up 1 of 40: ")]
+        assert [line for line in server.said if line.startswith("warming up 1 of 30: ")]
 
 
 # --- the end --------------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""Sizes of batches, and what is done with those that are not full."""
+
+from __future__ import annotations
+
+import pytest
+
+from flaxformer_mt.serving.engine import Attend, Engine, Search, Sentence
+from tests.serving.stand_in import StandIn, reversed_words
+
+BEST, WIDE = Search(1), Search(4)
+
+
+def engine(largest: int) -> Engine:
+    return Engine(StandIn(), widest=4, largest=largest)
+
+
+@pytest.mark.parametrize(
+    ("largest", "sizes", "wide"),
+    [(1, [1], [1]), (3, [1, 3], [1, 3]), (16, [1, 4, 16], [1, 4]), (40, [1, 4, 16, 40], [1, 4])],
+)
+def test_sizes_are_few(largest: int, sizes: list[int], wide: list[int]) -> None:
+    assert engine(largest).sizes(BEST) == sizes
+    assert engine(largest).sizes(WIDE) == wide
+    assert engine(largest).sizes(Attend()) == [1]
+
+
+def test_what_is_taken_fills_at_least_half_of_a_batch() -> None:
+    made = engine(16)
+    taken = [made.take(BEST, waiting) for waiting in range(1, 20)]
+    assert taken == [1, 2, 3, 4, 4, 4, 4, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16, 16, 16]
+    for waiting in range(1, 200):
+        for largest in (1, 2, 5, 16, 64, 100):
+            made = engine(largest)
+            size = made.take(BEST, waiting)
+            assert 1 <= size <= min(waiting, largest)
+            assert min(each for each in made.sizes(BEST) if each >= size) <= 2 * size
+
+
+def test_a_batch_is_filled_up_and_its_filling_left_out() -> None:
+    translator = StandIn()
+    made = Engine(translator, widest=4, largest=16)
+    texts = [f"sentence {number}" for number in range(9)]
+    found = made.run(BEST, [Sentence(text) for text in texts])
+    assert [each.translation.text for each in found] == [reversed_words(text) for text in texts]
+    ((lines, _),) = translator.calls
+    assert lines == texts + texts[-1:] * 7
+
+
+def test_pairs_are_aligned_in_one_size_of_batch() -> None:
+    class Counting(StandIn):
+        def align(self, pairs):  # type: ignore[no-untyped-def]
+            sizes.append(len(pairs))
+            return super().align(pairs)
+
+    sizes: list[int] = []
+    made = Engine(Counting(), widest=4, largest=16)
+    pairs = [(f"a {number}", f"b {number}") for number in range(11)]
+    aligned = made.align(pairs)
+    assert [each.tgt_words for each in aligned if each] == [tuple(t.split()) for _, t in pairs]
+    assert set(sizes) == {8}
+    assert made.align([]) == []
