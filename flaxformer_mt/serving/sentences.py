@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Sequence
 
+LONGEST = 1000  # characters: about what models take at once, and what a turn at the model may cost
 # What Unicode counts as the end of a line or paragraph (UAX 14).
 _LINE_ENDS = r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
 _BLANK = rf"[^\S{_LINE_ENDS}]"
@@ -46,6 +48,8 @@ class Sentences:
 def split_sentences(text: str, *, at_marks: bool = True) -> Sentences:
     """Cuts at line breaks and, `at_marks`, at sentence ends; in doubt it does not cut.
 
+    What is longer than LONGEST nevertheless is cut at a blank, or anywhere if it has none.
+
     `split_sentences(text).joined(sentences) == text` for the sentences themselves.
     """
     texts: list[str] = []
@@ -77,5 +81,21 @@ def _add(texts: list[str], glue: list[str], part: str, after: str) -> None:
         return
     begin = part.index(sentence)
     glue[-1] += part[:begin]
+    while len(sentence) > LONGEST:
+        head = sentence[: _place(sentence)].rstrip()
+        texts.append(head)
+        rest = sentence[len(head) :].lstrip()
+        glue.append(sentence[len(head) : len(sentence) - len(rest)])
+        sentence = rest
     texts.append(sentence)
-    glue.append(part[begin + len(sentence) :] + after)
+    glue.append(part[len(part.rstrip()) :] + after)
+
+
+def _place(sentence: str) -> int:
+    """Where to cut a sentence that is too long."""
+    for place in range(LONGEST, LONGEST // 2, -1):
+        if sentence[place].isspace():
+            return place
+    # Not before an accent that would lose its letter, if there is such a place.
+    inner = range(LONGEST, LONGEST // 2, -1)
+    return next((place for place in inner if not unicodedata.combining(sentence[place])), LONGEST)

@@ -60,6 +60,23 @@ def test_where_it_cuts(text: str, sentences: list[str]) -> None:
     assert list(split_sentences(text).texts) == sentences
 
 
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [
+        ("a" * 2500, [1000, 1000, 500]),
+        ("word " * 500, [999, 999, 499]),
+        ("a" * 999 + "\u0301" * 20 + "b" * 10, [998, 31]),
+        ("\u0301" * 1001, [1000, 1]),
+        ("a" * 1000, [1000]),
+    ],
+)
+def test_what_is_too_long_is_cut_where_it_hurts_least(text: str, lengths: list[int]) -> None:
+    for at_marks in (True, False):
+        cut = split_sentences(text, at_marks=at_marks)
+        assert [len(part) for part in cut.texts] == lengths
+        assert cut.joined(cut.texts) == text
+
+
 def test_a_long_text_is_cut_in_linear_time() -> None:
     for text in ("a. " * 50_000, ". " * 50_000, "!" * 100_000, " " * 100_000 + "x", '."' * 50_000):
         cut = split_sentences(text)
