@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.batches import output_limit
 from flaxformer_mt.decoding.decode import decode_ids
 from flaxformer_mt.model import Transformer
 
@@ -42,8 +43,7 @@ class Reference:
 
     def limits(self, sources: Sequence[Sequence[int]]) -> list[int]:
         """The most tokens that each source's output may have, the end mark included."""
-        extra = self._decoding.max_extra_tokens
-        return [min(len(ids) + extra, self.longest) for ids in sources]
+        return [output_limit(self._decoding, len(ids), self.longest) for ids in sources]
 
     def greedy(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
         """The greedy output of each source (pieces + EOS), without its end mark."""

@@ -72,6 +72,7 @@ def write(translator: Translator, folder: Path) -> None:
         (folder / f"{side}_pieces.json").write_text(pieces + "\n", "utf-8")
     settings = {
         "max_length": config.max_length,
+        "max_ratio": translator.config.max_ratio,
         "max_extra_tokens": translator.config.max_extra_tokens,
         "pad": PAD,
         "bos": BOS,
@@ -114,7 +115,7 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
         cache: Any = model.apply(
             variables, encoded, segment_ids, beams=1, length=1, method=Transformer.start_cache
         )
-        return {name: leaf for name, leaf in cache.items() if name != "self"}
+        return {name: leaf for name, leaf in cache.items() if name not in ("self", "beams")}
 
     def decode_step(
         params: Any,
@@ -123,11 +124,14 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
         own: dict[str, Any],
         source: dict[str, Any],
     ) -> tuple[Float[Array, "b vocab"], dict[str, Any]]:
+        rows, length = tokens.shape[0], next(iter(own.values()))["key"].shape[3]
+        # With one beam there is one slot, and whose it is says itself.
+        beams = {"ancestry": jnp.zeros((rows, 1, length), jnp.int32)}
         logits, cache = model.apply(
             {"params": params},
             tokens[:, None],
             index,
-            {"self": own, **source},
+            {"self": own, "beams": beams, **source},
             method=Transformer.decode_step,
         )
         return jax.nn.log_softmax(logits[:, 0]), cache["self"]
@@ -147,8 +151,8 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
     source = jax.eval_shape(encoder, abstract, ids(b, s), ids(b))
     own = {
         layer: {
-            "key": jax.ShapeDtypeStruct((b, 1, config.num_heads, t, config.d_k), jnp.float32),
-            "value": jax.ShapeDtypeStruct((b, 1, config.num_heads, t, config.d_v), jnp.float32),
+            "key": jax.ShapeDtypeStruct((b, config.num_heads, config.d_k, t), jnp.float32),
+            "value": jax.ShapeDtypeStruct((b, config.num_heads, t, config.d_v), jnp.float32),
         }
         for layer in source["cross"]
     }

@@ -63,8 +63,8 @@ class Model:
         for start in range(0, len(order), BATCH):
             numbers = order[start : start + BATCH]
             batch = [sources[number] for number in numbers]
-            extra = self.settings["max_extra_tokens"]
-            limits = [min(len(ids) + extra, longest) for ids in batch]
+            ratio, extra = self.settings["max_ratio"], self.settings["max_extra_tokens"]
+            limits = [min(int(ratio * len(ids)) + extra, longest) for ids in batch]
             for number, output in zip(numbers, self.greedy(batch, limits), strict=True):
                 outputs[number] = self.decode(output)
         return outputs
@@ -138,11 +138,12 @@ class _Decoding:
             src[row, : len(ids)] = ids
         lengths = np.array([len(ids) for ids in sources], np.int32)
         self._source = model._encoder(model.params, src, lengths)
-        shape = (len(sources), 1, settings["heads"], _rounded(length, settings["max_length"]))
+        rows, heads = len(sources), settings["heads"]
+        room = _rounded(length, settings["max_length"])
         self._own = {
             layer: {
-                "key": jnp.zeros((*shape, settings["key_width"]), jnp.float32),
-                "value": jnp.zeros((*shape, settings["value_width"]), jnp.float32),
+                "key": jnp.zeros((rows, heads, settings["key_width"], room), jnp.float32),
+                "value": jnp.zeros((rows, heads, room, settings["value_width"]), jnp.float32),
             }
             for layer in self._source["cross"]
         }

@@ -59,7 +59,8 @@ def start(
 
 def room(cache: Cache) -> int:
     """For how many positions there is room."""
-    return int(cache["beams"]["ancestry"].shape[2])
+    length: int = cache["beams"]["ancestry"].shape[2]
+    return length
 
 
 def grown(cache: Cache, length: int) -> Cache:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.cli import train as command
+from flaxformer_mt.cli import preparation, train as command
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
@@ -54,7 +54,7 @@ def test_killed_at_any_file_there_is_no_half_a_vocabulary(
         _kill_in.clear()
         seen.append(Vocabularies.load(directory / "vocabulary").digest)
 
-    monkeypatch.setattr(command, "prepare", prepare)
+    monkeypatch.setattr(preparation, "prepare", prepare)
     config = type("Config", (), {"data": None, "training": type("Training", (), {"seed": 1})})
     _kill_in[:] = [files]
     try:

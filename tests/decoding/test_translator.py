@@ -13,6 +13,7 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import DecodingError, Translator, translate_ids, translator as module
+from flaxformer_mt.decoding.decode import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.split import split_to_fit
 from flaxformer_mt.model import Transformer
@@ -85,9 +86,8 @@ def test_a_line_break_spelt_in_bytes_does_not_break_the_line(translator, monkeyp
     monkeypatch.setattr(
         module,
         "decode_ids",
-        lambda params, model, sources, config, n_best, mesh: [
-            [module.Decoded(tokens=tokens, log_prob=-1.0, score=-1.0, at_limit=False)]
-            for _ in sources
+        lambda params, models, sources, config, **_: [
+            [Decoded(tokens=tokens, log_prob=-1.0, score=-1.0, at_limit=False)] for _ in sources
         ],
     )
     assert spelling.translate(["a dog"])[0].text == "A  B"
