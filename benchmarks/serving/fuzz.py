@@ -31,19 +31,11 @@ def fuzz(url: str, *options: str, examples: int, seed: int = 1, seconds: float =
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "schemathesis.toml").write_text(_SETTINGS)
         # Longer than the server takes to give a request up.
-        checks = [
-            "--request-timeout",
-            "60",
-            "--checks",
-            "all",
-            "--max-examples",
-            str(examples),
-            "--seed",
-            str(seed),
-        ]
-        arguments = ["run", f"{url}/openapi.json", "--no-color", "--no-shrink", *checks, *options]
+        patience = ["--request-timeout", "60", "--max-response-time", "60"]
+        checks = ["--checks", "all", "--max-examples", str(examples), "--seed", str(seed)]
+        ways = ["--no-color", "--no-shrink", *patience, *checks, *options]
         done = subprocess.run(
-            [sys.executable, "-c", _COMMAND, *arguments],
+            [sys.executable, "-c", _COMMAND, "run", f"{url}/openapi.json", *ways],
             cwd=folder,
             capture_output=True,
             text=True,
