@@ -25,7 +25,7 @@ _BREAK = re.compile(
     # Latin, Greek, Cyrillic: a mark, a blank, and what does not go on in lower case.
     rf"|(?P<mark>(?<![.!?…])[.!?…]++[{_CLOSING}]*){_BLANK}+(?=[{_OPENING}¿¡]*(?P<next>[^\W_]))"
     # Chinese and Japanese put no blank after it.
-    rf"|(?P<wide>[。！？][”’」』）]*){_BLANK}*(?=\S)"
+    rf"|(?P<wide>[。！？][”’」』）]*+){_BLANK}*(?=\S)"
 )
 
 
