@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,20 +21,30 @@ needs_clients = pytest.mark.skipif(
 _COUNT = iter(range(1 << 30))
 
 
-@pytest.fixture(scope="session")
-def gcs() -> Iterator:
-    # One for the session: the clients read where it is when they are first used.
+@functools.cache
+def _playing() -> Any:
+    """The one of this process: the clients read where it is when they are first used.
+
+    Every module that imports `gcs` has a session's fixture of its own.
+    """
     from tests.rundir.fake_gcs import FakeGcs
 
-    with FakeGcs() as server:
-        before = {name: os.environ.get(name) for name in server.environment()}
-        os.environ.update(server.environment())
-        yield server
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    server = FakeGcs().__enter__()
+    atexit.register(server.__exit__, None, None, None)
+    return server
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator:
+    server = _playing()
+    before = {name: os.environ.get(name) for name in server.environment()}
+    os.environ.update(server.environment())
+    yield server
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture
