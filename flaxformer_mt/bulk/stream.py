@@ -56,6 +56,9 @@ class Action(Protocol[Taken]):
     def go_on(self, sums: Mapping[str, float]) -> None:
         """Takes over what an earlier call has counted."""
 
+    def summary(self) -> Sequence[str]:
+        """Lines for a person at the end."""
+
 
 @dataclasses.dataclass
 class Window:

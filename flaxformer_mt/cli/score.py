@@ -13,7 +13,7 @@ from flaxformer_mt.bulk.meter import Meter
 from flaxformer_mt.bulk.reading import Lines, open_lines
 from flaxformer_mt.bulk.scoring import PairForm, Scoring, TwoInputs, open_pairs
 from flaxformer_mt.bulk.sinks import Sink
-from flaxformer_mt.bulk.stream import WINDOW, stream
+from flaxformer_mt.bulk.stream import WINDOW
 from flaxformer_mt.cli.arguments import (
     add_workdir,
     make_parser,
@@ -22,13 +22,13 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
+from flaxformer_mt.cli.searching import add_length_norm, with_settings
 from flaxformer_mt.cli.streams import (
     NOT_FINISHED,
     Stopped,
     add_output,
-    finished,
-    identity,
     sigterm_stops,
+    streamed,
     writing,
 )
 from flaxformer_mt.decoding.translator import Translator
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         metavar="A",
         help="default: the run's decoding.length_penalty",
     )
+    add_length_norm(parser)
     _add_input(parser)
     add_output(parser, WINDOW)
     parser.add_argument(
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             with _reading(options) as lines, writing(options, inputs) as sink:
                 which = weights(options.weights, parser)
                 translator = Translator.load(options.workdir, which=which)
+                translator = translator.with_config(with_settings(options, translator.config))
                 return _score(options, form, translator, lines, sink)
     except Stopped:
         return NOT_FINISHED
@@ -86,31 +88,16 @@ def _score(
     action = Scoring(
         functools.partial(translator.score, **settings), form, translator.vocabularies.tgt
     )
-    window = options.window or (1 if lines.interactive else WINDOW)
-    # Of what goes to standard output nobody asks later.
-    known = (
-        identity(translator, form=dataclasses.asdict(form), window=window, **settings)
-        if options.output
-        else {}
+    return streamed(
+        options,
+        translator,
+        lines,
+        sink,
+        parse=form.parse,
+        action=action,
+        meter=meter,
+        settings={"form": dataclasses.asdict(form), **settings},
     )
-
-    def work() -> None:
-        stream(
-            lines,
-            sink,
-            parse=form.parse,
-            action=action,
-            identity=known,
-            window=window,
-            meter=meter,
-        )
-
-    if not finished(work, sink, meter):
-        return NOT_FINISHED
-    for line in action.summary():
-        say(line)
-    say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
-    return 0
 
 
 def _add_input(parser: argparse.ArgumentParser) -> None:

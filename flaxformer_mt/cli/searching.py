@@ -23,11 +23,7 @@ _SETTINGS = (
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Flags in place of the run's settings under `decoding`."""
     group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
-    group.add_argument(
-        "--length-norm",
-        choices=("gnmt", "average"),
-        help="gnmt: the score is log P over the paper's penalty; average: over |Y|^alpha",
-    )
+    add_length_norm(group)
     group.add_argument(
         "--ends-among",
         choices=("candidates", "beam"),
@@ -55,9 +51,17 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_length_norm(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--length-norm",
+        choices=("gnmt", "average"),
+        help="gnmt: the score is log P over the paper's penalty; average: over |Y|^alpha",
+    )
+
+
 def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:
-    """`config` with the settings that were given."""
-    given = {name: getattr(options, name) for name in _SETTINGS}
+    """`config` with those of the settings that the command has and that were given."""
+    given = {name: getattr(options, name, None) for name in _SETTINGS}
     changes = {name: value for name, value in given.items() if value is not None}
     return dataclasses.replace(config, **changes)
 

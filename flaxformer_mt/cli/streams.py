@@ -15,8 +15,11 @@ from typing import Any, BinaryIO, cast
 import flaxformer_mt
 from flaxformer_mt.bulk.bucket_sink import BucketSink
 from flaxformer_mt.bulk.meter import Meter
+from flaxformer_mt.bulk.reading import Lines
+from flaxformer_mt.bulk.scoring import TwoInputs
 from flaxformer_mt.bulk.sinks import FileSink, Sink, StreamSink
 from flaxformer_mt.bulk.state import OutputError
+from flaxformer_mt.bulk.stream import WINDOW, Action, stream
 from flaxformer_mt.cli.arguments import positive, say
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.digests import tree_digest
@@ -114,6 +117,41 @@ def sigterm_stops(wanted: bool) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def streamed(
+    options: argparse.Namespace,
+    translator: Translator,
+    lines: Lines | TwoInputs,
+    sink: Sink,
+    *,
+    parse: Callable[..., Any],
+    action: Action[Any],
+    meter: Meter,
+    settings: Mapping[str, Any],
+) -> int:
+    """All lines through `action`; returns the exit status. `settings` are part of the identity."""
+    window = options.window or (1 if lines.interactive else WINDOW)
+    # Of what goes to standard output nobody asks later.
+    known = identity(translator, window=window, **settings) if options.output else {}
+
+    def work() -> None:
+        stream(
+            lines,
+            sink,
+            parse=parse,
+            action=action,
+            identity=known,
+            window=window,
+            meter=meter,
+        )
+
+    if not finished(work, sink, meter):
+        return NOT_FINISHED
+    for line in action.summary():
+        say(line)
+    say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
+    return 0
 
 
 def finished(work: Callable[[], None], sink: Sink, meter: Meter) -> bool:

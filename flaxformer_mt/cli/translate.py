@@ -12,7 +12,7 @@ from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
 from flaxformer_mt.bulk.meter import Meter
 from flaxformer_mt.bulk.reading import Lines, open_lines
 from flaxformer_mt.bulk.sinks import Sink
-from flaxformer_mt.bulk.stream import WINDOW, stream
+from flaxformer_mt.bulk.stream import WINDOW
 from flaxformer_mt.bulk.translating import Translating
 from flaxformer_mt.cli.arguments import (
     add_decoding,
@@ -27,9 +27,8 @@ from flaxformer_mt.cli.streams import (
     NOT_FINISHED,
     Stopped,
     add_output,
-    finished,
-    identity,
     sigterm_stops,
+    streamed,
     writing,
 )
 from flaxformer_mt.decoding.sampling import Sampling
@@ -102,37 +101,20 @@ def _translate(
         name=lines.name,
         say=meter.say,
     )
-    window = options.window or (1 if lines.interactive else WINDOW)
-    # Of what goes to standard output nobody asks later.
-    known = (
-        identity(
-            translator,
-            form=dataclasses.asdict(form),
-            window=window,
-            prefix=options.prefix,
+    return streamed(
+        options,
+        translator,
+        lines,
+        sink,
+        parse=form.parse,
+        action=action,
+        meter=meter,
+        settings={
+            "form": dataclasses.asdict(form),
+            "prefix": options.prefix,
             **{**search, "sampling": sampling and repr(sampling), "suppress": options.suppress},
-        )
-        if options.output
-        else {}
+        },
     )
-
-    def work() -> None:
-        stream(
-            lines,
-            sink,
-            parse=form.parse,
-            action=action,
-            identity=known,
-            window=window,
-            meter=meter,
-        )
-
-    if not finished(work, sink, meter):
-        return NOT_FINISHED
-    for line in action.summary():
-        say(line)
-    say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
-    return 0
 
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.heads import usual_heads
+from flaxformer_mt.export.parity import greedy_each
 from flaxformer_mt.export.readme import write_readme
 from flaxformer_mt.export.weights import Attention, Layer, Linear, Norm, Stack, from_params
 from flaxformer_mt.model.embedding import sinusoids
@@ -93,10 +94,7 @@ class Runtime:
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """As in parity.Runtime."""
-        return [
-            self.search([source], beam_size=1, limit=limit)[0]
-            for source, limit in zip(sources, limits, strict=True)
-        ]
+        return greedy_each(self, sources, limits)
 
     def search(
         self,

@@ -32,6 +32,25 @@ class Runtime(Protocol):
         """Log-probability of every token of each target and of the end mark after it."""
 
 
+class Searching(Protocol):
+    """A runtime that takes one limit for all sentences of a call."""
+
+    def search(
+        self, sources: Sequence[Sequence[int]], *, beam_size: int, limit: int
+    ) -> list[list[int]]:
+        """The best output of each source, of at most `limit` tokens."""
+
+
+def greedy_each(
+    runtime: Searching, sources: Sequence[Sequence[int]], limits: Sequence[int]
+) -> list[list[int]]:
+    """`Runtime.greedy` by a search of each sentence alone, for each has a limit of its own."""
+    return [
+        runtime.search([source], beam_size=1, limit=limit)[0]
+        for source, limit in zip(sources, limits, strict=True)
+    ]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parity:
     """How far two runtimes agree on a sample."""

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.export.parity import greedy_each
 
 PACKAGES = ("torch", "transformers")
 
@@ -64,10 +65,7 @@ class Runtime:
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """As in parity.Runtime."""
-        return [
-            self.search([source], beam_size=1, limit=limit)[0]
-            for source, limit in zip(sources, limits, strict=True)
-        ]
+        return greedy_each(self, sources, limits)
 
     def search(
         self,
