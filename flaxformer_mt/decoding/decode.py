@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,20 +15,14 @@ from jax.stages import Lowered
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import programs
-from flaxformer_mt.decoding.batches import (
-    FEWER,
-    DecodingBatch,
-    fewer_rows,
-    more_room,
-    output_limit,
-    plan_batches,
-)
+from flaxformer_mt.decoding.batch_search import BatchSearch
+from flaxformer_mt.decoding.batches import DecodingBatch, output_limit, plan_batches
 from flaxformer_mt.decoding.programs import Models, Params, parts_of
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
+from flaxformer_mt.decoding.search import Hypotheses, Sentences, Weights
 from flaxformer_mt.model import Transformer, table_rows
-from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
+from flaxformer_mt.parallel import local_mesh, whole_on
 
 
 class DecodingError(ValueError):
@@ -97,6 +91,57 @@ def decode_ids(
     numbers = range(len(sources)) if numbers is None else numbers
     limits = [output_limit(config, length, longest) for length in lengths]
     _check(lengths, [len(prefix) for prefix in prefixes], limits, longest)
+    search = _search(params, models, config, n_best, suppress, sampling, mesh)
+    seed = sampling.seed if sampling else 0
+    decoded: list[list[Decoded]] = [[] for _ in sources]
+    for batch in plan_batches(lengths, config, longest, split=parts_of(search.mesh)):
+        whose = np.full(batch.rows, -1)
+        whose[: len(batch.sources)] = batch.sources
+        src = np.full((batch.rows, batch.src_length), PAD, np.int32)
+        rows = _rows_of(batch, limits, prefixes, seed, numbers)
+        src_lengths = np.zeros(batch.rows, np.int32)
+        for row, number in enumerate(batch.sources):
+            src[row, : lengths[number]] = sources[number]
+            src_lengths[row] = lengths[number]
+        most = output_limit(config, batch.src_length, longest)
+        for at, found in search.run((src, src_lengths), whose, rows, length=most):
+            for row, number in enumerate(at):
+                if number >= 0:
+                    decoded[number] = _decoded(found, row, limits[number])
+    return decoded
+
+
+def compile_batches(
+    params: Params,
+    models: Models,
+    lengths: Sequence[int],
+    config: DecodingConfig,
+    *,
+    n_best: int = 1,
+    suppress: tuple[int, ...] = (UNK,),
+    mesh: Mesh | None = None,
+) -> None:
+    """All that `decode_ids` may need for as many sources as there are `lengths`, of these lengths.
+
+    Which programs a batch meets depends on which of its sentences are finished when: here are all
+    of them, for whoever cannot wait for a compilation later.
+    """
+    longest = min(model.config.max_length for model in models)
+    search = _search(params, models, config, n_best, suppress, None, mesh)
+    batches = plan_batches(lengths, config, longest, split=parts_of(search.mesh))
+    for rows, src_length in {(batch.rows, batch.src_length) for batch in batches}:
+        search.compile(rows, src_length, length=output_limit(config, src_length, longest))
+
+
+def _search(
+    params: Params,
+    models: Models,
+    config: DecodingConfig,
+    n_best: int,
+    suppress: tuple[int, ...],
+    sampling: Sampling | None,
+    mesh: Mesh | None,
+) -> BatchSearch:
     mesh = local_mesh() if mesh is None else mesh
     types = models[0].tgt_vocab_size
     # Rows of the softmax matrix beyond the vocabulary stand for nothing.
@@ -120,23 +165,7 @@ def decode_ids(
         temperature=drawn.temperature,
         top_p=drawn.top_p,
     )
-    batches = _Batches(whole_on(params, mesh), models, rules, weights, mesh)
-    decoded: list[list[Decoded]] = [[] for _ in sources]
-    for batch in plan_batches(lengths, config, longest, split=parts_of(mesh)):
-        whose = np.full(batch.rows, -1)
-        whose[: len(batch.sources)] = batch.sources
-        src = np.full((batch.rows, batch.src_length), PAD, np.int32)
-        rows = _rows_of(batch, limits, prefixes, drawn.seed, numbers)
-        src_lengths = np.zeros(batch.rows, np.int32)
-        for row, number in enumerate(batch.sources):
-            src[row, : lengths[number]] = sources[number]
-            src_lengths[row] = lengths[number]
-        most = output_limit(config, batch.src_length, longest)
-        for at, found in batches.run((src, src_lengths), whose, rows, length=most):
-            for row, number in enumerate(at):
-                if number >= 0:
-                    decoded[number] = _decoded(found, row, limits[number])
-    return decoded
+    return BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
 
 
 def _check(
@@ -174,75 +203,6 @@ def _rows_of(
         prefix[row, : len(prefixes[number])] = prefixes[number]
         seeds[row] = seed % (1 << 32), numbers[number] % (1 << 32)
     return Sentences(limit, prefix, seeds)  # type: ignore[arg-type]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Batches:
-    """Batches searched with the same models and settings."""
-
-    params: Params
-    models: Models
-    rules: Rules
-    weights: Weights
-    mesh: Mesh
-
-    def run(
-        self,
-        sources: tuple[np.ndarray, np.ndarray],
-        numbers: np.ndarray,
-        sentences: Sentences,
-        *,
-        length: int,
-    ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
-        """Source numbers and the hypotheses of as many rows, once they are finished.
-
-        `sources` are token ids [rows, src_length] and their lengths; `numbers` says whose each row
-        is, -1 where it is padding.
-        """
-        parts = parts_of(self.mesh)
-        room = more_room(0, length)
-        with on_mesh(self.mesh):
-            state = programs.begin(
-                self.params,
-                *place_batch((*sources, sentences), self.mesh),
-                models=self.models,
-                rules=self.rules,
-                length=length,
-                room=room,
-            )
-        while True:
-            rows = len(numbers) // parts
-            with on_mesh(self.mesh):
-                state = programs.advance(
-                    self.params,
-                    state,
-                    self.weights,
-                    np.int32(rows // FEWER),
-                    models=self.models,
-                    rules=self.rules,
-                    parts=parts,
-                )
-            stopped = np.asarray(state.stopped)
-            if stopped.all():
-                yield numbers, jax.tree.map(np.asarray, state.finished)
-                return
-            live = (~stopped).reshape(parts, rows)
-            fewer = fewer_rows(rows, int(live.sum(axis=1).max()))
-            # Of those that stay the live ones come first, in their order.
-            kept = np.argsort(~live, axis=1, kind="stable")[:, :fewer]
-            if fewer < rows:
-                leaving = np.where(stopped, numbers, -1)
-                yield leaving, jax.tree.map(np.asarray, state.finished)
-                flat = (kept + rows * np.arange(parts)[:, None]).reshape(-1)
-                numbers = np.where(stopped, -1, numbers)[flat]
-            if int(state.position) == room:
-                room = more_room(room, length)
-            state = self._reshaped(state, kept, parts, room)
-
-    def _reshaped(self, state: State, kept: np.ndarray, parts: int, room: int) -> State:
-        with on_mesh(self.mesh):
-            kept = place_batch(kept.astype(np.int32), self.mesh)
-            return programs.reshaped(state, kept, parts=parts, room=room)
 
 
 def compilations() -> int:

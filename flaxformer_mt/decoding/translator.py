@@ -14,7 +14,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts, default_layer
 from flaxformer_mt.decoding.attention import Attention, attend_part
 from flaxformer_mt.decoding.batches import output_limit
-from flaxformer_mt.decoding.decode import DecodingError, decode_ids
+from flaxformer_mt.decoding.decode import DecodingError, compile_batches, decode_ids
 from flaxformer_mt.decoding.forced import Scored, score_parts
 from flaxformer_mt.decoding.parts import (
     Overlong,
@@ -228,6 +228,21 @@ class Translator:
             )
             for parts in pieces
         ]
+
+    def compile(self, lines: Sequence[str], *, n_best: int = 1) -> None:
+        """What `translate` may need for as many lines as long as these, compiled beforehand.
+
+        A line that is longer than the model takes counts as the longest that it takes.
+        """
+        lengths = [min(len(tokens) + 1, self.max_length) for tokens in self._encode(lines)]
+        compile_batches(
+            tuple(params for params, _ in self.members),
+            tuple(model for _, model in self.members),
+            lengths,
+            self.config,
+            n_best=n_best,
+            mesh=self.mesh,
+        )
 
     def score(
         self,

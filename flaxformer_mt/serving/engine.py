@@ -97,10 +97,17 @@ class Engine:
             return self._translate(key, items)
         return [self._attend(item) for item in items]
 
+    def compile(self, key: Search, texts: Sequence[str]) -> None:
+        """All that a batch of so many sentences may need, of which the longest are as these."""
+        self.translator.compile(self._filled(key, texts), n_best=key.n_best)
+
+    def _filled(self, key: Search, texts: Sequence[str]) -> list[str]:
+        size = min(size for size in self.sizes(key) if size >= len(texts))
+        return [*texts, *[texts[-1]] * (size - len(texts))]
+
     def _translate(self, key: Search, sentences: Sequence[Sentence]) -> list[Translated]:
         texts = [sentence.text for sentence in sentences]
-        size = min(size for size in self.sizes(key) if size >= len(texts))
-        filled = [*texts, *[texts[-1]] * (size - len(texts))]
+        filled = self._filled(key, texts)
         found = self.translator.translate(filled, n_best=key.n_best)[: len(texts)]
         pairs, places = [], []
         alignments: list[list[Alignment | None]] = []

@@ -16,9 +16,10 @@ def warm_up(engine: Engine, *, words: int, compiled: Callable[[], int], progress
 
     Decoding has few shapes: its lengths are powers of two or one and a half of them. The
     sentences repeat a short word of one to three tokens, 5, 7, 11, 15, 23, 31 ... times, and so
-    meet each of these lengths. In a batch they are of several lengths, so that some are done before
-    others. What is longer compiles when it comes. Where one sentence of a length needs no program
-    that was not there (`compiled` counts them), batches of that length are left out.
+    meet each of these lengths. Which programs a search comes to need depends on which of its
+    sentences end when, so that running it is not enough: all of them are compiled first. What is
+    longer compiles when it comes. Where one sentence of a length needs no program that was not
+    there (`compiled` counts them), batches of that length are left out.
     """
     powers = [2**power for power in range(2, 20)]
     every = sorted({n - 1 for power in powers for n in (power * 3 // 2, power * 2)})
@@ -54,8 +55,13 @@ def _groups(engine: Engine, length: int) -> list[list[Step]]:
 
 
 def _search(engine: Engine, key: Search, length: int, size: int) -> Step:
-    batch = [Sentence(_text(max(1, length - number))) for number in range(size)]
-    return f"{size} x {length} words, {key.n_best}-best", lambda: engine.run(key, batch)
+    texts = [_text(length)] * size
+
+    def step() -> None:
+        engine.compile(key, texts)
+        engine.run(key, [Sentence(text) for text in texts])
+
+    return f"{size} x {length} words, {key.n_best}-best", step
 
 
 def _sizes(engine: Engine, key: Search) -> list[int]:

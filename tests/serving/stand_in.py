@@ -58,6 +58,9 @@ class StandIn:
         assert not any("\n" in line for line in lines)
         return [self._translation(line, n_best) for line in lines]
 
+    def compile(self, lines: Sequence[str], *, n_best: int = 1) -> None:
+        """There is nothing to compile."""
+
     def _translation(self, line: str, n_best: int) -> Translation:
         text = reversed_words(line)
         hypotheses = [
