@@ -1,6 +1,7 @@
 """Measures `flaxformer-mt serve` on this machine: speed, memory, and how it bears abuse.
 
 python -m benchmarks.serving --workdir RUN            # 100,000 requests and 10,000 hostile ones
+python -m benchmarks.serving --workdir RUN --beam-size 1      # a result of its own
 python -m benchmarks.serving --workdir RUN --requests 2000 --hostile 500 --no-result
 
 RUN is a trained run directory, in which nothing changes. The server is a process of
@@ -23,6 +24,7 @@ from benchmarks.serving.load import Load, drive
 from benchmarks.serving.process import ServerProcess, serving
 from flaxformer_mt.rundir.layout import open_run, read_record
 
+REQUESTS = 100_000
 SETTLE = 2000  # requests before memory is looked at for the first time
 OPERATIONS = 7  # of the API: each gets its share of the made up requests
 
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving")
     parser.add_argument("--workdir", required=True, type=Path, metavar="RUN")
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument("--hostile", type=int, default=10_000)
     parser.add_argument("--beam-size", type=int, help="default: the run's")
     parser.add_argument("--no-result", action="store_true", help="write no result file")
@@ -48,10 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(json.dumps(metrics, indent=2))
     if not options.no_result:
         record = read_record(open_run(options.workdir))
-        shown = f" --beam-size {options.beam_size}" if options.beam_size else ""
+        given, name = "", "serving"
+        if options.beam_size is not None:
+            given, name = f" --beam-size {options.beam_size}", f"serving_beam_{options.beam_size}"
+        if options.requests != REQUESTS:
+            given += f" --requests {options.requests}"
         write_result(
-            RESULTS / "serving.json",
-            command=f"python -m benchmarks.serving --workdir RUN{shown}",
+            RESULTS / f"{name}.json",
+            command=f"python -m benchmarks.serving --workdir RUN{given}",
             config=str(record.config["name"]),
             seconds=time.perf_counter() - begin,
             metrics=metrics,
