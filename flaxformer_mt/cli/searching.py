@@ -12,6 +12,7 @@ from flaxformer_mt.decoding.sampling import Sampling
 # Flags that stand for the setting of the same name.
 _SETTINGS = (
     "length_norm",
+    "coverage_penalty",
     "ends_among",
     "max_ratio",
     "max_extra_tokens",
@@ -23,7 +24,7 @@ _SETTINGS = (
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Flags in place of the run's settings under `decoding`."""
     group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
-    add_length_norm(group)
+    add_scoring(group)
     group.add_argument(
         "--ends-among",
         choices=("candidates", "beam"),
@@ -51,11 +52,18 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_length_norm(group: argparse._ActionsContainer) -> None:
+def add_scoring(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--length-norm",
         choices=("gnmt", "average"),
         help="gnmt: the score is log P over the paper's penalty; average: over |Y|^alpha",
+    )
+    group.add_argument(
+        "--coverage-penalty",
+        type=not_negative,
+        metavar="B",
+        help="lower the score of what leaves parts of the source without attention (Wu et al., "
+        "2016: 0.2)",
     )
 
 

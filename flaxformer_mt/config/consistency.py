@@ -38,7 +38,7 @@ _NOT_NEGATIVE = {
     "data": "epoch_pairs workers",
     "data.batch": "src_length tgt_length",
     "data.filter": "max_ratio",
-    "decoding": "length_penalty max_ratio no_repeat_ngram",
+    "decoding": "length_penalty coverage_penalty max_ratio no_repeat_ngram",
 }
 _POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
 # No setting needs more, and the libraries below take no more.

@@ -289,6 +289,12 @@ class DecodingConfig:
         "gnmt: the paper's penalty, above; average: |Y|^alpha, as other toolkits have it",
         resume=True,
     )
+    coverage_penalty: float = setting(
+        0.0,
+        "beta in beta * sum_i log min(sum_j p_ij, 1), which lowers scores of outputs that leave "
+        "source tokens i without attention p_ij (0: off, as in the paper; Wu et al. had 0.2)",
+        resume=True,
+    )
     ends_among: Literal["candidates", "beam"] = setting(
         "candidates",
         "candidates: any of the 2 * beam_size best continuations may end a hypothesis, as in "

@@ -9,23 +9,18 @@ arXiv 1909.02074, whose baseline this is: the last layer but one aligns best the
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.attention import layer_weights
-from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.attention import cross_weights
 from flaxformer_mt.decoding.parts import Part
-from flaxformer_mt.decoding.teacher import batches, decoder_states
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.parallel import on_mesh, place_batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,11 +40,6 @@ class Alignment:
         return " ".join(f"{src}-{tgt}" for src, tgt in sorted(self.links))
 
 
-def default_layer(model: Transformer) -> int:
-    """The decoder's last layer but one, counted from 0; its only one where there is one."""
-    return max(model.config.decoder_layers - 2, 0)
-
-
 def align_parts(
     params: Mapping[str, Any],
     model: Transformer,
@@ -66,7 +56,7 @@ def align_parts(
     """
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
     weights = iter(
-        _cross_weights(params, model, parts, layer=layer, batch_tokens=batch_tokens, mesh=mesh)
+        cross_weights(params, model, parts, layer=layer, batch_tokens=batch_tokens, mesh=mesh)
     )
     aligned = []
     for source, target, of in lines:
@@ -130,52 +120,3 @@ class _Words:
         words = np.array([*self._of_bytes, len(self.texts)], np.int64)
         found = words[[before + begin for begin, _ in spans]]
         return np.where(found < len(self.texts), found, -1)
-
-
-def _cross_weights(
-    params: Mapping[str, Any],
-    model: Transformer,
-    parts: Sequence[Part],
-    *,
-    layer: int,
-    batch_tokens: int,
-    mesh: Mesh,
-) -> list[Any]:
-    """Each part's weights [tgt, src] over the source in one layer, the mean of its heads."""
-    layers = model.config.decoder_layers
-    if not 0 <= layer < layers:
-        raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
-    split = mesh.shape["data"] * mesh.shape["fsdp"]
-    found: list[Any] = [None] * len(parts)
-    for batch in batches(
-        parts, batch_tokens=batch_tokens, max_length=model.config.max_length, split=split
-    ):
-        arrays = (batch.src, batch.tgt_in, batch.src_lengths, batch.tgt_lengths)
-        with on_mesh(mesh):
-            weights = _mean_weights(params, *place_batch(arrays, mesh), model=model, layer=layer)
-        host = np.asarray(weights)
-        for row, number in enumerate(batch.parts):
-            found[number] = host[row, : batch.tgt_lengths[row], : batch.src_lengths[row]]
-            if not np.isfinite(found[number]).all():
-                raise DecodingError(
-                    "the model's attention is not numbers: its parameters are damaged or its "
-                    "training diverged; use another checkpoint"
-                )
-    return found
-
-
-@functools.partial(jax.jit, static_argnames=("model", "layer"))
-def _mean_weights(
-    params: Mapping[str, Any],
-    src: Int[Array, "rows length"],
-    tgt_in: Int[Array, "rows length"],
-    src_lengths: Int[Array, " rows"],
-    tgt_lengths: Int[Array, " rows"],
-    *,
-    model: Transformer,
-    layer: int,
-) -> Float[Array, "rows queries keys"]:
-    _, sown = decoder_states(
-        model, params, src, tgt_in, src_lengths, tgt_lengths, with_attention=True
-    )
-    return layer_weights(sown, model.config, "decoder", "cross_attention")[layer].mean(axis=1)

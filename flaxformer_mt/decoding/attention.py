@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -106,3 +106,55 @@ def _all_weights(
         of("decoder", "self_attention"),
         of("decoder", "cross_attention"),
     )
+
+
+def cross_weights(
+    params: Mapping[str, Any],
+    model: Transformer,
+    parts: Sequence[Part],
+    *,
+    layer: int,
+    batch_tokens: int,
+    mesh: Mesh,
+) -> list[Any]:
+    """Each part's weights [tgt, src] over the source in one layer, the mean of its heads.
+
+    Raises DecodingError, and ValueError for a layer that there is not.
+    """
+    layers = model.config.decoder_layers
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
+    split = mesh.shape["data"] * mesh.shape["fsdp"]
+    found: list[Any] = [None] * len(parts)
+    for batch in batches(
+        parts, batch_tokens=batch_tokens, max_length=model.config.max_length, split=split
+    ):
+        arrays = (batch.src, batch.tgt_in, batch.src_lengths, batch.tgt_lengths)
+        with on_mesh(mesh):
+            weights = _mean_weights(params, *place_batch(arrays, mesh), model=model, layer=layer)
+        host = np.asarray(weights)
+        for row, number in enumerate(batch.parts):
+            found[number] = host[row, : batch.tgt_lengths[row], : batch.src_lengths[row]]
+            if not np.isfinite(found[number]).all():
+                raise DecodingError(
+                    "the model's attention is not numbers: its parameters are damaged or its "
+                    "training diverged; use another checkpoint"
+                )
+    return found
+
+
+@functools.partial(jax.jit, static_argnames=("model", "layer"))
+def _mean_weights(
+    params: Mapping[str, Any],
+    src: Int[Array, "rows length"],
+    tgt_in: Int[Array, "rows length"],
+    src_lengths: Int[Array, " rows"],
+    tgt_lengths: Int[Array, " rows"],
+    *,
+    model: Transformer,
+    layer: int,
+) -> Float[Array, "rows queries keys"]:
+    _, sown = decoder_states(
+        model, params, src, tgt_in, src_lengths, tgt_lengths, with_attention=True
+    )
+    return layer_weights(sown, model.config, "decoder", "cross_attention")[layer].mean(axis=1)

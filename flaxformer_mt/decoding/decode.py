@@ -35,7 +35,7 @@ class Decoded:
 
     tokens: tuple[int, ...]
     log_prob: float  # natural logarithm, the end mark's included
-    score: float  # log_prob / length penalty
+    score: float  # log_prob / length penalty + coverage penalty
     at_limit: bool  # as long as an output may be: it may have ended for that reason
 
 
@@ -154,6 +154,7 @@ def _search(
         pad=PAD,
         suppress=(*suppress, *padding),
         ends_among=config.beam_size if config.ends_among == "beam" else 0,
+        coverage=config.coverage_penalty > 0,
         no_repeat=config.no_repeat_ngram,
         sample=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,
@@ -162,6 +163,7 @@ def _search(
     weights = Weights.of(
         config.length_penalty,
         average=config.length_norm == "average",
+        beta=config.coverage_penalty,
         temperature=drawn.temperature,
         top_p=drawn.top_p,
     )

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,11 +16,13 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.attention import cross_weights
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.parts import Part
-from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.teacher import batches, decoder_states
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import on_mesh, place_batch
 
 LOGITS = 1 << 24  # logits that a device holds at a time: 64 MiB in float32
@@ -35,7 +37,7 @@ class Scored:
     """
 
     log_prob: float  # the sum of token_log_probs
-    score: float  # log_prob / length penalty
+    score: float  # log_prob / length penalty + coverage penalty
     tokens: tuple[int, ...]
     token_log_probs: tuple[float, ...]
 
@@ -50,10 +52,13 @@ def score_parts(
     *,
     length_penalty: float,
     average: bool = False,
+    coverage: float = 0.0,
     batch_tokens: int,
     mesh: Mesh,
 ) -> list[Scored]:
     """Each line's scores, in order: of its parts one after another. A line without parts has 0.
+
+    `length_penalty`, `average` and `coverage` are the settings that search has for its scores.
 
     `params` are on all devices of `mesh`, which share the rows of a batch. In float32 a score does
     not depend on the other lines, and is the one that search has for the same tokens.
@@ -61,11 +66,26 @@ def score_parts(
     Raises DecodingError where scores are not numbers.
     """
     parts = list(itertools.chain.from_iterable(lines))
-    found = iter(
-        _log_probs(params, model, parts, batch_tokens=batch_tokens, mesh=mesh) if parts else ()
-    )
+    if not parts:
+        return [NOTHING for _ in lines]
+    found = iter(_log_probs(params, model, parts, batch_tokens=batch_tokens, mesh=mesh))
+    added: Iterator[float] = itertools.repeat(0.0)
+    if coverage:
+        layer = aligning_layer(model.config)
+        attended = cross_weights(
+            params, model, parts, layer=layer, batch_tokens=batch_tokens, mesh=mesh
+        )
+        added = iter([coverage * float(coverage_penalty(own.sum(axis=0))) for own in attended])
     return [
-        _scored(line, [next(found) for _ in line], length_penalty, average) if line else NOTHING
+        _scored(
+            line,
+            [next(found) for _ in line],
+            length_penalty,
+            average,
+            sum(next(added) for _ in line),
+        )
+        if line
+        else NOTHING
         for line in lines
     ]
 
@@ -80,6 +100,7 @@ def _scored(
     log_probs: Sequence[Float[np.ndarray, " tokens"]],
     alpha: float,
     average: bool,
+    added: float,
 ) -> Scored:
     tokens = tuple(itertools.chain.from_iterable((*part.tgt, EOS) for part in parts))
     each = tuple(itertools.chain.from_iterable(values.tolist() for values in log_probs))
@@ -91,7 +112,7 @@ def _scored(
         )
     return Scored(
         log_prob=total,
-        score=total / float(length_penalty(len(tokens), alpha, average=average)),
+        score=total / float(length_penalty(len(tokens), alpha, average=average)) + added,
         tokens=tokens,
         token_log_probs=each,
     )

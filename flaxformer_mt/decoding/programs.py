@@ -58,6 +58,7 @@ def begin(
                 segment_ids,
                 beams=rules.beam_size,
                 length=room,
+                coverage=rules.coverage,
                 method=Transformer.start_cache,
             )
         )

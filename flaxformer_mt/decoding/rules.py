@@ -19,6 +19,7 @@ class Rules:
     pad: int
     suppress: tuple[int, ...] = ()  # never generated, as `bos` and `pad`
     ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
+    coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
     no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
     sample: bool = False  # draw each hypothesis from the model instead of searching
     top_k: int = 0  # of the likeliest k tokens (0: of all)

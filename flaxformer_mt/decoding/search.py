@@ -28,7 +28,7 @@ class Hypotheses(NamedTuple):
     """
 
     tokens: Int[Array, "rows n_best length"]
-    scores: Float[Array, "rows n_best"]  # log_probs / length penalty
+    scores: Float[Array, "rows n_best"]  # log_probs / length penalty + coverage penalty
     log_probs: Float[Array, "rows n_best"]
     lengths: Int[Array, "rows n_best"]  # tokens, the end mark included
 
@@ -46,16 +46,24 @@ class Weights(NamedTuple):
 
     alpha: Float[Array, ""]  # of the length penalty
     average: Bool[Array, ""]  # the penalty is |Y|^alpha instead
+    beta: Float[Array, ""]  # of the coverage penalty
     temperature: Float[Array, ""]  # of sampling
     top_p: Float[Array, ""]
 
     @classmethod
     def of(
-        cls, alpha: Any, *, average: Any = False, temperature: Any = 1.0, top_p: Any = 1.0
+        cls,
+        alpha: Any,
+        *,
+        average: Any = False,
+        beta: Any = 0.0,
+        temperature: Any = 1.0,
+        top_p: Any = 1.0,
     ) -> Weights:
         return cls(
             jnp.asarray(alpha, jnp.float32),
             jnp.asarray(average, bool),
+            jnp.asarray(beta, jnp.float32),
             jnp.asarray(temperature, jnp.float32),
             jnp.asarray(top_p, jnp.float32),
         )
@@ -82,6 +90,15 @@ def length_penalty(length: Any, alpha: Any, *, average: Any = False) -> Any:
     return ((length + 5.0 * (1.0 - average)) / (6.0 - 5.0 * average)) ** alpha
 
 
+def coverage_penalty(coverage: Any) -> Any:
+    """sum_i log min(sum_j p_ij, 1) over source tokens i (Wu et al., 2016, equation 14); axis -1.
+
+    p_ij is the attention of output token j to source token i. A token that is hardly attended to
+    counts as 1e-6, for not even a hypothesis of the end mark alone should be ruled out by it.
+    """
+    return jnp.log(jnp.clip(coverage, 1e-6, 1.0)).sum(axis=-1)
+
+
 def beam_search(
     step: Step, cache: Cache, sentences: Sentences, weights: Weights, rules: Rules, *, length: int
 ) -> tuple[Hypotheses, Int[Array, ""]]:
@@ -90,6 +107,8 @@ def beam_search(
     Also how many steps it took. `step(tokens [rows, beams], index, cache)` returns the logits of
     token number `index`, given the token before it, and the cache after it. The leaves of
     `cache["beams"]` have the beam axis at 1 and follow their hypotheses; the rest stays as it is.
+    With `rules.coverage` that is a sequence of mappings, of which each has "coverage", the
+    attention that each source token [rows, beams, src_length] has had so far.
 
     At a row's limit (at most `length`) the end mark is the only token allowed, at the model's
     log-probability, so that every hypothesis is a complete one. A row whose limit is 0 is padding
@@ -180,9 +199,14 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     counts = ended
     if rules.ends_among:
         counts = ended & (jnp.arange(token.shape[1]) < rules.ends_among)[None]
+    scores = log_probs / penalty(length)
+    if rules.coverage:
+        members = [leaves["coverage"] for leaves in cache["beams"]]
+        covered = coverage_penalty(sum(members) / len(members))
+        scores = scores + weights.beta * take(covered, beam)
     new = Hypotheses(
         tokens=tokens,
-        scores=jnp.where(counts, log_probs / penalty(length), -jnp.inf),
+        scores=jnp.where(counts, scores, -jnp.inf),
         log_probs=log_probs,
         lengths=jnp.full_like(token, length),
     )
@@ -190,7 +214,8 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
 
     live, chosen = jax.lax.top_k(jnp.where(ended, -jnp.inf, log_probs), beams)
     # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
-    # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0.
+    # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The coverage
+    # penalty is at best 0.
     largest = jnp.maximum(penalty(length + 1), penalty(limits))
     settled = finished.scores[:, -1] >= live[:, 0] / largest
     if beams > 1:

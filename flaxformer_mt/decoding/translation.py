@@ -23,7 +23,7 @@ class Hypothesis:
     text: str
     tokens: tuple[int, ...]
     log_prob: float  # natural logarithm
-    score: float  # log_prob / length penalty
+    score: float  # log_prob / length penalty + coverage penalty
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,14 +66,21 @@ def joined(
         glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
         tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
         log_prob = sum(part.log_prob for part in parts)
-        penalty = length_penalty(len(tokens) + 1, config.length_penalty, average=average)
+        alpha = config.length_penalty
+        penalty = length_penalty(len(tokens) + 1, alpha, average=average)
+        # What a score is above that of its length is the coverage penalty, which parts add to.
+        coverage = sum(
+            part.score
+            - part.log_prob / length_penalty(len(part.tokens) + 1, alpha, average=average)
+            for part in parts
+        )
         hypotheses.append(
             Hypothesis(
                 # Byte pieces can spell a line break, which would shift every line after it.
                 text="".join(glued).replace("\r", " ").replace("\n", " "),
                 tokens=tuple(tokens),
                 log_prob=log_prob,
-                score=parts[0].score if len(parts) == 1 else log_prob / penalty,
+                score=parts[0].score if len(parts) == 1 else log_prob / penalty + coverage,
             )
         )
     return Translation(

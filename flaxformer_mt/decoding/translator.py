@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
-from flaxformer_mt.decoding.alignment import Alignment, align_parts, default_layer
+from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.attention import Attention, attend_part
 from flaxformer_mt.decoding.batches import output_limit
 from flaxformer_mt.decoding.decode import DecodingError, compile_batches, decode_ids
@@ -31,6 +31,7 @@ from flaxformer_mt.decoding.split import Piece, split_to_fit
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
+from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -267,6 +268,7 @@ class Translator:
             self.model,
             self._cut(pairs, overlong),
             average=self.config.length_norm == "average",
+            coverage=self.config.coverage_penalty,
             length_penalty=self._settings(None, length_penalty).length_penalty,
             batch_tokens=self.config.batch_tokens,
             mesh=self.mesh,
@@ -310,7 +312,7 @@ class Translator:
             self.model,
             self.vocabularies,
             lines,
-            layer=default_layer(self.model) if layer is None else layer,
+            layer=aligning_layer(self.model.config) if layer is None else layer,
             batch_tokens=self.config.batch_tokens,
             mesh=self.mesh,
         )

@@ -97,15 +97,18 @@ class MultiHeadAttention(nn.Module):
         keys: Float[Array, "rows heads d_k keys"],
         values: Float[Array, "rows heads keys d_v"],
         mask: Bool[Array, "rows beams keys"],
-    ) -> Float[Array, "rows beams d_model"]:
-        """Attention of each beam's newest token over a row's cached keys and values."""
+    ) -> tuple[Float[Array, "rows beams d_model"], Float[Array, "rows heads beams keys"]]:
+        """Attention of each beam's newest token over a row's cached keys and values.
+
+        Also its weights.
+        """
         dtype = self.config.dtype
         queries = self._biased("query", product("brd,dhk->brhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
         scores = product("brhk,bhkl->bhrl", queries, keys, dtype)
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
         heads = product("bhrl,bhlv->bhrv", weights, values, dtype)
-        return self._biased("out", product("bhrv,hvd->brd", heads, self.out, dtype))
+        return self._biased("out", product("bhrv,hvd->brd", heads, self.out, dtype)), weights
 
     def _biases(self) -> dict[str, Array]:
         heads, d_k, d_v = self.config.num_heads, self.config.d_k, self.config.d_v

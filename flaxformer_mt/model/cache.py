@@ -30,29 +30,37 @@ def start(
     *,
     beams: int,
     length: int,
+    coverage: bool = False,
 ) -> Cache:
     """The cache before the first token, with room for `length` positions.
 
-    A plain dict, one sentence a row, in `config.dtype` but for the last two:
+    A plain dict, one sentence a row, in `config.dtype` but for the last three:
 
         "self"      {layer: {"key", "value"}}   zeros, keys = length * beams, position by position
         "cross"     {layer: {"key", "value"}}   keys = src_length
         "beams"     {"ancestry"}                [rows, beams, length] int32
+                    {"coverage"}                [rows, beams, src_length] float32, if asked for
         "src_mask"                              [rows, src_length] bool
 
     "key" is [rows, heads, d_k, keys] and "value" [rows, heads, keys, d_v]: as the two products of a
     step read them. With keys before d_k, or the heads inside, XLA's CPU products take four to ten
-    times as long. A search reorders the leaves of "beams" along axis 1 and touches nothing else.
+    times as long. "coverage" is the sum of a hypothesis's attention to each source token, and 1 for
+    padding, which needs none. A search reorders the leaves of "beams" along axis 1 and touches
+    nothing else.
     """
     rows, heads, keys = src_mask.shape[0], config.num_heads, length * beams
     empty = {
         "key": jnp.zeros((rows, heads, config.d_k, keys), config.dtype),
         "value": jnp.zeros((rows, heads, keys, config.d_v), config.dtype),
     }
+    own = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
+    if coverage:
+        none = jnp.where(src_mask, 0.0, 1.0)[:, None]
+        own["coverage"] = jnp.broadcast_to(none, (rows, beams, none.shape[2]))
     return {
         "self": {layer: dict(empty) for layer in cross},
         "cross": {layer: _laid_out(leaves, config) for layer, leaves in cross.items()},
-        "beams": {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)},
+        "beams": own,
         "src_mask": src_mask,
     }
 
@@ -76,7 +84,8 @@ def grown(cache: Cache, length: int) -> Cache:
         layer: {"key": longer(leaves["key"], 3, keys), "value": longer(leaves["value"], 2, keys)}
         for layer, leaves in cache["self"].items()
     }
-    return {**cache, "self": past, "beams": {"ancestry": longer(ancestry, 2, more)}}
+    beams = {**cache["beams"], "ancestry": longer(ancestry, 2, more)}
+    return {**cache, "self": past, "beams": beams}
 
 
 def written(

@@ -118,8 +118,12 @@ class DecoderLayer(nn.Module):
         source: KeysValues,
         visible: Bool[Array, "rows beams keys"],
         src_mask: Bool[Array, "rows beams src_length"],
-    ) -> tuple[Float[Array, "rows beams d_model"], KeysValues]:
-        """The layer at position `index` of every beam; returns `past` with that position added.
+    ) -> tuple[
+        Float[Array, "rows beams d_model"], KeysValues, Float[Array, "rows heads beams src_length"]
+    ]:
+        """The layer at position `index` of every beam; `past` with that position added.
+
+        Also what each beam attends to in the source.
 
         `past` and `source` are the layer's parts of a cache (`model/cache.py`). A row's beams are
         queries over the same keys, those of the source and those of all slots, of which `visible`
@@ -129,15 +133,15 @@ class DecoderLayer(nn.Module):
         inner = around.enter(x)
         keys, values = self.self_attention.keys_values(inner)
         past = cache.written(past, keys, values, index)
-        inner = self.self_attention.attend_cached(inner, past["key"], past["value"], visible)
+        inner, _ = self.self_attention.attend_cached(inner, past["key"], past["value"], visible)
         x = around.leave(x, inner, deterministic=True)
 
         around = self.cross_attention_residual
-        inner = self.cross_attention.attend_cached(
+        inner, weights = self.cross_attention.attend_cached(
             around.enter(x), source["key"], source["value"], src_mask
         )
         x = around.leave(x, inner, deterministic=True)
-        return self._feed_forward(x, deterministic=True), past
+        return self._feed_forward(x, deterministic=True), past, weights
 
     def _feed_forward(
         self, x: Float[Array, "rows length d_model"], *, deterministic: bool

@@ -79,12 +79,23 @@ class Decoder(nn.Module):
         source: dict[str, KeysValues],
         visible: Bool[Array, "rows beams keys"],
         src_mask: Bool[Array, "rows beams src_length"],
-    ) -> tuple[Float[Array, "rows beams d_model"], dict[str, KeysValues]]:
-        """The stack at position `index` of every beam; returns `past` with that position added."""
-        new = {}
+    ) -> tuple[
+        Float[Array, "rows beams d_model"],
+        dict[str, KeysValues],
+        Float[Array, "rows beams src_length"],
+    ]:
+        """The stack at position `index` of every beam; `past` with that position added.
+
+        Also what each beam attends to in the source: the heads' mean in the layer that aligns.
+        """
+        new, weights = {}, []
         for name, layer in self._single_layers().items():
-            x, new[name] = layer.decode_step(x, index, past[name], source[name], visible, src_mask)
-        return x if self.norm is None else self.norm(x), new
+            x, new[name], attended = layer.decode_step(
+                x, index, past[name], source[name], visible, src_mask
+            )
+            weights.append(attended)
+        attended = weights[aligning_layer(self.config)].mean(axis=1)
+        return x if self.norm is None else self.norm(x), new, attended
 
     def _single_layers(self) -> dict[str, DecoderLayer]:
         """The layers one by one, in either form: a step of decoding is small, and is unrolled."""
@@ -97,6 +108,14 @@ class Decoder(nn.Module):
             )
             for i in range(self.config.decoder_layers)
         }
+
+
+def aligning_layer(config: ModelConfig) -> int:
+    """The decoder's last layer but one, counted from 0; its only one where there is one.
+
+    Its attention over the source tells best which word comes of which (Garg et al., 2019).
+    """
+    return max(config.decoder_layers - 2, 0)
 
 
 def layer_name(index: int) -> str:

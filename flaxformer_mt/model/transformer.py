@@ -85,11 +85,13 @@ class Transformer(nn.Module):
         *,
         beams: int,
         length: int,
+        coverage: bool = False,
     ) -> Cache:
         """The state of decoding before its first token, for outputs of at most `length` tokens.
 
         One sentence a row: every token with a segment id other than 0 is the source.
-        `model/cache.py` says what is in it.
+        `model/cache.py` says what is in it; with `coverage` also how much each source token has
+        been attended to.
         """
         return cache.start(
             self.decoder.cross_keys_values(encoded),
@@ -97,6 +99,7 @@ class Transformer(nn.Module):
             self.config,
             beams=beams,
             length=length,
+            coverage=coverage,
         )
 
     def decode_step(
@@ -111,7 +114,7 @@ class Transformer(nn.Module):
         )
         ancestry = cache.with_position(past["beams"]["ancestry"], index)
         src_mask = past["src_mask"][:, None, :]
-        x, new = self.decoder.decode_step(
+        x, new, attended = self.decoder.decode_step(
             x,
             index,
             past["self"],
@@ -119,7 +122,10 @@ class Transformer(nn.Module):
             cache.visible(ancestry, index),
             jnp.broadcast_to(src_mask, (*tokens.shape, src_mask.shape[2])),
         )
-        return self.logits(x), {**past, "self": new, "beams": {"ancestry": ancestry}}
+        beams = {"ancestry": ancestry}
+        if "coverage" in past["beams"]:
+            beams["coverage"] = past["beams"]["coverage"] + attended
+        return self.logits(x), {**past, "self": new, "beams": beams}
 
     def logits(
         self, hidden: Float[Array, "rows length d_model"]

@@ -10,8 +10,9 @@ import pytest
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding import OverlongError, Translator, alignment
-from flaxformer_mt.decoding.alignment import Alignment, default_layer
+from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.runs import PAIRS, make_run, parameters
 
 LINES = [source for source, _ in PAIRS]
@@ -58,7 +59,7 @@ def test_neighbours_change_nothing(translator):
 def test_the_layer(translator):
     three = dataclasses.replace(translator.model.config, decoder_layers=3)
     model = Transformer(three, 60, 60)
-    assert default_layer(model) == 1 and default_layer(translator.model) == 0
+    assert aligning_layer(three) == 1 and aligning_layer(translator.model.config) == 0
     deep = Translator(parameters(model, 3), model, translator.vocabularies, translator.config)
     by_layer = [deep.align(PAIRS, layer=layer) for layer in range(3)]
     assert deep.align(PAIRS) == by_layer[1] != by_layer[0]
@@ -76,7 +77,7 @@ def diagonal(monkeypatch):
             yield np.eye(columns)[np.minimum(np.arange(rows), columns - 1)]
 
     monkeypatch.setattr(
-        alignment, "_cross_weights", lambda *args, **settings: list(weights(*args, **settings))
+        alignment, "cross_weights", lambda *args, **settings: list(weights(*args, **settings))
     )
 
 

@@ -1,0 +1,106 @@
+"""The coverage penalty: of the attention that a hypothesis has paid to its source."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.decoding.attention import cross_weights
+from flaxformer_mt.decoding.decode import decode_ids
+from flaxformer_mt.decoding.forced import score_parts
+from flaxformer_mt.decoding.parts import Part
+from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
+from flaxformer_mt.model.stacks import aligning_layer
+from flaxformer_mt.parallel import local_mesh
+from tests.decoding.test_decode import CONFIG, sentences, tiny
+
+BETA = 3.0
+
+
+def test_it_is_the_formula():
+    assert float(coverage_penalty(np.array([0.5, 1.0, 2.5, 0.2]))) == pytest.approx(
+        math.log(0.5) + math.log(0.2)
+    )
+    assert math.isfinite(float(coverage_penalty(np.zeros(3))))
+
+
+def decoded(beta: float, sources, **changes):
+    model, params = tiny(seed=3)
+    config = dataclasses.replace(CONFIG, coverage_penalty=beta, **changes)
+    return decode_ids((params,), (model,), sources, config, n_best=4)
+
+
+def parts_of(sources, found) -> list[Part]:
+    return [
+        Part(src=tuple(source[:-1]), tgt=each.tokens, src_text="", tgt_text="", glue="")
+        for source, hypotheses in zip(sources, found, strict=True)
+        for each in hypotheses
+    ]
+
+
+def test_scores_hold_the_attention_of_the_whole_translation():
+    """Through compaction and cache growth, and as forced decoding has it."""
+    model, params = tiny(seed=3)
+    sources = sentences(9, seed=1)
+    found = decoded(BETA, sources)
+    parts = parts_of(sources, found)
+    weights = cross_weights(
+        params,
+        model,
+        parts,
+        layer=aligning_layer(model.config),
+        batch_tokens=2048,
+        mesh=local_mesh(),
+    )
+    flat = [each for hypotheses in found for each in hypotheses]
+    forced = score_parts(
+        params,
+        model,
+        [[part] for part in parts],
+        length_penalty=CONFIG.length_penalty,
+        coverage=BETA,
+        batch_tokens=2048,
+        mesh=local_mesh(),
+    )
+    missing = []
+    for each, own, scored in zip(flat, weights, forced, strict=True):
+        plain = each.log_prob / length_penalty(len(each.tokens) + 1, CONFIG.length_penalty)
+        covered = np.log(np.clip(own.sum(axis=0), 1e-6, 1)).sum()
+        assert each.score == pytest.approx(plain + BETA * covered, abs=2e-5)
+        assert each.score == pytest.approx(scored.score, abs=2e-5)
+        missing.append(covered)
+    assert min(missing) < -0.5
+    for hypotheses in found:
+        assert [each.score for each in hypotheses] == sorted(
+            (each.score for each in hypotheses), reverse=True
+        )
+
+
+def test_it_chooses_and_without_it_nothing_changes():
+    sources = sentences(12, seed=2)
+    without, little, much = (decoded(beta, sources) for beta in (0.0, 1e-7, BETA))
+    assert [each[0].tokens for each in without] == [each[0].tokens for each in little]
+    assert [each[0].tokens for each in without] != [each[0].tokens for each in much]
+    coverage = [
+        sum(
+            each[0].score - each[0].log_prob / length_penalty(len(each[0].tokens) + 1, 0.6)
+            for each in found
+        )
+        for found in (little, much)
+    ]
+    # What it asks for, it gets: for one unit of beta each, less is missing.
+    assert coverage[1] / BETA > coverage[0] / 1e-7 or coverage[0] == 0
+
+
+def test_neighbours_change_nothing():
+    sources = [*sentences(7, seed=4), [5, EOS]]
+    together = decoded(BETA, sources)
+    for source, among in zip(sources, together, strict=True):
+        (alone,) = decoded(BETA, [source])
+        assert [each.tokens for each in alone] == [each.tokens for each in among]
+        for a, b in zip(alone, among, strict=True):
+            assert a.score == pytest.approx(b.score, abs=1e-5, rel=1e-6)
