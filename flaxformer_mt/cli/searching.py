@@ -6,13 +6,15 @@ import argparse
 import dataclasses
 
 from flaxformer_mt.cli.arguments import not_negative, positive
-from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
 
 # Flags that stand for the setting of the same name.
 _SETTINGS = (
     "length_norm",
     "coverage_penalty",
+    "diverse_groups",
+    "diversity",
     "ends_among",
     "max_ratio",
     "max_extra_tokens",
@@ -25,6 +27,19 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """Flags in place of the run's settings under `decoding`."""
     group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
     add_scoring(group)
+    group.add_argument(
+        "--diverse-groups",
+        type=positive,
+        metavar="G",
+        help="diverse beam search: the beam in G groups, which shun what earlier ones say; for "
+        "--n-best lists that differ (Vijayakumar et al., 2016)",
+    )
+    group.add_argument(
+        "--diversity",
+        type=not_negative,
+        metavar="L",
+        help="how much lower a group ranks a token for each hypothesis of an earlier one",
+    )
     group.add_argument(
         "--ends-among",
         choices=("candidates", "beam"),
@@ -68,10 +83,20 @@ def add_scoring(group: argparse._ActionsContainer) -> None:
 
 
 def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:
-    """`config` with those of the settings that the command has and that were given."""
+    """`config` with those of the settings that the command has and that were given.
+
+    Raises ConfigError for a beam that its groups do not divide.
+    """
     given = {name: getattr(options, name, None) for name in _SETTINGS}
     changes = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(config, **changes)
+    config = dataclasses.replace(config, **changes)
+    beam_size = getattr(options, "beam_size", None) or config.beam_size
+    if beam_size % config.diverse_groups:
+        raise ConfigError(
+            f"a beam of {beam_size} cannot be split into {config.diverse_groups} groups: "
+            "--beam-size must be a multiple of --diverse-groups"
+        )
+    return config
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:

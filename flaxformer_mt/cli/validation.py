@@ -36,7 +36,9 @@ def validation_decoder(
     processes each translates its share, and the first scores; the others return nothing.
     """
     sources, references = valid_text(data)
-    settings = dataclasses.replace(config.decoding, beam_size=config.training.validate_beam)
+    settings = dataclasses.replace(
+        config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
+    )
     shown = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
     def decode(params: Any, step: int) -> Mapping[str, float]:

@@ -20,7 +20,7 @@ _AT_LEAST_ONE = {
     "training": "steps log_every save_every keep_latest validate_beam max_bad_updates",
     "training.schedule": "warmup_steps",
     "training.optimizer": "accumulation",
-    "decoding": "beam_size max_extra_tokens batch_tokens",
+    "decoding": "beam_size diverse_groups max_extra_tokens batch_tokens",
 }
 _SHARES = {
     "model": "dropout attention_dropout ffn_dropout",
@@ -38,7 +38,7 @@ _NOT_NEGATIVE = {
     "data": "epoch_pairs workers",
     "data.batch": "src_length tgt_length",
     "data.filter": "max_ratio",
-    "decoding": "length_penalty coverage_penalty max_ratio no_repeat_ngram",
+    "decoding": "length_penalty coverage_penalty diversity max_ratio no_repeat_ngram",
 }
 _POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
 # No setting needs more, and the libraries below take no more.
@@ -64,6 +64,11 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     for key, value in _integers(config):
         if value > _LARGEST:
             yield f"'{key}' = {value} must be at most {_LARGEST:,}"
+    if (groups := config.decoding.diverse_groups) > 0 and config.decoding.beam_size % groups:
+        yield (
+            f"'decoding.beam_size' = {config.decoding.beam_size} must be divisible by "
+            f"'decoding.diverse_groups' = {groups}"
+        )
     yield from _model_and_data(config)
     yield from _training(config)
     yield from _mesh(config)

@@ -295,6 +295,16 @@ class DecodingConfig:
         "source tokens i without attention p_ij (0: off, as in the paper; Wu et al. had 0.2)",
         resume=True,
     )
+    diverse_groups: int = setting(
+        1,
+        "diverse beam search: the beam in this many groups, which shun what earlier ones say",
+        resume=True,
+    )
+    diversity: float = setting(
+        0.5,
+        "how much lower a group ranks a token for each hypothesis of an earlier one that says it",
+        resume=True,
+    )
     ends_among: Literal["candidates", "beam"] = setting(
         "candidates",
         "candidates: any of the 2 * beam_size best continuations may end a hypothesis, as in "

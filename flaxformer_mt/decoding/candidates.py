@@ -26,10 +26,69 @@ def top_candidates(
     The k best values lie in the k chunks with the highest maxima, so only maxima are compared over
     the whole vocabulary: `lax.top_k` over beams * vocab values took longer than the model's step.
     """
+    _, values, beam, token = _ranked(logits, log_probs, allowed, None, count=count)
+    return values, beam, token
+
+
+def diverse_candidates(
+    logits: Float[Array, "rows beams vocab"],
+    log_probs: Float[Array, "rows beams"],
+    allowed: Bool[Array, "rows beams_or_1 vocab"],
+    *,
+    groups: int,
+    count: int,
+    diversity: Float[Array, ""],
+    eos: int,
+) -> tuple[
+    Float[Array, "rows groups*count"],
+    Float[Array, "rows groups*count"],
+    Int[Array, "rows groups*count"],
+    Int[Array, "rows groups*count"],
+]:
+    """`count` continuations of each of `groups` equal groups of hypotheses, group by group.
+
+    A group ranks a token lower by `diversity` for each hypothesis of an earlier group that goes on
+    with it at this step (diverse beam search with Hamming diversity; Vijayakumar et al., 2016,
+    arXiv 1610.02424). Returns the values they are ranked by, best first within a group, and the
+    three of `top_candidates`: the log-probabilities stay the model's.
+    """
+    rows, beams, vocab = logits.shape
+    width, row = beams // groups, jnp.arange(rows)[:, None]
+    said = jnp.zeros((rows, vocab))
+    found = []
+    for group in range(groups):
+        own = slice(group * width, (group + 1) * width)
+        ranked, values, beam, token = _ranked(
+            logits[:, own],
+            log_probs[:, own],
+            allowed[:, own] if allowed.shape[1] > 1 else allowed,
+            said,
+            count=count,
+        )
+        found.append((ranked, values, beam + group * width, token))
+        going, chosen = jax.lax.top_k(jnp.where(token == eos, -jnp.inf, ranked), width)
+        weight = jnp.where(jnp.isfinite(going), diversity, 0.0)
+        said = said.at[row, jnp.take_along_axis(token, chosen, axis=1)].add(weight)
+    ranked, values, beam, token = (
+        jnp.concatenate(each, axis=1) for each in zip(*found, strict=True)
+    )
+    return ranked, values, beam, token
+
+
+def _ranked(
+    logits: Float[Array, "rows beams vocab"],
+    log_probs: Float[Array, "rows beams"],
+    allowed: Bool[Array, "rows beams_or_1 vocab"],
+    against: Float[Array, "rows vocab"] | None,
+    *,
+    count: int,
+) -> tuple[Array, Array, Array, Array]:
+    """What `top_candidates` returns, in the order of its first: with `against` subtracted."""
     rows, beams, vocab = logits.shape
     log_norm = jax.nn.logsumexp(logits, axis=-1)
 
-    maxima = _chunk_maxima(jnp.where(allowed, logits, -jnp.inf))
+    ranking = logits if against is None else logits - against[:, None]
+    maxima = _chunk_maxima(jnp.where(allowed, ranking, -jnp.inf))
     chunks = maxima.shape[-1]
     best = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
     kept = min(count, beams * chunks)
@@ -47,9 +106,12 @@ def top_candidates(
     picked = picked - jnp.take_along_axis(log_norm, beam, axis=1)[:, :, None]
     picked = jnp.take_along_axis(log_probs, beam, axis=1)[:, :, None] + picked
 
-    values, flat = jax.lax.top_k(picked.reshape(rows, kept * CHUNK), count)
+    picked, token = picked.reshape(rows, kept * CHUNK), token.reshape(rows, kept * CHUNK)
+    ranked = picked if against is None else picked - jnp.take_along_axis(against, token, axis=1)
+    ranked, flat = jax.lax.top_k(ranked, count)
+    values = ranked if against is None else jnp.take_along_axis(picked, flat, axis=1)
     beam = jnp.take_along_axis(beam, flat // CHUNK, axis=1)
-    return values, beam, jnp.take_along_axis(token.reshape(rows, -1), flat, axis=1)
+    return ranked, values, beam, jnp.take_along_axis(token, flat, axis=1)
 
 
 def _chunk_maxima(

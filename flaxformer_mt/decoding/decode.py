@@ -107,7 +107,7 @@ def decode_ids(
         for at, found in search.run((src, src_lengths), whose, rows, length=most):
             for row, number in enumerate(at):
                 if number >= 0:
-                    decoded[number] = _decoded(found, row, limits[number])
+                    decoded[number] = _decoded(found, row, limits[number])[:n_best]
     return decoded
 
 
@@ -153,7 +153,8 @@ def _search(
         eos=EOS,
         pad=PAD,
         suppress=(*suppress, *padding),
-        ends_among=config.beam_size if config.ends_among == "beam" else 0,
+        ends_among=config.beam_size // config.diverse_groups if config.ends_among == "beam" else 0,
+        groups=config.diverse_groups,
         coverage=config.coverage_penalty > 0,
         no_repeat=config.no_repeat_ngram,
         sample=sampling is not None,
@@ -164,6 +165,7 @@ def _search(
         config.length_penalty,
         average=config.length_norm == "average",
         beta=config.coverage_penalty,
+        diversity=config.diversity,
         temperature=drawn.temperature,
         top_p=drawn.top_p,
     )
@@ -256,22 +258,22 @@ def lower_search(
 
 
 def _decoded(hypotheses: Hypotheses, row: int, limit: int) -> list[Decoded]:
-    found = []
-    for slot, score in enumerate(hypotheses.scores[row].tolist()):
-        length = int(hypotheses.lengths[row, slot])
-        if np.isneginf(score) and slot > 0:
+    """Best first, and each once: groups may come to the same output."""
+    found: dict[tuple[int, ...], Decoded] = {}
+    scores = hypotheses.scores[row]
+    for slot in np.argsort(-scores, kind="stable"):
+        score, length = float(scores[slot]), int(hypotheses.lengths[row, slot])
+        if np.isneginf(score) and found:
             break
         if not np.isfinite(score):
             raise DecodingError(
                 "the model's scores are not numbers: its parameters are damaged or its training "
                 "diverged; use another checkpoint"
             )
-        found.append(
-            Decoded(
-                tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
-                log_prob=float(hypotheses.log_probs[row, slot]),
-                score=score,
-                at_limit=length == limit,
-            )
+        tokens = tuple(hypotheses.tokens[row, slot, : length - 1].tolist())
+        log_prob = float(hypotheses.log_probs[row, slot])
+        found.setdefault(
+            tokens,
+            Decoded(tokens=tokens, log_prob=log_prob, score=score, at_limit=length == limit),
         )
-    return found
+    return list(found.values())

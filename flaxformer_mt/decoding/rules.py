@@ -19,6 +19,7 @@ class Rules:
     pad: int
     suppress: tuple[int, ...] = ()  # never generated, as `bos` and `pad`
     ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
+    groups: int = 1  # of hypotheses, which shun one another's tokens: diverse beam search
     coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
     no_repeat: int = 0  # no sequence of this many tokens occurs twice in an output (0: any may)
     sample: bool = False  # draw each hypothesis from the model instead of searching
@@ -29,10 +30,22 @@ class Rules:
             raise ValueError(
                 f"n_best = {self.n_best} must lie between 1 and beam_size = {self.beam_size}"
             )
+        if self.groups < 1 or self.beam_size % self.groups:
+            raise ValueError(
+                f"beam_size = {self.beam_size} must be divisible by the {self.groups} groups of "
+                "diverse beam search"
+            )
+        if self.groups > 1 and self.sample:
+            raise ValueError("drawn hypotheses have no groups: sample, or search diversely")
         if self.eos in (self.bos, self.pad, *self.suppress):
             raise ValueError(f"the end mark {self.eos} is among the tokens never generated")
         if self.no_repeat < 0 or self.top_k < 0:
             raise ValueError("no_repeat and top_k must be at least 0")
+
+    @property
+    def slots(self) -> int:
+        """Finished hypotheses kept: `n_best`, or as many more as groups with equal shares need."""
+        return -(-self.n_best // self.groups) * self.groups
 
 
 def allowed(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from flaxformer_mt.decoding.candidates import top_candidates
+from flaxformer_mt.decoding.candidates import diverse_candidates, top_candidates
 from flaxformer_mt.decoding.rules import Rules, allowed
 from flaxformer_mt.decoding.sampling import sampled
 
@@ -21,16 +21,16 @@ Step = Callable[
 
 
 class Hypotheses(NamedTuple):
-    """The best finished hypotheses of each row, best first.
+    """The best finished hypotheses of each row, best first; of groups, group by group.
 
     `tokens` ends with the end mark and is padded after it. A slot that no hypothesis fills (a row
     of padding, or a vocabulary with fewer possible outputs) has score -inf and length 0.
     """
 
-    tokens: Int[Array, "rows n_best length"]
-    scores: Float[Array, "rows n_best"]  # log_probs / length penalty + coverage penalty
-    log_probs: Float[Array, "rows n_best"]
-    lengths: Int[Array, "rows n_best"]  # tokens, the end mark included
+    tokens: Int[Array, "rows slots length"]
+    scores: Float[Array, "rows slots"]  # log_probs / length penalty + coverage penalty
+    log_probs: Float[Array, "rows slots"]
+    lengths: Int[Array, "rows slots"]  # tokens, the end mark included
 
 
 class Sentences(NamedTuple):
@@ -47,6 +47,7 @@ class Weights(NamedTuple):
     alpha: Float[Array, ""]  # of the length penalty
     average: Bool[Array, ""]  # the penalty is |Y|^alpha instead
     beta: Float[Array, ""]  # of the coverage penalty
+    diversity: Float[Array, ""]  # between groups
     temperature: Float[Array, ""]  # of sampling
     top_p: Float[Array, ""]
 
@@ -57,6 +58,7 @@ class Weights(NamedTuple):
         *,
         average: Any = False,
         beta: Any = 0.0,
+        diversity: Any = 0.0,
         temperature: Any = 1.0,
         top_p: Any = 1.0,
     ) -> Weights:
@@ -64,6 +66,7 @@ class Weights(NamedTuple):
             jnp.asarray(alpha, jnp.float32),
             jnp.asarray(average, bool),
             jnp.asarray(beta, jnp.float32),
+            jnp.asarray(diversity, jnp.float32),
             jnp.asarray(temperature, jnp.float32),
             jnp.asarray(top_p, jnp.float32),
         )
@@ -121,6 +124,9 @@ def beam_search(
     hypothesis can still enter its finished set, and the search ends with the last row; the result
     is the same as without that rule.
 
+    With `rules.groups` that holds within each group, which also keeps the slots of its own; a group
+    ranks continuations lower that earlier groups have chosen, by `weights.diversity`.
+
     With `rules.sample` each of the beam_size hypotheses is drawn by itself, and they are sorted by
     score.
     """
@@ -132,8 +138,8 @@ def beam_search(
 def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> State:
     """The state before the first step of a search for outputs of at most `length` tokens."""
     rows, beams = sentences.limits.shape[0], rules.beam_size
-    # One empty hypothesis: equal copies would fill the beam with the same continuations.
-    alone = jnp.full((rows, beams), -jnp.inf).at[:, 0].set(0.0)
+    # One empty hypothesis a group: equal copies would fill it with the same continuations.
+    alone = jnp.full((rows, beams), -jnp.inf).at[:, :: beams // rules.groups].set(0.0)
     return State(
         position=jnp.zeros((), jnp.int32),
         cache=cache,
@@ -141,10 +147,10 @@ def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> S
         tokens=jnp.full((rows, beams, length), rules.pad, jnp.int32),
         log_probs=jnp.zeros((rows, beams)) if rules.sample else alone,
         finished=Hypotheses(
-            tokens=jnp.full((rows, rules.n_best, length), rules.pad, jnp.int32),
-            scores=jnp.full((rows, rules.n_best), -jnp.inf),
-            log_probs=jnp.full((rows, rules.n_best), -jnp.inf),
-            lengths=jnp.zeros((rows, rules.n_best), jnp.int32),
+            tokens=jnp.full((rows, rules.slots, length), rules.pad, jnp.int32),
+            scores=jnp.full((rows, rules.slots), -jnp.inf),
+            log_probs=jnp.full((rows, rules.slots), -jnp.inf),
+            lengths=jnp.zeros((rows, rules.slots), jnp.int32),
         ),
         stopped=sentences.limits == 0,
         sentences=sentences,
@@ -185,20 +191,42 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         state.sentences.prefix,
         vocab=logits.shape[-1],
     )
+    # Within a group one continuation is all that a single hypothesis needs.
+    width = beams // rules.groups
+    count = 1 if width == 1 else 2 * width
     if rules.sample:
         log_probs, beam, token = _draw(logits, mask, state, weights, rules)
+        ranked = log_probs
+    elif rules.groups > 1:
+        ranked, log_probs, beam, token = diverse_candidates(
+            logits,
+            state.log_probs,
+            mask,
+            groups=rules.groups,
+            count=count,
+            diversity=weights.diversity,
+            eos=rules.eos,
+        )
     else:
-        count = 1 if beams == 1 else 2 * beams
         log_probs, beam, token = top_candidates(logits, state.log_probs, mask, count=count)
+        ranked = log_probs
     tokens = take(state.tokens, beam).at[:, :, state.position].set(token)
 
     def penalty(length: Any) -> Any:
         return length_penalty(length, weights.alpha, average=weights.average)
 
+    def apart(x: Array) -> Array:
+        """Each group of each row by itself."""
+        return x.reshape(x.shape[0] * rules.groups, x.shape[1] // rules.groups, *x.shape[2:])
+
+    def whole(x: Array) -> Array:
+        return x.reshape(limits.shape[0], -1, *x.shape[2:])
+
     ended = token == rules.eos
     counts = ended
     if rules.ends_among:
-        counts = ended & (jnp.arange(token.shape[1]) < rules.ends_among)[None]
+        rank = jnp.arange(token.shape[1]) % (token.shape[1] // rules.groups)
+        counts = ended & (rank < rules.ends_among)[None]
     scores = log_probs / penalty(length)
     if rules.coverage:
         members = [leaves["coverage"] for leaves in cache["beams"]]
@@ -210,24 +238,30 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         log_probs=log_probs,
         lengths=jnp.full_like(token, length),
     )
-    finished = _merge(state.finished, new, state.stopped)
+    finished = _merge(
+        jax.tree.map(apart, state.finished),
+        jax.tree.map(apart, new),
+        jnp.repeat(state.stopped, rules.groups),
+    )
 
-    live, chosen = jax.lax.top_k(jnp.where(ended, -jnp.inf, log_probs), beams)
+    _, chosen = jax.lax.top_k(apart(jnp.where(ended, -jnp.inf, ranked)), width)
+    live = take(apart(jnp.where(ended, -jnp.inf, log_probs)), chosen)
     # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
     # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The coverage
     # penalty is at best 0.
     largest = jnp.maximum(penalty(length + 1), penalty(limits))
-    settled = finished.scores[:, -1] >= live[:, 0] / largest
+    best = live.max(axis=1) / jnp.repeat(largest, rules.groups)
+    settled = (finished.scores[:, -1] >= best).reshape(-1, rules.groups).all(axis=1)
     if beams > 1:
-        parents = take(beam, chosen)
+        parents = whole(take(apart(beam), chosen))
         cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
     return State(
         position=length,
         cache=cache,
-        last=take(token, chosen),
-        tokens=take(tokens, chosen),
-        log_probs=live,
-        finished=finished,
+        last=whole(take(apart(token), chosen)),
+        tokens=whole(take(apart(tokens), chosen)),
+        log_probs=whole(live),
+        finished=jax.tree.map(whole, finished),
         stopped=state.stopped | (length >= limits) | settled,
         sentences=state.sentences,
     )

@@ -34,7 +34,9 @@ class Reference:
             model.tgt_vocab_size,
         )
         self._params = translator.params
-        self._decoding = dataclasses.replace(translator.config, beam_size=1, length_penalty=0.0)
+        self._decoding = dataclasses.replace(
+            translator.config, beam_size=1, diverse_groups=1, length_penalty=0.0
+        )
 
     @property
     def longest(self) -> int:

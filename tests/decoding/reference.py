@@ -67,6 +67,47 @@ def greedy(automaton: Automaton, row: int, *, limit: int) -> tuple[int, ...]:
     return (*tokens, EOS)
 
 
+def diverse_beam_search(
+    automaton: Automaton,
+    row: int,
+    *,
+    limit: int,
+    beam: int,
+    groups: int,
+    diversity: float,
+    alpha: float,
+    n_best: int,
+) -> list[Found]:
+    """`n_best` of each of `groups` beams, in which a token costs `diversity` for each hypothesis of
+    an earlier beam that went on with it.
+    """
+    types, width = generated(automaton.table.shape[-1], ()), beam // groups
+    live: list[list[tuple[float, tuple[int, ...]]]] = [[(0.0, ())] for _ in range(groups)]
+    finished: list[list[Found]] = [[] for _ in range(groups)]
+    for length in range(1, limit + 1):
+        said: list[int] = []
+        for group in range(groups):
+            candidates = []
+            for order, (log_prob, prefix) in enumerate(live[group]):
+                log_probs = automaton.log_probs(row, prefix)
+                for token in sorted([EOS] if length == limit else [EOS, *types]):
+                    total = log_prob + log_probs[token]
+                    rank = total - diversity * said.count(token)
+                    candidates.append((-rank, order, token, total, (*prefix, token)))
+            candidates.sort(key=lambda item: item[:3])
+            candidates = candidates[: 1 if width == 1 else 2 * width]
+            finished[group] += [
+                Found(tokens, total, total / penalty(length, alpha))
+                for _, _, token, total, tokens in candidates
+                if token == EOS
+            ]
+            going = [item for item in candidates if item[2] != EOS][:width]
+            said += [item[2] for item in going]
+            live[group] = [(item[3], item[4]) for item in going]
+    each = [sorted(found, key=lambda item: -item.score)[:n_best] for found in finished]
+    return [item for found in each for item in found]
+
+
 def beam_search(
     automaton: Automaton,
     row: int,

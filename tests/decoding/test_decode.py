@@ -282,6 +282,30 @@ def test_twice_the_same_model_is_that_model():
     assert [each[0].tokens for each in one] == [each[0].tokens for each in two]
 
 
+def test_groups_give_different_outputs_each_once_and_best_first():
+    model, params = tiny(seed=5)
+    sources = sentences(8, seed=5)
+    config = dataclasses.replace(CONFIG, beam_size=6)
+
+    def first_tokens(groups):
+        found = decode_ids(
+            (params,),
+            (model,),
+            sources,
+            dataclasses.replace(config, diverse_groups=groups, diversity=5.0),
+            n_best=6,
+        )
+        for hypotheses in found:
+            scores = [each.score for each in hypotheses]
+            assert scores == sorted(scores, reverse=True)
+            assert len({each.tokens for each in hypotheses}) == len(hypotheses)
+        return sum(len({each.tokens[:1] for each in hypotheses}) for hypotheses in found)
+
+    assert first_tokens(6) > first_tokens(1)
+    with pytest.raises(ValueError, match="beam_size = 6 must be divisible by the 4 groups"):
+        first_tokens(4)
+
+
 def test_outputs_begin_with_their_prefix():
     model, params = tiny(seed=1)
     sources = sentences(5, seed=10)

@@ -17,8 +17,22 @@ from tests.decoding import reference
 from tests.decoding.reference import BOS, EOS, PAD, Automaton, Found
 
 
-@functools.partial(jax.jit, static_argnames=("beam", "length", "n_best", "suppress", "ends_among"))
-def search_table(table, limits, alpha, *, beam, length, n_best=1, suppress=(), ends_among=0):
+@functools.partial(
+    jax.jit, static_argnames=("beam", "length", "n_best", "suppress", "ends_among", "groups")
+)
+def search_table(
+    table,
+    limits,
+    alpha,
+    *,
+    beam,
+    length,
+    n_best=1,
+    suppress=(),
+    ends_among=0,
+    groups=1,
+    diversity=0.0,
+):
     rows, states, _ = table.shape
 
     def step(tokens, index, cache):
@@ -43,8 +57,10 @@ def search_table(table, limits, alpha, *, beam, length, n_best=1, suppress=(), e
         pad=PAD,
         suppress=suppress,
         ends_among=ends_among,
+        groups=groups,
     )
-    return beam_search(step, cache, plain(limits), Weights.of(alpha), rules, length=length)
+    weights = Weights.of(alpha, diversity=diversity)
+    return beam_search(step, cache, plain(limits), weights, rules, length=length)
 
 
 def plain(limits) -> Sentences:
@@ -130,6 +146,41 @@ def test_equals_a_plain_loop_that_never_stops_early(seed, beam_and_n, alpha, spr
         )
         assert_same(found(result, row), expected)
     assert result.steps <= max(limits)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.sampled_from([(2, 2, 1), (4, 2, 1), (4, 2, 2), (6, 3, 1), (3, 3, 1)]),
+    diversity=st.sampled_from([0.0, 0.5, 3.0]),
+    alpha=st.sampled_from([0.0, 0.6, 2.0]),
+    limits=st.lists(st.integers(1, 7), min_size=3, max_size=3),
+)
+def test_groups_equal_a_plain_loop(seed, sizes, diversity, alpha, limits):
+    beam, groups, each = sizes
+    automaton = Automaton(np.random.default_rng(seed), rows=3, vocab=9, spread=1.0)
+    result = search(
+        automaton,
+        limits,
+        alpha=alpha,
+        beam=beam,
+        length=7,
+        n_best=groups * each,
+        groups=groups,
+        diversity=diversity,
+    )
+    for row, limit in enumerate(limits):
+        expected = reference.diverse_beam_search(
+            automaton,
+            row,
+            limit=limit,
+            beam=beam,
+            groups=groups,
+            diversity=np.float32(diversity),
+            alpha=alpha,
+            n_best=each,
+        )
+        assert_same(found(result, row), expected)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
