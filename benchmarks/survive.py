@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.result_file import RESULTS, write_result
-from benchmarks.survival.damaging import damage_each
+from benchmarks.survival.damaging import OUTCOMES, damage_each
 from benchmarks.survival.killing import PHASES, kill_until
 
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metrics[f"kills_of_{found.processes}"] = found.total
     metrics["damaged_files"] = damages.total
     metrics["kinds_of_files"] = len(damages.kinds)
-    for outcome in ("recovered", "refused"):
+    for outcome in OUTCOMES:
         metrics[f"damages_{outcome}"] = damages.outcomes[outcome]
     write_result(
         RESULTS / "survive.json",

@@ -12,7 +12,7 @@ from flaxformer_mt.cli.preparation import prepared
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.resolve import continued_config, new_config, wants_determinism
 from flaxformer_mt.cli.validation import validation_decoder
-from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
+from flaxformer_mt.config import ExperimentConfig, TrainingConfig, freeze, to_dict
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -27,7 +27,7 @@ from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import Holding, locked
-from flaxformer_mt.rundir.metrics_log import MetricsLog
+from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average
@@ -229,7 +229,7 @@ def _train(
         write_status(run, Status(state="running", step=start))
         account = GoodputFile(growing.goodput if processes.is_first else None, report=say)
         account.load(goodput)
-        with _telemetry(growing, processes, start=start, total=settings.steps) as telemetry:
+        with _telemetry(growing, processes, settings, start=start) as telemetry:
             return train(
                 config,
                 program=program,
@@ -276,13 +276,21 @@ def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory |
 
 @contextlib.contextmanager
 def _telemetry(
-    growing: GrowingFiles, processes: Processes, *, start: int, total: int
+    growing: GrowingFiles, processes: Processes, settings: TrainingConfig, *, start: int
 ) -> Iterator[Telemetry]:
     if not processes.is_first:
         yield Silence()
         return
     with MetricsLog(growing.metrics, resume_step=start) as log:
-        telemetry = Telemetry(log=log, tensorboard=growing.tensorboard, start=start, total=total)
+        last = lost_after(read_metrics(growing.metrics), start, every=settings.log_every)
+        if last is not None:
+            say(
+                f"warning: {growing.metrics} has no report after step {last:,}: those up to step "
+                f"{start:,} are lost; training itself goes on unchanged"
+            )
+        telemetry = Telemetry(
+            log=log, tensorboard=growing.tensorboard, start=start, total=settings.steps
+        )
         try:
             yield telemetry
         finally:

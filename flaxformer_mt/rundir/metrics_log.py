@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -112,6 +112,17 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def lost_after(reports: Sequence[Mapping[str, Any]], step: int, *, every: int) -> int | None:
+    """The last reported step, where a report every so many steps would have another up to `step`.
+
+    0: there is no report at all. None: nothing is missing at the end. `every` may have been larger
+    before, so that the distance between the last two reports counts as well.
+    """
+    steps = sorted({0, *(report["step"] for report in reports if report["step"] <= step)})
+    last, before = steps[-1], steps[-2] if len(steps) > 1 else 0
+    return last if step - last >= max(every, last - before) else None
 
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:

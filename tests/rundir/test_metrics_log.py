@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
+from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
 from tests.rundir.snapshots import ENVIRONMENT
 
 
@@ -117,6 +117,23 @@ def test_a_resumed_log_equals_an_undisturbed_one(tmp_path):
             log.write(step, {"loss": step / 2})
     assert resumed.read_bytes() == undisturbed.read_bytes()
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "step", "lost"),
+    [
+        ([], 9, None),
+        ([], 10, 0),
+        ([10, 20, 30], 39, None),
+        ([10, 20, 30], 40, 30),
+        ([10, 20, 30], 30, None),
+        ([10, 20, 30, 50], 30, None),  # a later one is dropped, and none is missing
+        ([100, 200], 290, None),  # reports came every 100 steps then
+        ([100, 200], 300, 200),
+    ],
+)
+def test_reports_that_are_missing_at_the_end_are_noticed(steps, step, lost):
+    assert lost_after([{"step": each} for each in steps], step, every=10) == lost
 
 
 def test_resuming_at_the_last_step_changes_nothing(tmp_path):
