@@ -34,3 +34,4 @@ from flaxformer_mt.config.schema import (
     TrainingConfig as TrainingConfig,
     VocabularyConfig as VocabularyConfig,
 )
+from flaxformer_mt.config.sizes import expected_types as expected_types
