@@ -10,38 +10,15 @@ FOLDER holds train.en, train.fr (about 36 million pairs), newstest2013.* and new
 
 `base`  100,000 steps; the paper: BLEU 38.1 on newstest2014
 `big`   300,000 steps, dropout 0.1; the paper: BLEU 41.8 (its text says 41.0)
+`base_tfds`, `big_tfds`  the same on `wmt14_translate/fr-en` of TensorFlow Datasets
 
 The cost of a step is that of English to German. Not yet trained by this project at full scale.
 """
 
 from ml_collections import ConfigDict
 
-from flaxformer_mt.config import corpus, default_config, paper_big
-
-VARIANTS = ("base", "big")
+from flaxformer_mt.config import wmt14_variant
 
 
 def get_config(variant: str = "base") -> ConfigDict:
-    variant = variant or "base"
-    if variant not in VARIANTS:
-        raise ValueError(f"unknown variant '{variant}'; valid variants: {', '.join(VARIANTS)}")
-
-    def files(name: str) -> ConfigDict:
-        return corpus(src=f"{name}.en", tgt=f"{name}.fr")
-
-    # The defaults are the paper's base model, optimizer and schedule.
-    config = default_config()
-    config.name = f"WMT14 en-fr {variant}"
-    config.model.dtype = "bfloat16"
-
-    config.data.tgt_lang = "fr"
-    config.data.folder = "data/wmt14_en_fr"
-    config.data.train.wmt14 = files("train")
-    config.data.valid = files("newstest2013")
-    config.data.test.newstest2014 = files("newstest2014")
-    config.data.vocabulary.size = 32_000
-    config.data.batch.tokens = 25_000
-
-    if variant == "big":
-        paper_big(config, dropout=0.1)
-    return config
+    return wmt14_variant(variant, tgt_lang="fr", big_dropout=0.1)

@@ -22,6 +22,7 @@ COMMANDS = {
     "translate": "translate lines from standard input or files",
     "score": "score given translations: log-probabilities, perplexity",
     "evaluate": "translate test sets, or take another system's output, and score it",
+    "trees": "parsing: treebanks to parallel text, a model's output to trees, EVALB's scores",
     "compare": "compare systems on one test set: scores, intervals, significance",
     "serve": "an HTTP API and a web page over a trained model",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",

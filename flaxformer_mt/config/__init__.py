@@ -11,7 +11,11 @@ from flaxformer_mt.config.freeze import (
     to_text as to_text,
 )
 from flaxformer_mt.config.load import load_config as load_config
-from flaxformer_mt.config.presets import paper_big as paper_big
+from flaxformer_mt.config.presets import (
+    paper_big as paper_big,
+    paper_wmt14 as paper_wmt14,
+    wmt14_variant as wmt14_variant,
+)
 from flaxformer_mt.config.resume import (
     check_resume as check_resume,
     differences as differences,
@@ -30,3 +34,4 @@ from flaxformer_mt.config.schema import (
     TrainingConfig as TrainingConfig,
     VocabularyConfig as VocabularyConfig,
 )
+from flaxformer_mt.config.sizes import expected_types as expected_types

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, VocabularyConfig
 
 # Group -> its settings, for each range.
 _AT_LEAST_ONE = {
@@ -114,6 +114,7 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
             "'model.tie' = 'all' needs 'data.vocabulary.shared' = true "
             "(or set 'model.tie' to 'target')"
         )
+    yield from _target_words(data.vocabulary)
     if data.filter.max_length > model.max_length:
         yield (
             f"'data.filter.max_length' = {data.filter.max_length} lets in pairs longer than "
@@ -129,6 +130,19 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
     coverage = data.vocabulary.character_coverage
     if not 0 < coverage <= 1:
         yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"
+
+
+def _target_words(vocabulary: VocabularyConfig) -> Iterator[str]:
+    if vocabulary.tgt_types == "words" and vocabulary.shared:
+        yield (
+            "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false: the "
+            "source has pieces"
+        )
+    if vocabulary.tgt_words and vocabulary.tgt_types != "words":
+        yield "'data.vocabulary.tgt_words' is for 'data.vocabulary.tgt_types' = 'words'"
+    for word in vocabulary.tgt_words:
+        if not word or re.search(r"[\s\u2581]", word):
+            yield f"'data.vocabulary.tgt_words': {word!r} is not one word"
 
 
 def _training(config: ExperimentConfig) -> Iterator[str]:

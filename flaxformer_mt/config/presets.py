@@ -1,8 +1,14 @@
-"""The paper's model sizes, as changes to the defaults (which are its base model)."""
+"""The paper's recipes, as changes to the defaults (which are its base model)."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ml_collections import ConfigDict
+
+from flaxformer_mt.config.freeze import corpus, default_config
+
+WMT14_VARIANTS = ("base", "big", "base_tfds", "big_tfds")
 
 
 def paper_big(config: ConfigDict, *, dropout: float) -> None:
@@ -18,3 +24,50 @@ def paper_big(config: ConfigDict, *, dropout: float) -> None:
     # A checkpoint every ten minutes of the paper's machine, the last 20 averaged.
     config.training.save_every = 600
     config.training.keep_for_average = 20
+
+
+def paper_wmt14(
+    tgt_lang: Literal["de", "fr"], *, text: Literal["files", "tfds"] = "files"
+) -> ConfigDict:
+    """The base model on WMT 2014 from English, with the paper's vocabulary and batch (section 5.1).
+
+    `text`: train.en, newstest2013.en and so on in a folder, or the TensorFlow Datasets set nearest
+    to the paper's.
+    """
+    # The defaults are the paper's base model, optimizer and schedule.
+    config = default_config()
+    config.name = f"WMT14 en-{tgt_lang} base"
+    config.model.dtype = "bfloat16"
+
+    config.data.tgt_lang = tgt_lang
+    config.data.folder = f"data/wmt14_en_{tgt_lang}"
+    splits = {"train": "train", "validation": "newstest2013", "test": "newstest2014"}
+    corpora = {}
+    for split, name in splits.items():
+        if text == "tfds":
+            # tensor2tensor's own selection exists for German only.
+            path = "wmt_t2t_translate/de-en" if tgt_lang == "de" else "wmt14_translate/fr-en"
+            corpora[split] = corpus(kind="tfds", path=path, split=split, src="en", tgt=tgt_lang)
+        else:
+            corpora[split] = corpus(src=f"{name}.en", tgt=f"{name}.{tgt_lang}")
+    config.data.train.wmt14 = corpora["train"]
+    config.data.valid = corpora["validation"]
+    config.data.test.newstest2014 = corpora["test"]
+    config.data.vocabulary.size = {"de": 37_000, "fr": 32_000}[tgt_lang]
+    config.data.batch.tokens = 25_000
+    return config
+
+
+def wmt14_variant(variant: str, *, tgt_lang: Literal["de", "fr"], big_dropout: float) -> ConfigDict:
+    """What `configs/wmt14_en_*.py` give: `base`, `big`, and both from TensorFlow Datasets."""
+    variant = variant or "base"
+    if variant not in WMT14_VARIANTS:
+        raise ValueError(
+            f"unknown variant '{variant}'; valid variants: {', '.join(WMT14_VARIANTS)}"
+        )
+    size, _, text = variant.partition("_")
+    config = paper_wmt14(tgt_lang, text="tfds" if text == "tfds" else "files")
+    config.name = f"WMT14 en-{tgt_lang} {size}"
+    if size == "big":
+        paper_big(config, dropout=big_dropout)
+    return config

@@ -117,6 +117,14 @@ class VocabularyConfig:
         37000, "number of types, special marks included (each side's, if not shared)"
     )
     shared: bool = setting(True, "one vocabulary for both sides")
+    tgt_types: Literal["pieces", "words"] = setting(
+        "pieces",
+        "types of a target vocabulary that is not shared; pieces: learnt as the source's are; "
+        "words: its words, never split, as for linearised trees (size is then the source's alone)",
+    )
+    tgt_words: tuple[str, ...] = setting(
+        (), "words: these are types even where the training text lacks them"
+    )
     byte_fallback: bool = setting(
         False, "spell unknown characters as bytes: no unknown token is possible"
     )

@@ -13,22 +13,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import io
+import itertools
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
 from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import VocabularyConfig
-from flaxformer_mt.data import normalization
+from flaxformer_mt.data import sentencepiece_training
 from flaxformer_mt.data.segmentation import Words, words_of
+from flaxformer_mt.data.sentencepiece_training import VocabularyError as VocabularyError
 from flaxformer_mt.data.type_table import TypeTable, TypeTableError
 
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
@@ -39,15 +39,6 @@ _MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 FORMATS = (1, 2)
 """1: ids are the models' own; 2: of a model with a table, those of the table."""
 INDEX = "vocabulary.json"
-
-# SentencePiece splits its expectation step by this number and adds up in that order, so that the
-# unigram model depends on it; a constant gives the same model on every machine.
-_TRAINING_THREADS = 16
-_DEFAULT_LONGEST_LINE = 4192
-
-
-class VocabularyError(ValueError):
-    """A vocabulary that cannot be trained or loaded; the message names the file and the remedy."""
 
 
 class Type(NamedTuple):
@@ -332,46 +323,16 @@ def train(sentences: Iterable[str], config: VocabularyConfig) -> Vocabulary:
       VocabularyError: the sentences cannot fill, or do not fit into, `config.size` types; the
         message gives the largest or smallest size possible.
     """
-    kept = list(sentences)
-    # By default SentencePiece leaves out longer lines without a word.
-    longest = max((len(sentence.encode()) for sentence in kept), default=0)
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(kept),
-            model_writer=model,
-            model_type=config.kind,
-            vocab_size=config.size,
-            character_coverage=config.character_coverage,
-            byte_fallback=config.byte_fallback,
-            **_normalizing(config.normalization),
-            pad_id=PAD,
-            bos_id=BOS,
-            eos_id=EOS,
-            unk_id=UNK,
-            max_sentence_length=max(longest, _DEFAULT_LONGEST_LINE),
-            num_threads=_TRAINING_THREADS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise VocabularyError(_explain(str(error), config)) from error
-    return Vocabulary(model.getvalue())
+    return Vocabulary(sentencepiece_training.pieces_model(sentences, config, _MARKS))
 
 
-def _normalizing(form: Literal["none", "blanks", "nfc", "nfkc"]) -> dict[str, Any]:
-    """The trainer's arguments for what happens to text before it is encoded."""
-    if form == "none":
-        return {"normalization_rule_name": "identity", "remove_extra_whitespaces": True}
-    # Building a table of rules is reported on standard error otherwise.
-    sentencepiece.set_min_log_level(2)
-    # Not by the argument for a file of rules: the model would record that file's path.
-    normalizer = sentencepiece.SentencePieceNormalizer(
-        norm_map=list(normalization.rules(form).items()),
-        add_dummy_prefix=True,
-        escape_whitespaces=True,
-        remove_extra_whitespaces=True,
-    )
-    return {"normalizer": normalizer}
+def train_words(sentences: Iterable[str], config: VocabularyConfig) -> Vocabulary:
+    """A vocabulary of whole words: all of the sentences', and `config.tgt_words`.
+
+    No word is ever split, and one that is not among them is the unknown token.
+    """
+    text = itertools.chain(sentences, config.tgt_words)
+    return Vocabulary(sentencepiece_training.words_model(text, config, _MARKS))
 
 
 def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vocabularies:
@@ -379,21 +340,6 @@ def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vo
     if config.shared:
         both = train((sentence for pair in pairs for sentence in pair), config)
         return Vocabularies(both, both)
-    src, tgt = (train((pair[side] for pair in pairs), config) for side in (0, 1))
-    return Vocabularies(src, tgt)
-
-
-def _explain(message: str, config: VocabularyConfig) -> str:
-    """SentencePiece's complaint as one that says which setting to change."""
-    if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
-        return (
-            f"data.vocabulary.size is {config.size:,}, but the training text yields at most "
-            f"{int(found[1]):,} types: set it to {int(found[1]):,} or less"
-        )
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"data.vocabulary.size is {config.size:,}, but the training text's characters and "
-            f"the marks alone take {int(found[1]):,} types: set it higher, or lower "
-            f"data.vocabulary.character_coverage"
-        )
-    return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"
+    src = train((source for source, _ in pairs), config)
+    train_tgt = train_words if config.tgt_types == "words" else train
+    return Vocabularies(src, train_tgt((target for _, target in pairs), config))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import jax
 
-from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.diagnosis.finding import Finding
 from flaxformer_mt.training.program import build
 
@@ -17,8 +17,8 @@ _ROOM = 0.8  # of a device's memory: activations need the rest
 
 def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
     """Builds its program, whose abstract state has every shard's size; nothing is computed."""
-    size = config.data.vocabulary.size
-    program = build(config, src_vocab_size=size, tgt_vocab_size=size)
+    src_types, tgt_types = expected_types(config.data.vocabulary)
+    program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
     state = sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
         for leaf in jax.tree.leaves(program.abstract)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
@@ -141,7 +141,7 @@ def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) ->
 def vocabulary_sizes(config: ExperimentConfig, request: Request) -> tuple[int, int]:
     """Source and target types: the run's, or as many as the config asks for."""
     if request.workdir is None:
-        return config.data.vocabulary.size, config.data.vocabulary.size
+        return expected_types(config.data.vocabulary)
     run = layout.open_run(request.workdir)
     vocabularies = Vocabularies.load(local_copy(run.vocabulary))
     return vocabularies.src.size, vocabularies.tgt.size

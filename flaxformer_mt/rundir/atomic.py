@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.paths import asking, is_primary, is_remote
@@ -62,3 +63,28 @@ def read_json(path: Path) -> Any:
         raise RunDirectoryError(f"{path}: is not UTF-8 text: {error}") from error
     except json.JSONDecodeError as error:
         raise RunDirectoryError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[TextIO]:
+    """A local UTF-8 file of any size that appears at the end of the block, whole or not at all.
+
+    Raises RunDirectoryError if it cannot be written.
+    """
+    if is_remote(path):
+        raise RunDirectoryError(f"{path}: is in a bucket; write a local file and copy it there")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(aside, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        if isinstance(error, OSError):
+            raise RunDirectoryError(
+                f"{path}: cannot be written: {error.strerror or error}"
+            ) from error
+        raise

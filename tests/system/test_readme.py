@@ -56,6 +56,7 @@ def test_a_block_runs_as_it_stands(block: str, corpus: Path, tmp_path: Path) -> 
         shutil.copy(corpus / name, tmp_path)
     for name in ("output.de", "theirs.de"):
         shutil.copy(corpus / "test.de", tmp_path / name)
+    (tmp_path / "train.trees").write_text("(TOP (S (NP (PRP She)) (VP (VBZ sleeps)) (. .)))\n" * 3)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.replace("FOLDER", ".")],
         cwd=tmp_path,

@@ -14,7 +14,7 @@ from flaxformer_mt.config.schema import FilterConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import Source
 from flaxformer_mt.data.prepare import duplicates, filters
-from flaxformer_mt.data.vocabulary import Vocabulary
+from flaxformer_mt.data.vocabulary import UNK, Vocabulary
 
 EXAMPLES = 5
 """Dropped pairs of a reason that a chunk shows: as many as an account keeps."""
@@ -90,12 +90,14 @@ class Encoder:
     filter: FilterConfig
     scripts: tuple[str, str] = ("", "")
     """Of the two languages, where the filter looks at them."""
+    tgt_words: bool = False
+    """Whether the target's types are whole words: then none may be unknown."""
 
     def __call__(self, chunk: Chunk) -> Encoded:
         """Check, filter, encode, and filter by length; a dropped record has one reason.
 
         Only what the model cannot take is left out of validation, which is sides that are empty
-        or too long: the other filters clean what is learned from.
+        or too long or words without a type: the other filters clean what is learned from.
         """
         fates, training = Fates(len(chunk.records)), chunk.split == "train"
         defects: dict[str, dict[int, tuple[str, str]]] = {}
@@ -159,6 +161,30 @@ class Encoder:
                 for number in np.flatnonzero(mask)
             )
             encoded.fates.drop(places[mask], reason, details)
+        if self.tgt_words:
+            self._filter_unknown(chunk, encoded, places, ~(void | long | uneven))
+
+    def _filter_unknown(
+        self,
+        chunk: Chunk,
+        encoded: Encoded,
+        places: Int64[np.ndarray, " kept"],
+        candidates: Bool[np.ndarray, " kept"],
+    ) -> None:
+        """A label that is unknown is no label: the tree has no form in this vocabulary."""
+        sentence = np.repeat(np.arange(len(places)), encoded.tgt_lengths)
+        unknown = np.zeros(len(places), bool)
+        unknown[sentence[encoded.tgt == UNK]] = True
+        unknown &= candidates
+        details = (
+            (chunk.source.label, f"data.vocabulary.tgt_words may name it: {word!r}")
+            for word in (self._unknown_word(chunk.records[place][1]) for place in places[unknown])
+        )
+        encoded.fates.drop(places[unknown], filters.UNKNOWN_WORD, details)
+
+    def _unknown_word(self, target: bytes) -> str:
+        words = target.decode("utf-8").split(" ")
+        return next(word for word in words if UNK in self.tgt.encode([word])[0])
 
 
 _NO_HASHES = np.zeros(0, np.uint64)

@@ -18,6 +18,7 @@ LENGTH_RATIO = "length ratio"
 IDENTICAL = "identical sides"
 SCRIPT = "another script"
 DUPLICATE = "duplicate"
+UNKNOWN_WORD = "unknown target word"
 
 
 def too_long(

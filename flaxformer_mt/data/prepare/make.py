@@ -77,7 +77,13 @@ def prepare(
     meter = Meter(report, bar=bar)
     try:
         progress, vocabularies = _begin(config, seed, directory, aside, meter)
-        encoder = Encoder(vocabularies.src, vocabularies.tgt, config.filter, scripts)
+        encoder = Encoder(
+            vocabularies.src,
+            vocabularies.tgt,
+            config.filter,
+            scripts,
+            tgt_words=config.vocabulary.tgt_types == "words",
+        )
         with (
             Workers(encoder, workers) as processes,
             Filling(aside, config, vocabularies, progress, processes, meter) as filling,

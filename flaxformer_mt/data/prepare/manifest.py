@@ -57,7 +57,9 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     for room in ("vocabulary", "filter"):
         for name, value in dataclasses.asdict(getattr(config, room)).items():
             if name not in _NOT_STORED:
-                settings[f"data.{room}.{name}"] = value
+                # As JSON has it.
+                plain = list(value) if isinstance(value, tuple) else value
+                settings[f"data.{room}.{name}"] = plain
     return settings
 
 
@@ -101,4 +103,5 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
 def _default(key: str) -> Any:
     group, _, name = key.rpartition(".")
     rooms = {"data.vocabulary": VocabularyConfig, "data.filter": FilterConfig}
-    return getattr(rooms.get(group, CorpusConfig)(), name, "not set")
+    value = getattr(rooms.get(group, CorpusConfig)(), name, "not set")
+    return list(value) if isinstance(value, tuple) else value

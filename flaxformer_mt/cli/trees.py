@@ -1,0 +1,194 @@
+"""`trees`: from treebanks to parallel text, from a model's output to trees, and their scores."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
+from flaxformer_mt.cli.arguments import make_parser, say
+from flaxformer_mt.parsing import linearization, report
+from flaxformer_mt.parsing.evalb import score_sentence
+from flaxformer_mt.parsing.normal_form import normal_form
+from flaxformer_mt.parsing.repair import flat, rebuild
+from flaxformer_mt.parsing.trees import Tree, TreeError, read
+from flaxformer_mt.rundir.atomic import write_json, writing
+from flaxformer_mt.rundir.paths import as_path
+
+_EPILOG = """linearize makes the two files that a model is trained on (--config parsing); translate
+turns sentences into linearised trees; rebuild makes trees of those; score compares them with gold
+trees. Files are plain or .gz, .xz, .zst; - is standard input. docs/parsing.md has an example."""
+_SOURCE = "sentences, one a line, words parted by blanks"
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = make_parser(prog, purpose)
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    linearize = actions.add_parser("linearize", help="treebank files to source and target text")
+    linearize.add_argument("trees", metavar="TREES", nargs="+", help="bracketed trees")
+    linearize.add_argument("--output-src", metavar="FILE", required=True, help=_SOURCE)
+    linearize.add_argument("--output-tgt", metavar="FILE", required=True, help="linearised trees")
+    linearize.add_argument(
+        "--leaves",
+        choices=("xx", "tags"),
+        default="xx",
+        help="what stands for a word: XX, or its part-of-speech tag (default: xx)",
+    )
+    back = actions.add_parser("rebuild", help="sentences and linearised trees to trees")
+    back.add_argument("src", metavar="SRC", help=_SOURCE)
+    back.add_argument("predicted", metavar="PREDICTED", help="linearised trees, one a line")
+    back.add_argument("--output", metavar="FILE", help="default: standard output")
+    back.add_argument(
+        "--malformed",
+        choices=("repair", "flat"),
+        default="repair",
+        help="repair what is no tree, or put the words alone in its place (default: repair)",
+    )
+    back.add_argument("--json", metavar="FILE", help="write the counts of repairs to this file")
+    score = actions.add_parser("score", help="EVALB's labelled bracket scores")
+    score.add_argument("gold", metavar="GOLD", help="bracketed trees")
+    score.add_argument("predicted", metavar="PREDICTED", help="as many; (()) where there is none")
+    score.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    score.add_argument("--output", metavar="FILE", help="write the JSON to this file as well")
+    options = parser.parse_args(arguments)
+    _check_files(options, parser)
+    action = {"linearize": _linearize, "rebuild": _rebuild, "score": _score}[options.action]
+    action(options)
+    return 0
+
+
+def _linearize(options: argparse.Namespace) -> None:
+    changes: collections.Counter[str] = collections.Counter()
+    count = 0
+    with (
+        writing(as_path(options.output_src)) as src,
+        writing(as_path(options.output_tgt)) as tgt,
+    ):
+        for name in options.trees:
+            for number, tree in _trees(name):
+                plain, changed = normal_form(tree)
+                changes.update(changed)
+                if not plain.words:
+                    changes["trees without words left out"] += 1
+                    continue
+                tokens = linearization.linearize(plain, options.leaves)
+                _require_inverse(plain, tokens, options.leaves, f"{name}:{number}")
+                src.write(" ".join(plain.words) + "\n")
+                tgt.write(" ".join(tokens) + "\n")
+                count += 1
+        if not count:
+            raise TreeError(f"{', '.join(options.trees)}: no tree with words in it")
+    say(f"{count:,} trees linearised; each came back from its words and tokens as it was")
+    for line in report.counted(changes):
+        say(line)
+
+
+def _require_inverse(
+    tree: Tree, tokens: list[str], leaves: linearization.Leaves, where: str
+) -> None:
+    """Raises TreeError for a tree whose labels or tags read as something else in the target."""
+    rebuilt = rebuild(tree.words, tokens)
+    tags = tree.tags if leaves == "tags" else (linearization.LEAF,) * len(tree.tags)
+    if rebuilt.repairs or rebuilt.tree != dataclasses.replace(tree, tags=tags):
+        raise TreeError(f"{where}: a label or tag has no linearised form: {' '.join(tokens)!r}")
+
+
+def _rebuild(options: argparse.Namespace) -> None:
+    counts = report.Repairs()
+    with (
+        _output(options.output) as write,
+        open_lines(_place(options.src)) as src,
+        open_lines(_place(options.predicted)) as predicted,
+    ):
+        for sentence, line in itertools.zip_longest(_text(src), _text(predicted)):
+            if sentence is None or line is None:
+                for _ in itertools.chain(src, predicted):
+                    pass
+                raise InputError(
+                    f"{src.name} has {src.number:,} lines and {predicted.name} has "
+                    f"{predicted.number:,}: each sentence has one linearised tree"
+                )
+            words = linearization.tokens_of(sentence)
+            rebuilt = rebuild(words, linearization.tokens_of(line))
+            counts.add(rebuilt)
+            as_flat = rebuilt.repairs and options.malformed == "flat"
+            write(f"{flat(words) if as_flat else rebuilt.tree}\n")
+    for line in counts.lines():
+        say(line)
+    if options.json is not None:
+        write_json(as_path(options.json), counts.to_json() | {"malformed": options.malformed})
+
+
+def _score(options: argparse.Namespace) -> None:
+    scores = []
+    pairs = itertools.zip_longest(_trees(options.gold), _trees(options.predicted))
+    for count, (gold, predicted) in enumerate(pairs):
+        if gold is None or predicted is None:
+            fewer, more = (options.gold, options.predicted)[:: 1 if gold is None else -1]
+            raise TreeError(
+                f"{fewer} has {count:,} trees and {more} has more: a sentence without a parse is "
+                "written (())"
+            )
+        scores.append(score_sentence(gold[1], predicted[1]))
+    if not scores:
+        raise TreeError(f"{options.gold}: there is no tree")
+    if options.output is not None:
+        write_json(as_path(options.output), report.scores_json(scores))
+    if options.json:
+        json.dump(report.scores_json(scores), sys.stdout, indent=2)
+        print()
+    else:
+        print(report.scores_table(scores))
+
+
+def _trees(path: str) -> Iterator[tuple[int, Tree]]:
+    with open_lines(_place(path)) as lines:
+        yield from read(_text(lines), lines.name)
+
+
+def _text(lines: Lines) -> Iterator[str]:
+    for line in lines:
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{lines.name}:{lines.number}: is not UTF-8 text (byte {error.start + 1})"
+            ) from error
+
+
+def _place(path: str) -> str | None:
+    return None if path == "-" else path
+
+
+@contextlib.contextmanager
+def _output(path: str | None) -> Iterator[Callable[[str], object]]:
+    if path is None:
+        yield lambda text: sys.stdout.buffer.write(text.encode("utf-8"))
+    else:
+        with writing(as_path(path)) as file:
+            yield file.write
+
+
+def _check_files(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """No output may be another one or an input: it would be gone."""
+    read_from = {"linearize": ("trees",), "rebuild": ("src", "predicted")}.get(options.action, ())
+    written = {"linearize": ("output_src", "output_tgt"), "rebuild": ("output", "json")}
+    seen: list[str] = []
+    for name in read_from:
+        value = getattr(options, name)
+        seen += value if isinstance(value, list) else [value]
+    if seen.count("-") > 1:
+        parser.error("standard input (-) can be one file only")
+    for name in written.get(options.action, ()):
+        path = getattr(options, name)
+        if path is not None and os.path.realpath(path) in map(os.path.realpath, seen):
+            parser.error(f"{path}: is named twice; an output needs a file of its own")
+        seen += [path] if path is not None else []

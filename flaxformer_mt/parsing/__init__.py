@@ -1,0 +1,1 @@
+"""Constituency parsing as translation: trees as text, text as trees, and EVALB's scores."""

@@ -1,0 +1,140 @@
+"""Bracket scores of EVALB with COLLINS.prm (Sekine and Collins 1997), the published parse F1.
+
+A constituent is right if the other tree has one of its label over the same words; of equal ones,
+as many are right as both trees have. Before spans are taken, words with the tags `, : `` '' .` and
+traces are deleted, and constituents of such words alone. TOP does not count, ADVP equals PRT, and
+function tags are cut off labels. Counts are added up over the corpus.
+
+A sentence whose two trees have other words after that is an error, and one without a word in the
+predicted tree is skipped; neither counts further, so both are to be reported with the scores. Where
+EVALB would call an error what is only a punctuation mark with another tag, or without one (`XX`),
+the gold tree's tags say which words are deleted, and that is counted too.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from flaxformer_mt.parsing.normal_form import TRACE, plain_label
+from flaxformer_mt.parsing.trees import ROOTS, Tree
+
+DELETED_TAGS = frozenset((",", ":", "``", "''", ".", TRACE))
+_DELETED_LABELS = frozenset((*ROOTS, *DELETED_TAGS))
+_EQUAL = {"PRT": "ADVP"}
+Spans = collections.Counter[tuple[str, int, int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceScore:
+    """Counts of constituents of one sentence."""
+
+    state: Literal["scored", "skipped", "error"]
+    length: int
+    """Words of the gold tree, punctuation included and traces not."""
+    gold: int = 0
+    predicted: int = 0
+    matched: int = 0
+    by_gold_tags: bool = False
+    """Whether the predicted tags did not suffice to delete the punctuation."""
+
+    @property
+    def exact(self) -> bool:
+        return self.state == "scored" and self.gold == self.predicted == self.matched
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """A corpus's counts; shares lie in [0, 1] and are 0 where there is nothing to share."""
+
+    sentences: int
+    errors: int
+    skipped: int
+    gold: int
+    predicted: int
+    matched: int
+    exact: int
+    by_gold_tags: int
+
+    @property
+    def precision(self) -> float:
+        return _share(self.matched, self.predicted)
+
+    @property
+    def recall(self) -> float:
+        return _share(self.matched, self.gold)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of the two."""
+        return _share(2 * self.matched, self.gold + self.predicted)
+
+    @property
+    def exact_match(self) -> float:
+        """The share of the scored sentences in which every constituent is right."""
+        return _share(self.exact, self.sentences - self.errors - self.skipped)
+
+
+def score_sentence(gold: Tree, predicted: Tree) -> SentenceScore:
+    """The counts for one sentence; trees as they were read, normal form or not."""
+    length = sum(tag != TRACE for tag in gold.tags)
+    kept, kept_predicted = _kept(gold.tags), _kept(predicted.tags)
+    by_gold_tags = False
+    if any(kept_predicted) and _words(gold, kept) != _words(predicted, kept_predicted):
+        if gold.words != predicted.words:
+            return SentenceScore("error", length)
+        kept_predicted, by_gold_tags = kept, True
+    if not any(kept_predicted):
+        return SentenceScore("skipped", length)
+    of_gold, of_predicted = _spans(gold, kept), _spans(predicted, kept_predicted)
+    return SentenceScore(
+        "scored",
+        length,
+        gold=of_gold.total(),
+        predicted=of_predicted.total(),
+        matched=(of_gold & of_predicted).total(),
+        by_gold_tags=by_gold_tags,
+    )
+
+
+def total(scores: Iterable[SentenceScore], *, longest: int | None = None) -> Score:
+    """The sum over sentences, those of at most `longest` words if that is given."""
+    kept = [score for score in scores if longest is None or score.length <= longest]
+    states = collections.Counter(score.state for score in kept)
+    return Score(
+        sentences=len(kept),
+        errors=states["error"],
+        skipped=states["skipped"],
+        gold=sum(score.gold for score in kept),
+        predicted=sum(score.predicted for score in kept),
+        matched=sum(score.matched for score in kept),
+        exact=sum(score.exact for score in kept),
+        by_gold_tags=sum(score.by_gold_tags for score in kept),
+    )
+
+
+def _kept(tags: Sequence[str]) -> list[bool]:
+    return [tag not in DELETED_TAGS for tag in tags]
+
+
+def _words(tree: Tree, kept: Sequence[bool]) -> list[str]:
+    return list(itertools.compress(tree.words, kept))
+
+
+def _spans(tree: Tree, kept: Sequence[bool]) -> Spans:
+    """The constituents that count, over the words that are kept."""
+    place = [0, *itertools.accumulate(kept)]
+    spans: Spans = collections.Counter()
+    for bracket in tree.brackets:
+        start, end = place[bracket.start], place[bracket.end]
+        label = plain_label(bracket.label)
+        if start < end and label not in _DELETED_LABELS:
+            spans[_EQUAL.get(label, label), start, end] += 1
+    return spans
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

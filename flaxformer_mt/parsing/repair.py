@@ -1,0 +1,113 @@
+"""From a sentence and a model's tokens back to a tree, whatever the tokens are.
+
+Nothing keeps a translation model from leaving brackets open or from losing count of the words. What
+is malformed is repaired by fixed rules, from left to right, and every repair is counted:
+
+- of two labels that do not meet, the opening bracket's is taken, unless a bracket further out has
+  the closing one's: then those within are closed first;
+- a closing bracket with nothing open is left out, as are constituents without words, tokens that
+  are none and leaves beyond the last word;
+- what is open at the end is closed; words that have no leaf then become the last ones of the last
+  outermost constituent.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from flaxformer_mt.parsing.linearization import LEAF, closed, opened
+from flaxformer_mt.parsing.trees import Bracket, Tree
+
+UNKNOWN_TOKEN = "unknown tokens left out"
+STRAY = "closing brackets without an opening one left out"
+OTHER_LABEL = "closing brackets of another label taken for the open one's"
+UNCLOSED = "missing closing brackets added"
+EMPTY = "constituents without words left out"
+SURPLUS = "leaves beyond the last word left out"
+MISSING = "words without a leaf added"
+KINDS = (UNKNOWN_TOKEN, STRAY, OTHER_LABEL, UNCLOSED, EMPTY, SURPLUS, MISSING)
+
+# What a vocabulary writes for the unknown token, and brackets that have lost their label.
+_NO_TOKENS = frozenset(("⁇", "(", ")"))
+# As the Penn Treebank writes them within words: a tree's own are brackets.
+_ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Rebuilt:
+    """A tree over all words of its sentence, and how often what was repaired: nothing, if sound."""
+
+    tree: Tree
+    repairs: Mapping[str, int]
+
+
+def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
+    """The inverse of `linearize` where the tokens are a tree's, and its repair where they are not.
+
+    A leaf becomes its word's tag. Round brackets in words are written -LRB- and -RRB-.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    found: list[_Constituent] = []
+    open_: list[_Constituent] = []
+    tags: list[str] = []
+    for token in tokens:
+        if token in _NO_TOKENS:
+            counts[UNKNOWN_TOKEN] += 1
+        elif label := opened(token):
+            found.append(_Constituent(label, len(tags), outermost=not open_))
+            open_.append(found[-1])
+        elif label := closed(token):
+            _close(open_, label, len(tags), counts)
+        elif len(tags) == len(words):
+            counts[SURPLUS] += 1
+        else:
+            tags.append(token)
+    counts[UNCLOSED] += len(open_)
+    for constituent in open_:
+        constituent.end = len(tags)
+    if missing := len(words) - len(tags):
+        counts[MISSING] += missing
+        _take_in(found, len(tags), len(words))
+        tags += [LEAF] * missing
+    brackets = tuple(
+        Bracket(item.label, item.start, item.end) for item in found if item.start < item.end
+    )
+    counts[EMPTY] += len(found) - len(brackets)
+    written = tuple(word.translate(_ESCAPED) for word in words)
+    return Rebuilt(Tree(written, tuple(tags), brackets), +counts)
+
+
+def flat(words: Sequence[str]) -> Tree:
+    """The tree that says nothing: the words alone."""
+    return rebuild(words, [LEAF] * len(words)).tree
+
+
+@dataclasses.dataclass
+class _Constituent:
+    label: str
+    start: int
+    end: int = -1
+    outermost: bool = False
+
+
+def _close(
+    open_: list[_Constituent], label: str, place: int, counts: collections.Counter[str]
+) -> None:
+    if not open_:
+        counts[STRAY] += 1
+        return
+    labels = [constituent.label for constituent in reversed(open_)]
+    within = labels.index(label) if label in labels else 0
+    counts[UNCLOSED] += within
+    counts[OTHER_LABEL] += label not in labels
+    for _ in range(within + 1):
+        open_.pop().end = place
+
+
+def _take_in(found: list[_Constituent], place: int, end: int) -> None:
+    """The last outermost constituent with words is to reach the end, if it reaches `place`."""
+    outermost = [item for item in found if item.outermost and item.start < item.end]
+    if outermost and outermost[-1].end == place:
+        outermost[-1].end = end

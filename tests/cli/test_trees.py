@@ -1,0 +1,226 @@
+"""`trees`: treebanks to text and back, scores, and bad input explained in one line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import lzma
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.parsing.repair import KINDS
+from tests.cli.conftest import Run
+
+# As a treebank has them: over several lines, with function tags and a trace.
+RAW = """
+( (S
+    (NP-SBJ-1 (DT The) (NN cat))
+    (VP (VBZ wants)
+      (S (NP (-NONE- *-1))
+        (VP (TO to) (VP (VB sleep)))))
+    (. .)) )
+
+(TOP (FRAG (NP (NN one\u00a0day)) (. .)))
+"""
+PLAIN = """\
+(TOP (S (NP (DT The) (NN cat)) (VP (VBZ wants) (S (VP (TO to) (VP (VB sleep))))) (. .)))
+(TOP (FRAG (NP (NN one\u00a0day)) (. .)))
+"""
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    (tmp_path / "raw.mrg").write_text(RAW, "utf-8")
+    (tmp_path / "plain.trees").write_text(PLAIN, "utf-8")
+    return tmp_path
+
+
+def test_there_and_back_again(run: Run, treebank: Path) -> None:
+    src, tgt, trees = (treebank / name for name in ("out.src", "out.tgt", "back.trees"))
+    done = run(
+        *("trees", "linearize", treebank / "raw.mrg", "--leaves", "tags"),
+        *("--output-src", src, "--output-tgt", tgt),
+    )
+    assert done.status == 0 and not done.output
+    first, *changes = done.errors.split("\n")[:-1]
+    assert first == "2 trees linearised; each came back from its words and tokens as it was"
+    assert sorted(changes) == [
+        "  constituents of traces alone removed: 1",
+        "  labels shortened: 1",
+        "  traces removed: 1",
+    ]
+    assert src.read_text("utf-8") == "The cat wants to sleep .\none\u00a0day .\n"
+    assert tgt.read_text("utf-8").split("\n")[1] == "(FRAG (NP NN )NP . )FRAG"
+    done = run("trees", "rebuild", src, tgt, "--output", trees)
+    assert done.status == 0
+    assert done.last == "2 sentences, of which 0 (0.0%) were malformed"
+    assert trees.read_text("utf-8") == PLAIN
+    assert sorted(os.listdir(treebank)) == [
+        *("back.trees", "out.src", "out.tgt", "plain.trees", "raw.mrg"),
+    ]
+
+
+def test_files_may_be_compressed_several_and_standard_input(run: Run, treebank: Path) -> None:
+    (treebank / "more.trees.xz").write_bytes(lzma.compress(PLAIN.encode()))
+    src, tgt = treebank / "out.src", treebank / "out.tgt"
+    done = run(
+        *("trees", "linearize", treebank / "more.trees.xz", "-", "--output-src", src),
+        *("--output-tgt", tgt),
+        stdin=RAW.encode(),
+    )
+    assert done.status == 0 and done.errors.startswith("4 trees")
+    lines = tgt.read_text().split("\n")
+    assert lines[0] == lines[2] == "(S (NP XX XX )NP (VP XX (S (VP XX (VP XX )VP )VP )S )VP XX )S"
+    done = run("trees", "rebuild", src, "-", stdin=tgt.read_bytes())
+    assert done.status == 0
+    assert done.output.split("\n")[1] == "(TOP (FRAG (NP (XX one\u00a0day)) (XX .)))"
+
+
+def test_repairs_are_counted_or_replaced(run: Run, treebank: Path) -> None:
+    (treebank / "some.src").write_text("a b\nc d\n")
+    (treebank / "some.tgt").write_text("(S XX (NP XX\n(S XX XX )S\n")
+    files = (treebank / "some.src", treebank / "some.tgt")
+    done = run("trees", "rebuild", *files, "--json", treebank / "counts.json")
+    assert done.output == "(TOP (S (XX a) (NP (XX b))))\n(TOP (S (XX c) (XX d)))\n"
+    assert "2 sentences, of which 1 (50.0%) were malformed" in done.errors
+    assert "missing closing brackets added: 2" in done.errors
+    counts = json.loads((treebank / "counts.json").read_text())
+    assert counts["malformed_sentences"] == 1 and counts["malformed"] == "repair"
+    done = run("trees", "rebuild", *files, "--malformed", "flat")
+    assert done.output == "(TOP (XX a) (XX b))\n(TOP (S (XX c) (XX d)))\n"
+
+
+def test_scores_as_a_table_and_as_json(run: Run, treebank: Path) -> None:
+    gold = treebank / "plain.trees"
+    other = treebank / "other.trees"
+    # The VP within S is lost, and one tree is none.
+    other.write_text(PLAIN.replace("(S (VP (TO to) (VP (VB sleep))))", "(S (TO to) (VB sleep))"))
+    done = run("trees", "score", gold, other, "--output", treebank / "scores.json")
+    assert done.status == 0
+    table = {line[:28].strip(): line[28:].split() for line in done.output.split("\n")[1:-1]}
+    # S NP VP S VP VP and FRAG NP; of the first two VPs are missing.
+    assert table["recall"] == ["75.00", "75.00"] and table["precision"] == ["100.00", "100.00"]
+    assert table["exact match"] == ["50.00", "50.00"]
+    printed = json.loads(run("trees", "score", gold, other, "--json").output)
+    assert printed == json.loads((treebank / "scores.json").read_text())
+    assert printed["all"]["gold_constituents"] == 8
+    other.write_text(PLAIN.split("\n")[0] + "\n(())\n")
+    done = run("trees", "score", gold, other, "--json")
+    scored = json.loads(done.output)["all"]
+    assert (scored["skipped_sentences"], scored["f1"]) == (1, 100.0)
+
+
+BAD_CALLS = {
+    "cut.trees": (b"(TOP (NP (NN x))", ":1: the tree that begins here lacks 1 closing brackets"),
+    "latin.trees": (b"(TOP (NN x))\n(TOP (NN caf\xe9))", ":2: is not UTF-8 text (byte 13)"),
+    "text.trees": (b"no tree at all\n", ":1: 'no' outside of any tree"),
+    "empty.trees": (b"\n", "no tree with words in it"),
+    "none.trees": (b"(())\n(TOP (-NONE- *))\n", "no tree with words in it"),
+    "odd.trees": (b"(TOP (NN x))\n(TOP (NP (\xe2\x81\x87 x)))", ":2: a label or tag has no linear"),
+    "named.trees.gz": (b"(TOP (NN x))", "begins with"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_treebanks_are_named_and_leave_nothing(run: Run, tmp_path: Path, name: str) -> None:
+    content, message = BAD_CALLS[name]
+    (tmp_path / name).write_bytes(content)
+    done = run(
+        *("trees", "linearize", tmp_path / name, "--leaves", "tags"),
+        *("--output-src", tmp_path / "a", "--output-tgt", tmp_path / "b"),
+    )
+    assert done.status == 1 and message in done.last and name in done.last
+    assert os.listdir(tmp_path) == [name]
+
+
+TO_A_AND_B = "--output-src a --output-tgt b"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ("linearize plain.trees --output-src a", 2, "required: --output-tgt"),
+        (f"linearize gone {TO_A_AND_B}", 1, "gone: "),
+        ("linearize plain.trees --output-src a --output-tgt a", 2, "a: is named twice"),
+        ("linearize plain.trees --output-src a --output-tgt ./plain.trees", 2, "is named twice"),
+        ("linearize plain.trees --output-src no/a --output-tgt b", 1, "no/a: cannot be written"),
+        (f"linearize - - {TO_A_AND_B}", 2, "standard input (-) can be one file only"),
+        ("linearize plain.trees --output-src gs://b/a --output-tgt b", 1, "is in a bucket"),
+        ("rebuild two.src three.tgt", 1, "two.src has 2 lines and three.tgt has 3: each"),
+        ("rebuild three.tgt two.src", 1, "three.tgt has 3 lines and two.src has 2: each"),
+        ("score plain.trees one.trees", 1, "one.trees has 1 trees and plain.trees has more"),
+        ("score one.trees plain.trees", 1, "one.trees has 1 trees and plain.trees has more"),
+        ("score two.src two.src", 1, "two.src:1: 'a' outside of any tree"),
+        ("score empty empty", 1, "empty: there is no tree"),
+        ("prune", 2, "invalid choice: 'prune'"),
+        ("", 2, "required: ACTION"),
+    ],
+)
+def test_bad_calls_are_explained(
+    run: Run,
+    treebank: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    status: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(treebank)
+    Path("two.src").write_text("a\nb\n")
+    Path("three.tgt").write_text("XX\nXX\nXX\n")
+    Path("one.trees").write_text("(TOP (NN x))\n")
+    Path("empty").write_text("")
+    before = sorted(os.listdir())
+    done = run("trees", *arguments.split())
+    assert done.status == status and message in done.last
+    assert sorted(os.listdir()) == before and (treebank / "plain.trees").read_text() == PLAIN
+
+
+def toy_treebank(size: int) -> list[str]:
+    """Sentences whose structure their words tell."""
+    drawn = random.Random(1)
+    nouns = [
+        f"(NP (DT {a}) (NN {b}))" for a, b in itertools.product("a the".split(), "cat dog".split())
+    ]
+    nouns += ["(NP (PRP she))"]
+    verbs = ["(VP (VBZ sees) {})", "(VP (VBZ goes) (PP (IN to) {}))", "(VP (VBZ sleeps))"]
+    return [
+        f"(TOP (S {drawn.choice(nouns)} {drawn.choice(verbs).format(drawn.choice(nouns))} (. .)))"
+        for _ in range(size)
+    ]
+
+
+def test_the_guide_s_commands_make_a_parser(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "parsing.md").read_text("utf-8")
+    (block,) = re.findall(r"^```bash\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    small = {
+        "data.vocabulary.size": 40,
+        **{"data.batch.tokens": 1024, "data.batch.max_shapes": 1},
+        **{"model.encoder_layers": 1, "model.decoder_layers": 1, "model.max_length": 512},
+        **{"model.d_model": 32, "model.d_ff": 64, "model.num_heads": 2},
+        **{"model.d_k": 16, "model.d_v": 16, "model.dropout": 0, "model.attention_dropout": 0},
+        **{"training.steps": 150, "training.save_every": 10, "training.validate_every": 0},
+        **{"training.schedule.warmup_steps": 30, "training.schedule.peak": 0.01},
+        **{"training.keep_for_average": 2, "decoding.max_extra_tokens": 30},
+    }
+    monkeypatch.chdir(tmp_path)
+    for split, size in (("train", 300), ("valid", 20), ("test", 20)):
+        Path(f"{split}.trees").write_text("\n".join(toy_treebank(size)))
+    for command in block.rstrip("\n").split("\n"):
+        program, name, *arguments = command.split()
+        if name == "train":
+            arguments += [f"--config.{key}={value}" for key, value in small.items()]
+        done = run(name, *arguments)
+        assert program == "flaxformer-mt" and done.status == 0, done.errors
+    pieces = Vocabularies.load("runs/craft/vocabulary").tgt.pieces()
+    assert {"▁XX", "▁(NP", "▁)NP", "▁(INTJ"} <= set(pieces)
+    assert set(json.loads(Path("repairs.json").read_text())["repairs"]) == set(KINDS)
+    scores = json.loads(Path("scores.json").read_text())["all"]
+    assert scores["error_sentences"] == 0 and scores["sentences"] == 20
+    assert scores["f1"] > 90

@@ -1,0 +1,135 @@
+"""Target vocabularies of whole words: nothing is split, nothing unknown gets into a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.config import ConfigError, expected_types, freeze
+from flaxformer_mt.config.schema import (
+    CorpusConfig,
+    DataConfig,
+    FilterConfig,
+    VocabularyConfig,
+)
+from flaxformer_mt.data.prepare import prepare, valid_text
+from flaxformer_mt.data.prepare.manifest import read_manifest
+from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair, train_words
+
+TREES = [
+    ("the cat sleeps .", "(S (NP XX XX )NP (VP XX )VP XX )S"),
+    ("a dog sees the (S cat", "(S (NP XX XX )NP (VP XX (NP XX XX XX )NP )VP )S"),
+    ("XX marks it", "(S (NP XX )NP (VP XX (NP XX )NP )VP )S"),
+]
+CONFIG = VocabularyConfig(
+    size=50, shared=False, tgt_types="words", tgt_words=("XX", "(PP", ")PP", "``")
+)
+
+
+def test_the_types_are_the_words_and_those_asked_for() -> None:
+    vocabulary = train_pair(TREES, CONFIG).tgt
+    words = {word for _, target in TREES for word in target.split(" ")} | set(CONFIG.tgt_words)
+    pieces = vocabulary.pieces()
+    assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert sorted(pieces[4:]) == sorted(f"▁{word}" for word in words)
+
+
+def test_each_word_is_one_token_and_comes_back() -> None:
+    vocabulary = train_pair(TREES, CONFIG).tgt
+    targets = [target for _, target in TREES] + ["(PP `` )PP"]
+    encoded = vocabulary.encode(targets)
+    assert [len(row) for row in encoded] == [len(target.split(" ")) for target in targets]
+    assert not {PAD, BOS, EOS, UNK} & {token for row in encoded for token in row}
+    assert vocabulary.decode(encoded) == targets
+    flat, lengths = vocabulary.encode_flat([target.encode() for target in targets])
+    assert flat.tolist() == [token for row in encoded for token in (*row, EOS)]
+    assert lengths.tolist() == [len(row) + 1 for row in encoded]
+
+
+@pytest.mark.parametrize("word", ["(NPX", "(N", "XXX", "(", "NP"])
+def test_another_word_is_unknown_and_not_pieces_of_known_ones(word: str) -> None:
+    assert train_pair(TREES, CONFIG).tgt.encode([f"(S {word} XX"])[0][1:2] == [UNK]
+
+
+def test_the_source_has_pieces_and_knows_no_brackets() -> None:
+    src = train_pair(TREES, CONFIG).src
+    assert src.size == 50
+    [tokens] = src.encode(["XX (S"])
+    assert src.decode([tokens]) == ["XX (S"] and "▁(NP" not in src.pieces()
+
+
+def test_training_is_deterministic() -> None:
+    texts = [target for _, target in TREES]
+    assert train_words(texts, CONFIG).model == train_words(texts, CONFIG).model
+
+
+def test_subword_regularisation_leaves_words_whole() -> None:
+    vocabularies = train_pair(TREES, CONFIG)
+    cutter = Resampler(vocabularies, 0.5, seed=1)._cutters["tgt"]
+    for token in range(4, vocabularies.tgt.size):
+        word = int(token).to_bytes(4, "little")
+        assert cutter.cut(word, 0) == word
+
+
+def data_config(folder: Path, valid: list[tuple[str, str]]) -> DataConfig:
+    for name, pairs in (("train", TREES), ("valid", valid)):
+        for side, ending in enumerate(("src", "tgt")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / f"{name}.{ending}").write_text(text, "utf-8")
+    return DataConfig(
+        folder=str(folder),
+        train=(CorpusConfig(name="trees", src="train.src", tgt="train.tgt"),),
+        valid=CorpusConfig(src="valid.src", tgt="valid.tgt"),
+        vocabulary=CONFIG,
+        filter=FilterConfig(max_length=40),
+    )
+
+
+def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path: Path) -> None:
+    odd = ("so it is", "(SINV XX (NP XX )NP XX )SINV")
+    config = data_config(tmp_path, [TREES[0], odd])
+    store = prepare(config, seed=1, directory=tmp_path / "run", workers=0)
+    assert len(store.train) == 3 and len(store.valid) == 1
+    valid = read_manifest(tmp_path / "run" / "data")["corpora"]
+    account = next(each for each in valid if each["split"] == "valid")
+    assert account["dropped"] == {"unknown target word": 1}
+    [example] = account["examples"]
+    assert "(SINV" in str(example) and "data.vocabulary.tgt_words" in str(example)
+    # What is decoded and scored is all of it.
+    assert valid_text(tmp_path / "run" / "data")[1] == [TREES[0][1], odd[1]]
+    # The same call again finds it up to date.
+    again = prepare(config, seed=1, directory=tmp_path / "run", workers=0)
+    assert again.digest == store.digest
+    loaded = Vocabularies.load(tmp_path / "run" / "vocabulary")
+    assert loaded.tgt.size == store_types(config)
+
+
+def store_types(config: DataConfig) -> int:
+    words = {word for _, target in TREES for word in target.split(" ")}
+    return 4 + len(words | set(config.vocabulary.tgt_words))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"tgt_types": "words"},
+            "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.sha",
+        ),
+        ({"shared": False, "tgt_words": ["a"]}, "is for 'data.vocabulary.tgt_types' = 'words'"),
+        ({"shared": False, "tgt_types": "words", "tgt_words": ["a b"]}, "'a b' is not one word"),
+        ({"shared": False, "tgt_types": "words", "tgt_words": ["▁a"]}, "'▁a' is not one word"),
+        ({"shared": False, "tgt_types": "words", "tgt_words": [""]}, "'' is not one word"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_named(settings: dict, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        freeze({"model": {"tie": "target"}, "data": {"vocabulary": settings}}, "test")
+    assert message in str(caught.value)
+
+
+def test_expected_types() -> None:
+    assert expected_types(VocabularyConfig(size=100)) == (100, 100)
+    assert expected_types(CONFIG) == (50, 8)

@@ -1,0 +1,186 @@
+"""Scores worked out by hand, after EVALB's documentation; and against a plain quadratic count."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.parsing.evalb import DELETED_TAGS, score_sentence, total
+from flaxformer_mt.parsing.trees import Tree, parse
+from tests.parsing.forests import LABELS, SENTENCE, trees
+
+GOLD = str(SENTENCE)
+
+
+def counts(gold: str, predicted: str) -> tuple[int, int, int]:
+    """Matched, gold and predicted constituents."""
+    score = score_sentence(parse(gold), parse(predicted))
+    assert score.state == "scored"
+    return score.matched, score.gold, score.predicted
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "expected"),
+    [
+        # S 0-6, NP 0-2, VP 2-6, NP 3-4, PP 4-6, NP 5-6; neither TOP nor tags nor the full stop.
+        (GOLD, GOLD, (6, 6, 6)),
+        # The PP attached to "her": NP 3-6 is wrong, and all else is there.
+        (
+            GOLD,
+            "(TOP (S (NP (DT The) (NN man)) (VP (VBD saw) (NP (NP (PRP her)) (PP (IN in)"
+            " (NP (NNP Rome))))) (. .)))",
+            (6, 6, 7),
+        ),
+        # Another label, and a constituent that is not there: S, NP, NP, NP are left.
+        (
+            GOLD,
+            "(TOP (S (NP (DT The) (NN man)) (VP (VBD saw) (NP (PRP her))) (ADVP (IN in)"
+            " (NP (NNP Rome))) (. .)))",
+            (4, 6, 6),
+        ),
+        # Tags are not compared.
+        ("(TOP (NP (DT a) (NN b)))", "(TOP (NP (X a) (Y b)))", (1, 1, 1)),
+        # ADVP equals PRT, whichever tree has which.
+        ("(TOP (ADVP (RB up)))", "(TOP (PRT (RP up)))", (1, 1, 1)),
+        ("(TOP (PRT (RP up)))", "(TOP (ADVP (RB up)))", (1, 1, 1)),
+        # Of n equal ones and m, the smaller number is right.
+        ("(TOP (NP (NP (NN a))))", "(TOP (NP (NN a)))", (1, 2, 1)),
+        ("(TOP (NP (NN a)))", "(TOP (NP (NP (NP (NN a)))))", (1, 1, 3)),
+        ("(TOP (NP (NP (NN a))))", "(TOP (NP (NP (NN a))))", (2, 2, 2)),
+        # The order of a chain does not matter.
+        ("(TOP (S (VP (VB go))))", "(TOP (VP (S (VB go))))", (2, 2, 2)),
+        # Where punctuation hangs does not matter, and constituents of it alone do not count.
+        (
+            "(TOP (S (NP (NN a) (, ,)) (VP (VB b) (PRN (: --))) (. .)))",
+            "(TOP (S (NP (NN a)) (, ,) (VP (VB b)) (X (: --) (. .))))",
+            (3, 3, 3),
+        ),
+        # Brackets are words like others.
+        ("(TOP (PRN (-LRB- -LRB-) (NN a)))", "(TOP (NP (-LRB- -LRB-) (PRN (NN a))))", (0, 1, 2)),
+        # Function tags are cut off, traces deleted with what dominates nothing else.
+        (
+            "(TOP (S (NP-SBJ-1 (PRP It)) (VP (VBD reported) (SBAR (-NONE- 0)"
+            " (S (-NONE- *T*-1))))))",
+            "(TOP (S (NP (PRP It)) (VP (VBD reported))))",
+            (3, 3, 3),
+        ),
+        # Another name of the root, or none.
+        ("(TOP (NP (NN a)))", "(ROOT (NP (NN a)))", (1, 1, 1)),
+        ("(TOP (NP (NN a)))", "(NP (NN a))", (1, 1, 1)),
+        # A predicted tree may leave punctuation out.
+        ("(TOP (S (NP (NN a)) (. .)))", "(TOP (S (NP (NN a))))", (2, 2, 2)),
+        ("(TOP (NP (NN a)))", "(TOP (NN a))", (0, 1, 0)),
+    ],
+)
+def test_counts_by_hand(gold: str, predicted: str, expected: tuple[int, int, int]) -> None:
+    assert counts(gold, predicted) == expected
+
+
+def test_a_corpus_is_scored_by_its_sums() -> None:
+    pairs = [
+        ("(TOP (S (NP (NN a)) (VP (VB b) (NP (NN c)))))",) * 2,
+        ("(TOP (S (NP (NN a)) (VP (VB b))))", "(TOP (S (NN a) (VB b)))"),
+        ("(TOP (NP (NN a)))", "(TOP (NP (NN a) (VB b)))"),  # other words
+        ("(TOP (NP (NN a)))", "(())"),
+    ]
+    score = total(score_sentence(parse(gold), parse(predicted)) for gold, predicted in pairs)
+    assert (score.sentences, score.errors, score.skipped) == (4, 1, 1)
+    # S NP VP NP of four; then S of three, where one was predicted.
+    assert (score.matched, score.gold, score.predicted) == (5, 7, 5)
+    assert score.recall == 5 / 7 and score.precision == 1.0
+    assert score.f1 == pytest.approx(2 * 1.0 * (5 / 7) / (1.0 + 5 / 7)) == pytest.approx(10 / 12)
+    assert score.exact_match == 1 / 2
+
+
+def test_the_cutoff_counts_words_with_punctuation_and_without_traces() -> None:
+    words = " ".join(["(NN a)"] * 38)
+    of_40 = parse(f"(TOP (S {words} (, ,) (. .) (-NONE- *)))")
+    of_41 = parse(f"(TOP (S {words} (NN b) (, ,) (. .)))")
+    scores = [score_sentence(tree, tree) for tree in (of_40, of_41)]
+    assert [score.length for score in scores] == [40, 41]
+    assert total(scores, longest=40).sentences == 1
+    assert total(scores).sentences == 2
+
+
+def test_no_sentence_scores_nothing() -> None:
+    score = total([])
+    assert (score.f1, score.precision, score.recall, score.exact_match) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("predicted", ["(())", "(TOP (, ,))", "(TOP (S (. .)))"])
+def test_a_tree_without_words_is_skipped(predicted: str) -> None:
+    assert score_sentence(SENTENCE, parse(predicted)).state == "skipped"
+
+
+@pytest.mark.parametrize(
+    "predicted",
+    [
+        "(TOP (NP (NN a)))",
+        "(TOP (NP (NN a) (NN c)))",
+        "(TOP (NP (NN a) (NN b) (NN b)))",
+        "(TOP (NP (NN A) (NN b)))",
+    ],
+)
+def test_other_words_are_an_error(predicted: str) -> None:
+    score = score_sentence(parse("(TOP (NP (NN a) (NN b)))"), parse(predicted))
+    assert score.state == "error" and not score.exact
+
+
+def test_words_without_tags_are_scored_by_the_gold_tree_s() -> None:
+    predicted = parse(
+        "(TOP (S (NP (XX The) (XX man)) (VP (XX saw) (NP (XX her)) (PP (XX in)"
+        " (NP (XX Rome))) (XX .))))"
+    )
+    score = score_sentence(SENTENCE, predicted)
+    # VP takes in the full stop, which is deleted.
+    assert (score.matched, score.gold, score.predicted) == (6, 6, 6)
+    assert score.by_gold_tags and total([score]).by_gold_tags == 1
+    assert not score_sentence(SENTENCE, SENTENCE).by_gold_tags
+    dash = parse("(TOP (NP (: -)))")
+    assert score_sentence(dash, parse("(TOP (NP (XX -)))")).state == "skipped"
+
+
+def quadratic(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
+    """Constituents as lists of kept words; each predicted one takes the first gold one it meets."""
+
+    def spans(tree: Tree) -> list[tuple[str, tuple[int, ...]]]:
+        kept = [place for place, tag in enumerate(tree.tags) if tag not in DELETED_TAGS]
+        found = []
+        for label, start, end in tree.brackets:
+            inside = tuple(place for place in kept if start <= place < end)
+            if inside and label != "TOP":
+                found.append(("ADVP" if label == "PRT" else label, inside))
+        return found
+
+    left, predictions, matched = spans(gold), spans(predicted), 0
+    whole = len(left)
+    for span in predictions:
+        if span in left:
+            left.remove(span)
+            matched += 1
+    return matched, whole, len(predictions)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tree=trees(), data=st.data())
+def test_counts_equal_those_of_a_plain_count(tree: Tree, data: st.DataObject) -> None:
+    changes = data.draw(
+        st.lists(
+            st.sampled_from(["keep", "drop", "double", *LABELS]),
+            min_size=len(tree.brackets),
+            max_size=len(tree.brackets),
+        )
+    )
+    brackets = []
+    for bracket, change in zip(tree.brackets, changes, strict=True):
+        if change != "drop":
+            brackets.append(bracket._replace(label=change) if change in LABELS else bracket)
+        if change == "double":
+            brackets.append(bracket)
+    predicted = Tree(tree.words, tree.tags, tuple(brackets))
+    score = score_sentence(tree, predicted)
+    if score.state == "skipped":
+        assert set(tree.tags) <= DELETED_TAGS
+        return
+    assert (score.matched, score.gold, score.predicted) == quadratic(tree, predicted)
+    assert score_sentence(tree, tree).exact

@@ -1,0 +1,100 @@
+"""Back from tokens to trees: the identity on what is sound, and every repair by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from flaxformer_mt.parsing.linearization import linearize, tokens_of
+from flaxformer_mt.parsing.repair import (
+    EMPTY,
+    KINDS,
+    MISSING,
+    OTHER_LABEL,
+    STRAY,
+    SURPLUS,
+    UNCLOSED,
+    UNKNOWN_TOKEN,
+    flat,
+    rebuild,
+)
+from flaxformer_mt.parsing.trees import Tree, parse
+from tests.parsing.forests import trees
+
+SOUP = st.lists(
+    st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "NN", ".", "(", ")", "⁇"]),
+    max_size=20,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tree=trees())
+def test_linearised_trees_come_back(tree: Tree) -> None:
+    rebuilt = rebuild(tree.words, linearize(tree, "tags"))
+    assert rebuilt.tree == tree and not rebuilt.repairs
+    without_tags = rebuild(tree.words, linearize(tree))
+    assert without_tags.tree.brackets == tree.brackets and not without_tags.repairs
+    assert set(without_tags.tree.tags) == {"XX"}
+
+
+@settings(max_examples=500, deadline=None)
+@given(words=st.lists(st.sampled_from(["a", "b", "f(x)"]), max_size=6), tokens=SOUP)
+def test_whatever_comes_a_tree_of_the_sentence_is_made_of_it(
+    words: list[str], tokens: list[str]
+) -> None:
+    rebuilt = rebuild(words, tokens)
+    assert len(rebuilt.tree.words) == len(words)
+    assert parse(str(rebuilt.tree)) == rebuilt.tree
+    # Nothing is changed without being counted, and nothing counted without a change.
+    assert (not rebuilt.repairs) == (linearize(rebuilt.tree, "tags") == tokens)
+    assert set(rebuilt.repairs) <= set(KINDS) and all(rebuilt.repairs.values())
+    again = rebuild(rebuilt.tree.words, linearize(rebuilt.tree, "tags"))
+    assert again.tree == rebuilt.tree and not again.repairs
+
+
+@pytest.mark.parametrize(
+    ("tokens", "tree", "repairs"),
+    [
+        # Cut off, as an output at its greatest length is.
+        ("(S (NP XX )NP (VP XX XX", "(S (NP (XX a)) (VP (XX b) (XX c)))", {UNCLOSED: 2}),
+        ("(S (NP XX", "(S (NP (XX a)) (XX b) (XX c))", {UNCLOSED: 2, MISSING: 2}),
+        # Closed too late and too early.
+        ("(S XX (NP XX XX )S", "(S (XX a) (NP (XX b) (XX c)))", {UNCLOSED: 1}),
+        ("(S XX )NP XX XX )S", "(S (XX a)) (XX b) (XX c)", {OTHER_LABEL: 1, STRAY: 1}),
+        ("(S XX XX XX )S )S )NP", "(S (XX a) (XX b) (XX c))", {STRAY: 2}),
+        # The opening bracket's label holds.
+        ("(S (NP XX )VP XX XX )S", "(S (NP (XX a)) (XX b) (XX c))", {OTHER_LABEL: 1}),
+        # Lost count of the words.
+        ("(S XX XX )S", "(S (XX a) (XX b) (XX c))", {MISSING: 1}),
+        ("(S XX )S (NP XX )NP", "(S (XX a)) (NP (XX b) (XX c))", {MISSING: 1}),
+        ("(S XX )S XX", "(S (XX a)) (XX b) (XX c)", {MISSING: 1}),
+        ("(S XX XX XX XX )S", "(S (XX a) (XX b) (XX c))", {SURPLUS: 1}),
+        ("(S XX XX XX (NP XX )NP )S", "(S (XX a) (XX b) (XX c))", {SURPLUS: 1, EMPTY: 1}),
+        # Constituents of nothing, tokens that are none.
+        ("(S (NP )NP XX XX XX )S", "(S (XX a) (XX b) (XX c))", {EMPTY: 1}),
+        ("(S ⁇ XX XX ( XX )S", "(S (XX a) (XX b) (XX c))", {UNKNOWN_TOKEN: 2}),
+        ("", "(XX a) (XX b) (XX c)", {MISSING: 3}),
+        ("(S", "(XX a) (XX b) (XX c)", {UNCLOSED: 1, MISSING: 3, EMPTY: 1}),
+        # Several outermost constituents are no fault: a treebank has them as well.
+        ("(NP XX )NP (VP XX XX )VP", "(NP (XX a)) (VP (XX b) (XX c))", {}),
+    ],
+)
+def test_repairs(tokens: str, tree: str, repairs: dict[str, int]) -> None:
+    rebuilt = rebuild(["a", "b", "c"], tokens_of(tokens))
+    assert str(rebuilt.tree) == f"(TOP {tree})"
+    assert rebuilt.repairs == repairs
+
+
+def test_round_brackets_in_words_are_written_as_treebanks_do() -> None:
+    tree = rebuild(["f(x)", "("], ["(NP", "XX", "XX", ")NP"]).tree
+    assert str(tree) == "(TOP (NP (XX f-LRB-x-RRB-) (XX -LRB-)))"
+
+
+def test_the_flat_tree_says_nothing() -> None:
+    assert str(flat(["a", "(b"])) == "(TOP (XX a) (XX -LRB-b))"
+    assert flat([]) == Tree()
+
+
+def test_depth_costs_nothing() -> None:
+    depth = 20_000
+    assert len(rebuild(["a"], ["(NP"] * depth + ["XX"]).tree.brackets) == depth

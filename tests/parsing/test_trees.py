@@ -1,0 +1,86 @@
+"""Reading and writing brackets: against trees made by recursion, and errors with their place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from flaxformer_mt.parsing.trees import Bracket, Tree, TreeError, parse, read
+from tests.parsing.forests import SENTENCE, Nested, flattened, nested_trees, text_of
+
+
+@settings(max_examples=200, deadline=None)
+@given(nodes=nested_trees())
+def test_text_and_trees_are_each_other_s_inverse(nodes: list[Nested]) -> None:
+    tree, text = flattened(nodes), text_of(nodes)
+    assert parse(text) == tree
+    assert str(tree) == text
+
+
+def test_a_tree_is_words_tags_and_spans() -> None:
+    assert SENTENCE.words == ("The", "man", "saw", "her", "in", "Rome", ".")
+    assert SENTENCE.tags == ("DT", "NN", "VBD", "PRP", "IN", "NNP", ".")
+    assert SENTENCE.brackets == (
+        Bracket("S", 0, 7),
+        Bracket("NP", 0, 2),
+        Bracket("VP", 2, 6),
+        Bracket("NP", 3, 4),
+        Bracket("PP", 4, 6),
+        Bracket("NP", 5, 6),
+    )
+
+
+@pytest.mark.parametrize("root", ["TOP", "ROOT", "S1", "", "TOP  "])
+def test_the_outermost_bracket_is_no_constituent(root: str) -> None:
+    assert parse(f"({root} (S (NP (NN x))))") == parse("(S (NP (NN x)))")
+    # Within the tree the same name is a label like others.
+    assert parse("(TOP (TOP (NN x)))").brackets == (Bracket("TOP", 0, 1),)
+
+
+@pytest.mark.parametrize("text", ["(())", "()", "(TOP)", "(TOP ())", "( )"])
+def test_no_parse_is_a_tree_without_words(text: str) -> None:
+    assert parse(text) == Tree()
+    assert str(Tree()) == "(TOP)"
+
+
+def test_trees_may_span_lines_and_share_them() -> None:
+    lines = ["", "( (S", "    (NP (NN a)))) (TOP (NN b))", "\t(TOP", "(NN c)", ")"]
+    found = list(read(lines, "file"))
+    assert [(number, tree.words) for number, tree in found] == [
+        (2, ("a",)),
+        (3, ("b",)),
+        (4, ("c",)),
+    ]
+
+
+def test_depth_costs_nothing() -> None:
+    depth = 20_000
+    tree = parse("(NP " * depth + "(NN x)" + ")" * depth)
+    assert tree.brackets == (Bracket("NP", 0, 1),) * depth
+    assert parse(str(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(TOP (NP (NN x))", "file:1: the tree that begins here lacks 1 closing brackets"),
+        ("(TOP (NN x)))", "file:1: a closing bracket outside of any tree"),
+        ("(TOP (NN x)) y", "file:1: 'y' outside of any tree"),
+        ("\n\n(NP (NN x) y)", "file:3: 'y' has no tag: a word stands in a bracket of its own"),
+        ("(NP (NN x y))", "file:1: (NN holds 'x' and more: a tag has one word"),
+        ("(NP (NN x(1)))", "file:1: (NN holds 'x' and more: a tag has one word"),
+        ("(S (NP ) (NN x))", "file:1: (NP ) holds no word"),
+        ("(S ( (NN x)))", "file:1: a bracket within the tree has no label"),
+        ("(S (NP (NN x))\n\n(VP", "file:1: the tree that begins here lacks 2 closing brackets"),
+    ],
+)
+def test_what_is_no_tree_is_named_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(TreeError) as caught:
+        list(read(text.split("\n"), "file"))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("(A x) (B y)", 2)])
+def test_a_text_of_no_tree_or_two_is_refused(text: str, count: int) -> None:
+    with pytest.raises(TreeError, match=f"holds {count} trees"):
+        parse(text)
