@@ -23,6 +23,8 @@ COMMANDS = {
     "score": "score given translations: log-probabilities, perplexity",
     "evaluate": "translate test sets, or take another system's output, and score it",
     "compare": "compare systems on one test set: scores, intervals, significance",
+    "attention": "draw what each head attends to, and find the heads worth a picture",
+    "figures": "draw training curves that compare runs, the paper's learning rate and positions",
     "serve": "an HTTP API and a web page over a trained model",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "plan": "compile the training step for TPUs that are not there: memory, time, cost",
@@ -37,6 +39,7 @@ COMPILING = {
     "translate",
     "score",
     "evaluate",
+    "attention",
     "serve",
     "export",
     "import",
@@ -152,7 +155,7 @@ def _quiet_libraries() -> None:
     # First, or its logger is a plain one, whose records name absl in place of who has spoken.
     import absl.logging  # noqa: F401
 
-    for name in ("absl", "orbax", "jax._src.xla_bridge", "tensorboardX"):
+    for name in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
