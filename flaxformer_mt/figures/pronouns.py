@@ -1,7 +1,7 @@
 """Pronouns that stand for something said before, by language: what `anaphora` looks at.
 
-Lists of words and no grammar: some are articles or conjunctions elsewhere in a sentence, and what a
-pronoun stands for, nobody has marked.
+Lists of words and no grammar: some are other words elsewhere ("sie" is "you" as well; "sein", mostly
+the verb, is left out), and what a pronoun stands for, nobody has marked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flaxformer_mt.figures.labels import core, words
 
 PRONOUNS = {
     "en": "he him his himself she her hers herself it its itself they them their theirs themselves",
-    "de": "er ihn ihm sein seine seinen seinem seiner seines sie ihr ihre ihren ihrem ihrer ihres "
+    "de": "er ihn ihm seine seinen seinem seiner seines sie ihr ihre ihren ihrem ihrer ihres "
     "es ihnen sich",
     "fr": "il elle ils elles lui leur leurs eux son sa ses sien sienne celui celle ceux celles",
 }
