@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import cast
 
-from flaxformer_mt.cli.arguments import make_parser, say
+from flaxformer_mt.cli.arguments import make_parser, positive, say
 from flaxformer_mt.cli.pictures import add_size, write_page, write_picture
 from flaxformer_mt.figures.canvas import Form, check_form
 from flaxformer_mt.figures.curves import all_notes, curves
@@ -21,8 +21,13 @@ metrics.jsonl (docs/observing.md)."""
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     parser.epilog = _EPILOG
-    parser.add_argument("what", choices=("curves",), help="curves: what runs have reported")
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs to compare")
+    parser.add_argument(
+        "what",
+        choices=("curves", "schedule", "positions"),
+        help="curves: what runs have reported; schedule: the paper's learning rate; positions: its "
+        "sinusoids",
+    )
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="curves: runs to compare")
     parser.add_argument(
         "--output",
         required=True,
@@ -34,19 +39,57 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         nargs="+",
         default=(),
         metavar="NAME",
-        help="what to draw, by the names of metrics.jsonl (default: loss, perplexity, bleu, "
-        "learning_rate, tgt_tokens_per_second)",
+        help="curves: what to draw, by the names of metrics.jsonl (default: loss, perplexity, "
+        "bleu, learning_rate, tgt_tokens_per_second)",
     )
     parser.add_argument(
         "--against",
         choices=AXES,
         default="steps",
-        help="steps; target tokens; hours of training steps, in which validation, checkpoints and "
-        "pauses are left out",
+        help="curves: steps; target tokens; hours of training steps, in which validation, "
+        "checkpoints and pauses are left out",
+    )
+    parser.add_argument(
+        "--warmup",
+        type=positive,
+        nargs="+",
+        default=(1000, 4000, 16000),
+        metavar="N",
+        help="schedule: numbers of warm-up steps (the paper's: 4000)",
+    )
+    parser.add_argument(
+        "--steps", type=positive, default=100_000, metavar="N", help="schedule: how far"
+    )
+    parser.add_argument(
+        "--length", type=positive, default=100, metavar="N", help="positions: how many"
+    )
+    parser.add_argument(
+        "--d-model",
+        type=positive,
+        metavar="N",
+        help="schedule and positions (default: the paper's 512; positions: 128, whose columns can "
+        "be told apart)",
     )
     add_size(parser)
     options = parser.parse_args(arguments)
-    return draw_curves(options, parser)
+    if options.what == "curves":
+        return draw_curves(options, parser)
+    return draw_formula(options, parser)
+
+
+def draw_formula(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    form = check_form(options.output)
+    if options.runs:
+        parser.error(f"{options.what} is a formula of the paper: it takes no run")
+    # These import JAX, which curves do without.
+    from flaxformer_mt.figures import paper
+
+    if options.what == "schedule":
+        layout = paper.schedule(options.warmup, d_model=options.d_model or 512, steps=options.steps)
+    else:
+        layout = paper.positions(options.length, d_model=options.d_model or 128)
+    write_picture(layout, cast(Form, form), options.output, wanted=options.size)
+    return 0
 
 
 def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:

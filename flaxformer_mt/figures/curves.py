@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float64
 
-from flaxformer_mt.figures.canvas import INK, QUIET, Layout, Sheet, Size, text_width, widest
+from flaxformer_mt.figures.axes import caption, compact, panel_axes, plain_numbers, write
+from flaxformer_mt.figures.canvas import QUIET, Layout, Sheet, Size, widest
 from flaxformer_mt.figures.colours import head_colours
 from flaxformer_mt.figures.panels import Panel, without
 from flaxformer_mt.figures.runs import AXIS_NAMES, Axis, RunLog
@@ -42,7 +43,7 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
             x = _MARGIN + (number % abreast) * wide + _LEFT
             y = _MARGIN + (number // abreast) * high + _ABOVE
             size = Size(wide - _LEFT - 12, high - _ABOVE - _BELOW)
-            axes = _panel(sheet, x, y, size)
+            axes = panel_axes(sheet, x, y, size)
             _draw_panel(axes, sheet, runs, panel, axis)
             write(whole, sheet, x, y - 12, panel.title, 12)
         y = sheet.room.height - foot + 14
@@ -67,60 +68,7 @@ def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
     return notes
 
 
-def write(
-    axes: Axes,
-    sheet: Sheet,
-    x: float,
-    y: float,
-    text: str,
-    pixels: float,
-    *,
-    colour: str = INK,
-    room: float | None = None,
-) -> None:
-    """A line of text, smaller where it would be wider than its `room`."""
-    if room is not None and (width := text_width(text, pixels)) > room:
-        pixels *= room / width
-    axes.text(x, y, text, va="center", color=colour, fontsize=sheet.points(pixels))
-
-
-def compact(value: float) -> str:
-    """A number for an axis, such as 2.5 M."""
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= unit:
-            return f"{value / (1e3 if name == 'k' else unit):.6g} {name}"
-    return f"{value:.6g}"
-
-
-def _panel(sheet: Sheet, x: float, y: float, size: Size) -> Axes:
-    room = sheet.room
-    axes = sheet.figure.add_axes(
-        (
-            x / room.width,
-            1 - (y + size.height) / room.height,
-            size.width / room.width,
-            size.height / room.height,
-        )
-    )
-    axes.tick_params(
-        colors=QUIET,
-        labelsize=sheet.points(10),
-        length=sheet.points(3),
-        width=sheet.points(1),
-        pad=sheet.points(3),
-    )
-    axes.grid(color="#e7e4dc", linewidth=sheet.points(1))
-    axes.set_axisbelow(True)
-    for name, spine in axes.spines.items():
-        spine.set_visible(name in ("left", "bottom"))
-        spine.set_linewidth(sheet.points(1))
-        spine.set_color(QUIET)
-    return axes
-
-
 def _draw_panel(axes: Axes, sheet: Sheet, runs: Sequence[RunLog], panel: Panel, axis: Axis) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     for run, colour in zip(runs, head_colours(len(runs)), strict=True):
         for kind in panel.kinds:
             points = run.series[kind].line(axis, panel.name)
@@ -136,17 +84,12 @@ def _draw_panel(axes: Axes, sheet: Sheet, runs: Sequence[RunLog], panel: Panel, 
                 markevery=slice(None) if dots else alone,
                 solid_joinstyle="round",
             )
+    plain_numbers(axes)
     if panel.logarithmic:
         axes.set_yscale("log")
-        axes.tick_params(which="minor", left=False, labelleft=False)
         _plain_logarithms(axes)
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(6))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     axes.set_xlim(left=0)
-    axes.set_xlabel(AXIS_NAMES[axis].partition(" (")[0], color=QUIET, fontsize=sheet.points(10))
+    caption(axes, sheet, AXIS_NAMES[axis].partition(" (")[0])
 
 
 def _alone(points: Float64[np.ndarray, "points two"]) -> list[bool]:

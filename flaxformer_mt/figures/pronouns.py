@@ -1,7 +1,7 @@
 """Pronouns that stand for something said before, by language: what `anaphora` looks at.
 
-Lists of words and no grammar: some are other words elsewhere ("sie" is "you" as well; "sein", mostly
-the verb, is left out), and what a pronoun stands for, nobody has marked.
+Lists of words and no grammar: some are other words elsewhere ("sie" is "you" as well; "sein", which
+is mostly the verb, is left out), and what a pronoun stands for, nobody has marked.
 """
 
 from __future__ import annotations

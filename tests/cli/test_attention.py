@@ -154,6 +154,16 @@ def test_curves_of_runs(run: Run, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("what", ["schedule", "positions"])
+def test_formulas_of_the_paper(run: Run, tmp_path: Path, what: str) -> None:
+    done = run("figures", what, "--output", tmp_path / "x.png", "--size", "900x500")
+    assert done.status == 0, done.errors
+    assert png_size((tmp_path / "x.png").read_bytes()) == (900, 500)
+    done = run("figures", what, "runs/x", "--output", tmp_path / "y.png")
+    assert done.status == 2 and "it takes no run" in done.errors
+    assert run("figures", what, "--output", tmp_path / "y.html").status == 1
+
+
 def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:
     made = make(tmp_path / "a", [train(100, 5.0)])
     output = ("--output", tmp_path / "c.svg")

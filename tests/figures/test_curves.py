@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from benchmarks.serving.browser import NoBrowser, chromium
+from flaxformer_mt.figures.axes import compact
 from flaxformer_mt.figures.canvas import Size, rendered
-from flaxformer_mt.figures.curves import compact, curves
+from flaxformer_mt.figures.curves import curves
 from flaxformer_mt.figures.curves_page import curves_page
 from flaxformer_mt.figures.panels import panels
 from flaxformer_mt.figures.runs import AXES, Axis, RunLog, read_runs

@@ -70,7 +70,8 @@ def test_spread_out_attention_is_far_and_does_not_reach() -> None:
     assert found["far"] > 0.3 and found["reach"] == pytest.approx(1 / 13)
 
 
-def test_a_comma_is_no_antecedent() -> None:
+def test_neither_a_comma_nor_the_neighbour_is_an_antecedent() -> None:
+    assert of_one(ENCODER, "encoder", pronouns=(1,))["anaphora"] == 0
     assert of_one(ENCODER, "encoder", pronouns=(2,), punctuation=(0,))["anaphora"] == 0
 
 
