@@ -95,7 +95,7 @@ def imported_packages(path: Path) -> Iterator[str]:
 
 
 # Rooms that need an extra: only the commands that ask for it import them.
-EXTRAS = {"serving": "serve"}
+EXTRAS = {"serving": "serve", "figures": "figures"}
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():

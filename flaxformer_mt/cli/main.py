@@ -24,6 +24,8 @@ COMMANDS = {
     "evaluate": "translate test sets, or take another system's output, and score it",
     "trees": "parsing: treebanks to parallel text, a model's output to trees, EVALB's scores",
     "compare": "compare systems on one test set: scores, intervals, significance",
+    "attention": "draw what each head attends to, and find the heads worth a picture",
+    "figures": "draw training curves that compare runs, the paper's learning rate and positions",
     "serve": "an HTTP API and a web page over a trained model",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "plan": "compile the training step for TPUs that are not there: memory, time, cost",
@@ -38,6 +40,7 @@ COMPILING = {
     "translate",
     "score",
     "evaluate",
+    "attention",
     "serve",
     "export",
     "import",
@@ -153,7 +156,7 @@ def _quiet_libraries() -> None:
     # First, or its logger is a plain one, whose records name absl in place of who has spoken.
     import absl.logging  # noqa: F401
 
-    for name in ("absl", "orbax", "jax._src.xla_bridge", "tensorboardX"):
+    for name in ("absl", "orbax", "jax._src.xla_bridge", "matplotlib", "tensorboardX"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

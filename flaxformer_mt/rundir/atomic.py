@@ -29,7 +29,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text beside `path`, forces it to disk, then renames it into place.
+    """Writes UTF-8 text as `write_bytes` does. Raises RunDirectoryError."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes `content` beside `path`, forces it to disk, then renames it into place.
 
     In a bucket it replaces the object, which is whole at any time. Raises RunDirectoryError if it
     cannot be written.
@@ -37,12 +42,12 @@ def write_text(path: Path, text: str) -> None:
     if not is_primary():
         return
     if is_remote(path):
-        asking(path, "written", lambda: path.write_bytes(text.encode("utf-8")))
+        asking(path, "written", lambda: path.write_bytes(content))
         return
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(aside, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(aside, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)

@@ -1,0 +1,108 @@
+"""`figures`: training curves that compare runs; the paper's schedule and positions as pictures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import cast
+
+from flaxformer_mt.cli.arguments import make_parser, positive, say
+from flaxformer_mt.cli.pictures import add_size, write_page, write_picture
+from flaxformer_mt.figures.canvas import Form, check_form
+from flaxformer_mt.figures.curves import all_notes, curves
+from flaxformer_mt.figures.curves_page import curves_page
+from flaxformer_mt.figures.panels import panels
+from flaxformer_mt.figures.runs import AXES, read_runs
+
+_EPILOG = """A RUN is a run directory; NAME=RUN gives it a name. The numbers are those of its
+metrics.jsonl (docs/observing.md)."""
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    parser = make_parser(prog, purpose)
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "what",
+        choices=("curves", "schedule", "positions"),
+        help="curves: what runs have reported; schedule: the paper's learning rate; positions: its "
+        "sinusoids",
+    )
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="curves: runs to compare")
+    parser.add_argument(
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="FILE.png, .svg or .pdf (these need the extra `figures`), or .html",
+    )
+    parser.add_argument(
+        "--values",
+        nargs="+",
+        default=(),
+        metavar="NAME",
+        help="curves: what to draw, by the names of metrics.jsonl (default: loss, perplexity, "
+        "bleu, learning_rate, tgt_tokens_per_second)",
+    )
+    parser.add_argument(
+        "--against",
+        choices=AXES,
+        default="steps",
+        help="curves: steps; target tokens; hours of training steps, in which validation, "
+        "checkpoints and pauses are left out",
+    )
+    parser.add_argument(
+        "--warmup",
+        type=positive,
+        nargs="+",
+        default=(1000, 4000, 16000),
+        metavar="N",
+        help="schedule: numbers of warm-up steps (the paper's: 4000)",
+    )
+    parser.add_argument(
+        "--steps", type=positive, default=100_000, metavar="N", help="schedule: how far"
+    )
+    parser.add_argument(
+        "--length", type=positive, default=100, metavar="N", help="positions: how many"
+    )
+    parser.add_argument(
+        "--d-model",
+        type=positive,
+        metavar="N",
+        help="schedule and positions (default: the paper's 512; positions: 128, whose columns can "
+        "be told apart)",
+    )
+    add_size(parser)
+    options = parser.parse_args(arguments)
+    if options.what == "curves":
+        return draw_curves(options, parser)
+    return draw_formula(options, parser)
+
+
+def draw_formula(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    form = check_form(options.output)
+    if options.runs:
+        parser.error(f"{options.what} is a formula of the paper: it takes no run")
+    # These import JAX, which curves do without.
+    from flaxformer_mt.figures import paper
+
+    if options.what == "schedule":
+        layout = paper.schedule(options.warmup, d_model=options.d_model or 512, steps=options.steps)
+    else:
+        layout = paper.positions(options.length, d_model=options.d_model or 128)
+    write_picture(layout, cast(Form, form), options.output, wanted=options.size)
+    return 0
+
+
+def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    form = check_form(options.output, others=("html",))
+    if not options.runs:
+        parser.error("curves: name one run directory or more")
+    runs = read_runs(options.runs)
+    chosen = panels(runs, options.values)
+    for note in all_notes(runs, chosen):
+        say(note)
+    if form == "html":
+        write_page(curves_page(runs, chosen, axis=options.against), options.output)
+    else:
+        layout = curves(runs, chosen, axis=options.against)
+        write_picture(layout, cast(Form, form), options.output, wanted=options.size)
+    return 0

@@ -1,0 +1,75 @@
+"""What commands that draw have in common: a size in pixels, a file in the form of its name."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.cli.arguments import say
+from flaxformer_mt.decoding import Attention, Translator
+from flaxformer_mt.figures.canvas import Form, Layout, Size, rendered
+from flaxformer_mt.figures.errors import FigureError
+from flaxformer_mt.figures.heat_maps import heat_maps
+from flaxformer_mt.figures.line_drawing import line_drawing
+from flaxformer_mt.figures.maps import Picked, weights_of
+from flaxformer_mt.rundir.atomic import write_bytes, write_text
+from flaxformer_mt.rundir.paths import as_path, is_remote
+
+_Parser = argparse.ArgumentParser | argparse._ArgumentGroup
+
+
+def add_size(parser: _Parser) -> None:
+    parser.add_argument(
+        "--size",
+        type=size,
+        metavar="WxH",
+        help="pixels of the picture, such as 1200x800 (SVG and PDF: 96 to an inch; default: what "
+        "it needs, in a PNG twice as many)",
+    )
+
+
+def size(text: str) -> Size:
+    """An argument such as 1200x800."""
+    found = re.fullmatch(r"([1-9][0-9]{0,5})[x×]([1-9][0-9]{0,5})", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write WIDTHxHEIGHT, as 1200x800")
+    return Size(int(found[1]), int(found[2]))
+
+
+def load(options: argparse.Namespace, which: Any) -> Translator:
+    """The run's model with the beam size and the length penalty that were asked for."""
+    translator = Translator.load(options.workdir, which=which)
+    changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    return translator.with_config(dataclasses.replace(translator.config, **given))
+
+
+def drawn(picked: Picked, attention: Attention, *, style: str) -> Layout:
+    """A picture in the style "lines" or "heat"."""
+    if style == "heat":
+        return heat_maps(picked)
+    return line_drawing(picked, heads=weights_of(attention, picked.kind).shape[1])
+
+
+def make_folder(name: str) -> Path:
+    """A folder, made if it is not there; in a bucket there are none to make."""
+    folder = as_path(name)
+    if not is_remote(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FigureError(f"{name}: cannot be made a folder: {error.strerror}") from error
+    return folder
+
+
+def write_picture(layout: Layout, form: Form, output: str, *, wanted: Size | None) -> None:
+    write_bytes(as_path(output), rendered(layout, form, size=wanted, say=say))
+    say(output)
+
+
+def write_page(text: str, output: str) -> None:
+    write_text(as_path(output), text)
+    say(output)

@@ -1,0 +1,88 @@
+"""A sentence's attention as one HTML file: what is shown is picked, and pointing shows weights."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from flaxformer_mt.decoding import Attention
+from flaxformer_mt.figures.colours import head_colours
+from flaxformer_mt.figures.labels import shown
+from flaxformer_mt.figures.maps import KINDS, NAMES, SIDES, Kind, Picked, sides, weights_of
+from flaxformer_mt.figures.standalone import standalone, text
+
+UNITS = 65535  # weights are kept as whole numbers of 1/UNITS
+
+
+def attention_page(
+    found: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
+) -> str:
+    """The file's text. It holds all weights of all kinds, and opens with what `opens` names.
+
+    `whose` says in a word or two whose the translation is, and `origin` of which model all is.
+    """
+    body = f"""<header>
+<h1>What each head attends to</h1>
+<dl>
+<div><dt>source</dt><dd dir="auto">{text(src)}</dd></div>
+<div><dt>translation ({text(whose)})</dt><dd dir="auto">{text(tgt) or "<em>(empty)</em>"}</dd></div>
+<div><dt>model</dt><dd>{text(origin)}</dd></div>
+</dl>
+</header>
+<main>
+<noscript><p>The pictures on this page are drawn by its script, which the browser does not run.</p>
+</noscript>
+<form id="pickers" hidden>
+<fieldset id="kinds"><legend>Attention</legend></fieldset>
+<fieldset id="layers"><legend>Layer</legend></fieldset>
+<fieldset id="heads"><legend>Heads</legend></fieldset>
+<fieldset id="views"><legend>As</legend></fieldset>
+</form>
+<p id="reading" aria-live="polite"></p>
+<div id="stage" tabindex="0" role="application" aria-roledescription="attention"
+ aria-label="Attention. Arrow keys move through pieces, Escape shows all."
+ aria-describedby="reading"></div>
+</main>"""
+    return standalone(f"Attention: {src}", body=body, name="attention", data=_data(found, opens))
+
+
+def _data(found: Attention, opens: Picked) -> dict[str, Any]:
+    heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
+    query = opens.queries[0] if opens.queries else None
+    return {
+        "units": UNITS,
+        "colours": head_colours(heads),
+        "kinds": [_kind(found, kind) for kind in KINDS],
+        "opens": {
+            "kind": opens.kind,
+            "layer": opens.layer - 1,
+            "heads": [head - 1 for head in opens.heads],
+            "row": query,
+        },
+    }
+
+
+def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
+    weights = weights_of(found, kind)
+    rows, columns = sides(found, kind)
+    return {
+        "kind": kind,
+        "name": NAMES[kind],
+        "sides": SIDES[kind],
+        "rows": [shown(piece) for piece in rows],
+        "columns": [shown(piece) for piece in columns],
+        "shape": weights.shape,
+        "weights": encoded(weights),
+    }
+
+
+def encoded(weights: Float32[np.ndarray, "*axes"]) -> str:
+    """Weights as base64 of little-endian 16-bit numbers, in the order of the last axis first.
+
+    Off by at most 1/131070: a tenth of what four decimals would take away, at a third of the size.
+    """
+    whole = np.rint(np.clip(weights, 0.0, 1.0).astype(np.float64) * UNITS).astype("<u2")
+    return base64.b64encode(whole.tobytes()).decode("ascii")

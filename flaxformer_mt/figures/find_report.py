@@ -1,0 +1,144 @@
+"""What a search for heads found, as a table, as sentences for people, and as JSON."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from typing import Any
+
+from flaxformer_mt.figures.find import Example, Found, Head
+from flaxformer_mt.figures.statistics import DEFINITIONS
+
+_SHOWN = (
+    "distance",
+    "entropy",
+    "diagonal",
+    "previous",
+    "next",
+    "mark",
+    "far",
+    "reach",
+    "structure",
+)
+
+
+def table(found: Found) -> str:
+    """A line a head; shares in percent."""
+    columns = [*_SHOWN, *(["anaphora"] if _has_pronouns(found) else [])]
+    lines = [("kind", "layer", "head", *columns)]
+    for kind, sums in found.sums.items():
+        values = sums.values()
+        layers, heads = sums.entropy.shape
+        lines += [
+            (kind, str(layer + 1), str(head + 1),
+             *(_cell(name, values[name][layer, head]) for name in columns))
+            for layer in range(layers)
+            for head in range(heads)
+        ]  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def legend(found: Found) -> str:
+    """What the columns of the table are."""
+    columns = [*_SHOWN, *(["anaphora"] if _has_pronouns(found) else [])]
+    lines = [f"  {name:9} {_definition(name, found)}" for name in columns]
+    return "\n".join(["Over the pieces of the sentences, marks apart:", *lines])
+
+
+def highlights(found: Found, workdir: str) -> str:
+    """The heads of each search, with examples and the command that draws the first."""
+    blocks = []
+    for search in dict.fromkeys(head.search for head in found.heads):
+        lines = [f"{search.name} (by {search.statistic!r})"]
+        for head in (head for head in found.heads if head.search == search):
+            value = _cell(search.statistic, head.value)
+            lines.append(f"  {head.kind} layer {head.layer} head {head.head}: {value}")
+            for example in head.examples:
+                lines.append(f"    line {example.sentence.number}: {_link(example)}")
+            if head.examples:
+                lines.append(f"    {command(head, head.examples[0], workdir)}")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def command(head: Head, example: Example, workdir: str, *, output: str = "attention.svg") -> str:
+    """The command that draws an example."""
+    words = ["flaxformer-mt", "attention", "--workdir", workdir, "--src", example.sentence.src]
+    if head.kind != "encoder" and example.sentence.tokens is None:
+        words += ["--tgt", example.sentence.tgt]
+    words += ["--kind", head.kind, "--layer", str(head.layer), "--head", str(head.head)]
+    return shlex.join([*words, "--query", str(example.row), "--output", output])
+
+
+def to_json(found: Found) -> dict[str, Any]:
+    """All statistics of all heads, and the heads found; what is not defined is null."""
+    heads = []
+    for kind, sums in found.sums.items():
+        values = sums.values()
+        for layer in range(sums.entropy.shape[0]):
+            for head in range(sums.entropy.shape[1]):
+                of_head = {name: _finite(each[layer, head]) for name, each in values.items()}
+                heads.append({"kind": kind, "layer": layer + 1, "head": head + 1, **of_head})
+    return {
+        "sentences": found.sentences,
+        "far": found.far,
+        "queries": {kind: sums.queries for kind, sums in found.sums.items()},
+        "pronouns": {kind: sums.pronouns for kind, sums in found.sums.items()},
+        "statistics": {name: _definition(name, found) for name in DEFINITIONS},
+        "heads": heads,
+        "found": [_head_json(head) for head in found.heads],
+    }
+
+
+def _head_json(head: Head) -> dict[str, Any]:
+    return {
+        "search": head.search.name,
+        "statistic": head.search.statistic,
+        "kind": head.kind,
+        "layer": head.layer,
+        "head": head.head,
+        "value": head.value,
+        "examples": [
+            {
+                "line": example.sentence.number,
+                "source": example.sentence.src,
+                "translation": example.sentence.tgt if head.kind != "encoder" else None,
+                "value": example.value,
+                "row": example.row,
+                "column": example.column,
+                "query": example.query,
+                "key": example.key,
+                "weight": example.weight,
+            }
+            for example in head.examples
+        ],
+    }
+
+
+def _link(example: Example) -> str:
+    return f"{example.query} → {example.key} {example.weight:.0%} · {example.sentence.src}"
+
+
+def _definition(name: str, found: Found) -> str:
+    return DEFINITIONS[name].format(far=found.far)
+
+
+def _has_pronouns(found: Found) -> bool:
+    return any(sums.pronouns for sums in found.sums.values())
+
+
+def _cell(name: str, value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{value:.2f}" if name in ("distance", "entropy", "structure") else f"{value:.1%}"
+
+
+def _finite(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

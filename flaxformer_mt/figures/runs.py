@@ -1,0 +1,222 @@
+"""The reports of training runs as series of numbers, with what they do not say said."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from flaxformer_mt.figures.errors import FigureError
+from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.status import read_status
+
+Axis = Literal["steps", "tokens", "hours"]
+AXES: tuple[Axis, ...] = get_args(Axis)
+AXIS_NAMES: dict[Axis, str] = {
+    "steps": "steps",
+    "tokens": "target tokens",
+    "hours": "hours of training steps (validation, checkpoints and pauses left out)",
+}
+_GAP = 2.5  # times the usual distance of two reports: then some are missing between them
+Kind = Literal["train", "valid"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Series:
+    """Reports of one kind in order of their steps; NaN where a value is missing or no number.
+
+    `at` has their place on each axis, NaN where it is not known.
+    """
+
+    at: Mapping[Axis, Float64[np.ndarray, " reports"]]
+    values: Mapping[str, Float64[np.ndarray, " reports"]]
+    breaks: Int64[np.ndarray, " gaps"]  # indices of the reports before which some are missing
+
+    def line(self, axis: Axis, name: str) -> Float64[np.ndarray, "points two"]:
+        """Points to draw a line through; a row of NaN where it is to be interrupted."""
+        values = self.values.get(name)
+        if values is None:
+            return np.empty((0, 2))
+        return np.insert(np.stack([self.at[axis], values], axis=-1), self.breaks, np.nan, axis=0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunLog:
+    """What a run has reported. `notes` say what a reader of its curves should know."""
+
+    name: str
+    state: str
+    starts: int
+    series: Mapping[Kind, Series]
+    notes: tuple[str, ...]
+
+    def label(self) -> str:
+        """The run in a legend."""
+        starts = f", {self.starts} starts" if self.starts > 1 else ""
+        return f"{self.name} ({self.state}{starts})"
+
+
+def read_runs(named: Sequence[str]) -> list[RunLog]:
+    """The logs of `RUN` or `NAME=RUN`, local or `gs://`. Runs of the same name get their folders'.
+
+    Raises FigureError, and RunDirectoryError naming file and line.
+    """
+    paths = [_split(each) for each in named]
+    names = _names(paths)
+    return [_read(path, name) for (_, path), name in zip(paths, names, strict=True)]
+
+
+def _read(path: str, name: str) -> RunLog:
+    run = open_run(path)
+    reports = read_metrics(run.metrics)
+    if not reports:
+        raise FigureError(f"{path}: has no reports yet (metrics.jsonl): train it first")
+    kept = _last_told(reports)
+    notes = []
+    if len(kept) < len(reports):
+        notes.append(
+            f"{len(reports) - len(kept)} reports are of steps that were done again: left out"
+        )
+    told: dict[Kind, list[Mapping[str, Any]]] = {
+        "train": [report for report in kept if report.get("kind") != "valid"],
+        "valid": [report for report in kept if report.get("kind") == "valid"],
+    }
+    series: dict[Kind, Series] = {}
+    steps, tokens, seconds = _clock(told["train"])
+    for kind, of_kind in told.items():
+        at = np.array([report["step"] for report in of_kind], np.float64)
+        series[kind] = Series(
+            at={
+                "steps": at,
+                "tokens": _at(at, steps, tokens),
+                "hours": _at(at, steps, seconds) / 3600,
+            },
+            values=_values(of_kind),
+            breaks=_breaks(at),
+        )
+        notes += _told(kind, of_kind, series[kind])
+    if np.isnan(tokens).any():
+        notes.append("some reports have no rates: tokens and hours are unknown from there on")
+    status = read_status(run)
+    state = f"{status.state} at step {status.step:,}" if status else "state unknown"
+    if status and status.state == "running":
+        state = f"running or killed, step {kept[-1]['step']:,}"
+    starts = len(read_record(run).starts)
+    if starts > 1:
+        notes.append(
+            f"{starts} starts; the log does not say at which steps, and goes on as if undisturbed"
+        )
+    return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
+
+
+def _last_told(reports: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without what a later line tells again: a restart goes back, and tells those steps anew.
+
+    `MetricsLog` sees to that itself, unless the disk was full.
+    """
+    kept: list[Mapping[str, Any]] = []
+    for report in reports:
+        step, kind = report["step"], report.get("kind")
+        while kept and kept[-1]["step"] > step:
+            kept.pop()
+        same = range(len(kept) - sum(each["step"] == step for each in kept[-2:]), len(kept))
+        for place in reversed(same):
+            if kept[place].get("kind") == kind:
+                del kept[place]
+        kept.append(report)
+    return kept
+
+
+def _clock(
+    train: Sequence[Mapping[str, Any]],
+) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
+    """Steps from 0 on, and the target tokens and the seconds of steps up to each.
+
+    A report has the rates of the steps since the one before it.
+    """
+    steps = np.array([0.0, *(report["step"] for report in train)])
+    since = np.diff(steps)
+    values = _values(train)
+    missing = np.full(len(train), np.nan)
+    each = values.get("seconds_per_step", missing)
+    rate = values.get("tgt_tokens_per_second", missing)
+    return (
+        steps,
+        np.concatenate([[0.0], np.cumsum(since * each * rate)]),
+        np.concatenate([[0.0], np.cumsum(since * each)]),
+    )
+
+
+def _at(
+    wanted: Float64[np.ndarray, " m"],
+    steps: Float64[np.ndarray, " n"],
+    sums: Float64[np.ndarray, " n"],
+) -> Float64[np.ndarray, " m"]:
+    """Sums at some steps; between two reports in proportion, after the last one not known."""
+    return np.interp(wanted, steps, sums, right=np.nan)
+
+
+def _values(reports: Sequence[Mapping[str, Any]]) -> dict[str, Float64[np.ndarray, " n"]]:
+    names = {
+        name: None
+        for report in reports
+        for name, value in report.items()
+        if name != "step" and _number(value) is not None
+    }
+    found = {}
+    for name in names:
+        column = [_number(report.get(name)) for report in reports]
+        whole = np.array([math.nan if value is None else value for value in column], np.float64)
+        found[name] = np.where(np.isfinite(whole), whole, np.nan)
+    return found
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _breaks(steps: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " gaps"]:
+    apart = np.diff(steps)
+    if len(apart) == 0:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(apart > _GAP * np.median(apart)) + 1
+
+
+def _told(kind: str, reports: Sequence[Mapping[str, Any]], series: Series) -> list[str]:
+    notes = []
+    for name in ("loss", "perplexity", "bleu"):
+        if name in series.values and (count := int(np.isnan(series.values[name]).sum())):
+            notes.append(
+                f"{count} of {len(reports)} {kind} reports have no finite {name}: gaps in its curve"
+            )
+    if len(series.breaks):
+        notes.append(f"{kind} reports are missing in {len(series.breaks)} place(s): gaps")
+    return notes
+
+
+def _split(named: str) -> tuple[str, str]:
+    """The name that was given, if one was, and the path."""
+    name, equals, path = named.partition("=")
+    # A path may have an equals sign of its own.
+    if equals and name and "/" not in name and not os.path.exists(named):
+        return name, path
+    return "", named
+
+
+def _names(paths: Sequence[tuple[str, str]]) -> list[str]:
+    parts = [os.path.normpath(path).split(os.sep) for _, path in paths]
+    deep = 1
+    while True:
+        names = [name or "/".join(of[-deep:]) for (name, _), of in zip(paths, parts, strict=True)]
+        if len(set(names)) == len(names):
+            return names
+        if deep >= max(map(len, parts)):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise FigureError(f"{twice} is given twice: name each run once, or NAME=RUN")
+        deep += 1

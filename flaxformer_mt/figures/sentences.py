@@ -1,0 +1,107 @@
+"""The sentences that heads are looked at on: lines that fit the model, with translations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from flaxformer_mt.decoding import Attention, Translator
+from flaxformer_mt.decoding.parts import fits
+from flaxformer_mt.figures.errors import FigureError
+from flaxformer_mt.figures.find import Sentence
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """Those that are used, and the numbers of the lines that are not."""
+
+    used: tuple[Sentence, ...]
+    blank: tuple[int, ...]
+    overlong: tuple[int, ...]
+    beyond: int  # lines after the last that is used
+
+    def notes(self, name: str) -> list[str]:
+        """What was left out of the file `name`."""
+        found = []
+        for what, numbers in (
+            ("blank", self.blank),
+            ("longer than the model takes", self.overlong),
+        ):
+            if numbers:
+                listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+                found.append(f"{name}: {len(numbers)} lines left out that are {what}: {listed}")
+        if self.beyond:
+            found.append(
+                f"{name}: the first {len(self.used):,} sentences are used, {self.beyond:,} more "
+                "lines are not (--sentences)"
+            )
+        return found
+
+
+def sentences_of(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    *,
+    most: int,
+    translated: bool = True,
+) -> Sentences:
+    """The first `most` lines that are usable, with their `targets` or the model's translations.
+
+    Without `translated` a sentence has the empty translation, which is enough for the encoder's
+    attention. Raises FigureError for files of unequal length, and where no line is usable.
+    """
+    if targets is not None and len(targets) != len(sources):
+        raise FigureError(
+            f"there are {len(sources):,} source lines and {len(targets):,} translations: line n of "
+            "one belongs to line n of the other"
+        )
+    src_fits = fits(translator.vocabularies.src, translator.max_length)
+    tgt_fits = fits(translator.vocabularies.tgt, translator.max_length)
+    given = [""] * len(sources) if targets is None else targets
+    used: list[Sentence] = []
+    blank, overlong = [], []
+    beyond = 0
+    for number, (src, tgt) in enumerate(zip(sources, given, strict=True), start=1):
+        if len(used) == most:
+            beyond += 1
+        elif not src.strip() or (targets is not None and not tgt.strip()):
+            blank.append(number)
+        elif not (src_fits(src) and tgt_fits(tgt)):
+            overlong.append(number)
+        else:
+            used.append(Sentence(number=number, src=src, tgt=tgt))
+    if not used:
+        raise FigureError(
+            "there is no sentence to look at: every line is blank or longer than the model takes "
+            f"({translator.max_length} tokens)"
+        )
+    if translated and targets is None:
+        used = _translated(translator, used)
+    return Sentences(used=tuple(used), blank=tuple(blank), overlong=tuple(overlong), beyond=beyond)
+
+
+def sentence_of(
+    translator: Translator, src: str, tgt: str | None, *, translated: bool = True
+) -> Sentence:
+    """One sentence, as `sentences_of`. Raises FigureError, and OverlongError for a long one."""
+    if not src.strip():
+        raise FigureError("the source is empty: give a sentence")
+    sentence = Sentence(number=1, src=src, tgt=tgt or "")
+    if tgt is not None or not translated:
+        return sentence
+    return _translated(translator, [sentence])[0]
+
+
+def attend(translator: Translator, sentence: Sentence) -> Attention:
+    """All attention weights of a sentence with its translation. Raises as `Translator.attend`."""
+    target = sentence.tgt if sentence.tokens is None else sentence.tokens
+    return translator.attend(sentence.src, target)
+
+
+def _translated(translator: Translator, sentences: Sequence[Sentence]) -> list[Sentence]:
+    made = translator.translate([sentence.src for sentence in sentences], overlong="refuse")
+    return [
+        dataclasses.replace(sentence, tgt=translation.text, tokens=translation.tokens)
+        for sentence, translation in zip(sentences, made, strict=True)
+    ]

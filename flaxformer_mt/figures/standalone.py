@@ -1,0 +1,60 @@
+"""One HTML file that needs nothing else and asks for nothing.
+
+Style and script stand inside, and the content security policy allows these two by their digests and
+no other, so that a sentence can never become code. What is shown is JSON in a block of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import importlib.resources
+import json
+from typing import Any
+
+
+def standalone(title: str, *, body: str, name: str, data: Any) -> str:
+    """The file's text: `body` is HTML; `name` that of the style and the script in this room.
+
+    The script finds `data`, plain JSON, in the element `data`.
+    """
+    style = _asset("page.css") + _asset(f"{name}.css")
+    script = _asset(f"{name}.js")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # Within a script element nothing but "</script" and "<!--" would be read as HTML.
+    content = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="color-scheme" content="light dark">
+<title>{text(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+<script type="application/json" id="data">{content}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def text(content: str) -> str:
+    """Text as HTML; controls, which HTML has not, as their pictures."""
+    visible = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+    return html.escape(content.translate(visible), quote=True)
+
+
+def _asset(name: str) -> str:
+    return importlib.resources.files("flaxformer_mt.figures").joinpath(name).read_text("utf-8")
+
+
+def _digest(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

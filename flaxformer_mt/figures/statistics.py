@@ -1,0 +1,192 @@
+"""What a head does, in numbers: sums over the queries of many sentences, for all heads at once.
+
+Queries and keys are the sentence's pieces. The mark that every map has among its keys (the end mark
+of the source, the begin mark of what the decoder reads) is counted apart: heads rest there. The
+end mark's own query is left out, and so is the decoder's first, which has nothing but the mark.
+
+An offset is how many pieces after the query's own place a key stands. In the decoder the query is
+the piece about to be said and the nearest key the one before it, at -1; over the source, a query's
+own place is the one that lies in proportion.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int
+
+from flaxformer_mt.figures.maps import Kind
+
+REACH = 32  # offsets beyond count as this one, where their variety is measured
+FAR = 5  # pieces
+
+# `{far}` stands for the number of pieces.
+DEFINITIONS = {
+    "distance": "mean distance of the keys in pieces, weighted by attention; marks left out",
+    "entropy": "mean entropy of a query's weights in bits: 0 looks at one key, 3 as widely as at 8",
+    "diagonal": "share of the attention that goes to the query's own place",
+    "previous": "share on the piece before it",
+    "next": "share on the piece after it",
+    "mark": "share on the end mark (the decoder's own attention: the begin mark)",
+    "far": "share on pieces at least {far} pieces away",
+    "reach": "mean of a query's largest weight on one piece at least {far} pieces away: sharp "
+    "long-distance links, where `far` also counts attention that is spread out",
+    "sharpness": "mean of a query's largest weight on a piece",
+    "variety": "entropy in bits of the offsets at which the largest weights lie: 0 for a head that "
+    "always looks equally far",
+    "structure": "sharpness times variety: single pieces, and not always equally far. Whether "
+    "that is syntax, the pictures have to tell",
+    "anaphora": "mean, over queries that are pronouns by a list of words, of the largest weight on "
+    "one piece at least two before them that is no punctuation. Whether that is what the pronoun "
+    "stands for, the pictures have to tell; not defined over the source",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Sums over queries; adding those of two sets of sentences gives those of both."""
+
+    queries: int
+    pronouns: int
+    entropy: Float64[np.ndarray, "layers heads"]
+    places: Float64[np.ndarray, "three layers heads"]  # weight at offsets -1, 0 and 1
+    mark: Float64[np.ndarray, "layers heads"]
+    far: Float64[np.ndarray, "layers heads"]
+    reach: Float64[np.ndarray, "layers heads"]  # largest weights on pieces far away
+    inner: Float64[np.ndarray, "layers heads"]  # weight on pieces
+    distance: Float64[np.ndarray, "layers heads"]  # the same times distance
+    links: Float64[np.ndarray, "layers heads"]  # largest weights
+    offsets: Float64[np.ndarray, "layers heads offsets"]  # the same by offset, from -REACH
+    anaphora: Float64[np.ndarray, "layers heads"]  # of pronouns
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in dataclasses.fields(self)
+            }
+        )
+
+    def values(self) -> dict[str, Float64[np.ndarray, "layers heads"]]:
+        """The statistics of DEFINITIONS by name; NaN where there is nothing to take a mean of."""
+        shares = self.offsets / _or_nan(self.offsets.sum(axis=-1, keepdims=True))
+        sharpness = self.links / _or_nan(self.queries)
+        variety = _entropy(shares)
+        return {
+            "distance": self.distance / _or_nan(self.inner),
+            "entropy": self.entropy / _or_nan(self.queries),
+            "diagonal": self.places[1] / _or_nan(self.queries),
+            "previous": self.places[0] / _or_nan(self.queries),
+            "next": self.places[2] / _or_nan(self.queries),
+            "mark": self.mark / _or_nan(self.queries),
+            "far": self.far / _or_nan(self.queries),
+            "reach": self.reach / _or_nan(self.queries),
+            "sharpness": sharpness,
+            "variety": variety,
+            "structure": sharpness * variety,
+            "anaphora": self.anaphora / _or_nan(self.pronouns),
+        }
+
+
+def measure(
+    weights: Float[np.ndarray, "layers heads rows columns"],
+    kind: Kind,
+    *,
+    far: int = FAR,
+    pronouns: Sequence[int] = (),
+    punctuation: Sequence[int] = (),
+) -> Sums:
+    """The sums of one sentence.
+
+    `pronouns` are the rows whose query is one, `punctuation` the columns whose key is some.
+    """
+    rows, columns = inner(kind, weights.shape[2], weights.shape[3])
+    weights = np.asarray(weights, np.float64)[:, :, rows.start : rows.stop]
+    pieces = weights[..., columns.start : columns.stop]
+    away = offsets(kind, len(rows), len(columns))
+    links, at = _largest(pieces, away)
+    chosen = [row - rows.start for row in pronouns if row in rows and kind != "cross"]
+    worded = ~np.isin(np.array(columns), punctuation)
+    earlier = np.where((away <= -2) & worded, pieces, 0.0).max(axis=-1, initial=0.0)
+    distant = np.where(np.abs(away) >= far, pieces, 0.0)
+    of_marks = weights[..., 0] if kind == "decoder" else weights[..., -1]
+    bins = np.zeros((*links.shape[:2], 2 * REACH + 1))
+    layer, head, _ = np.indices(links.shape)
+    np.add.at(bins, (layer, head, np.clip(at, -REACH, REACH) + REACH), links)
+    return Sums(
+        queries=len(rows),
+        pronouns=len(chosen),
+        entropy=_entropy(weights).sum(axis=-1),
+        places=np.stack([(pieces * (away == offset)).sum(axis=(-2, -1)) for offset in (-1, 0, 1)]),
+        mark=of_marks.sum(axis=-1),
+        far=distant.sum(axis=(-2, -1)),
+        reach=distant.max(axis=-1, initial=0.0).sum(axis=-1),
+        inner=pieces.sum(axis=(-2, -1)),
+        distance=(pieces * np.abs(away)).sum(axis=(-2, -1)),
+        links=links.sum(axis=-1),
+        offsets=bins,
+        anaphora=earlier[..., chosen].sum(axis=-1),
+    )
+
+
+def inner(kind: Kind, rows: int, columns: int) -> tuple[range, range]:
+    """Which rows are counted as queries and which columns as pieces of the sentence."""
+    if kind == "decoder":
+        return range(1, max(rows - 1, 1)), range(1, columns)
+    return range(rows - 1), range(columns - 1)
+
+
+def offsets(kind: Kind, rows: int, columns: int) -> Int[np.ndarray, "rows columns"]:
+    """How far after the query's own place each key stands, of `inner` rows and columns."""
+    own = np.arange(rows)
+    if kind == "decoder":
+        own = own + 1  # the first of these rows says the second piece
+    elif kind == "cross":
+        own = np.floor(own * max(columns - 1, 0) / max(rows - 1, 1) + 0.5).astype(np.int64)
+    return np.arange(columns)[None, :] - own[:, None]
+
+
+def strongest(
+    weights: Float[np.ndarray, "rows columns"],
+    kind: Kind,
+    wanted: Bool[np.ndarray, "rows columns"],
+) -> tuple[int, int] | None:
+    """Row and column, of the whole map, of the largest weight where `wanted` (of `inner` ones)."""
+    rows, columns = inner(kind, *weights.shape)
+    if not wanted.any():
+        return None
+    pieces = weights[rows.start : rows.stop, columns.start : columns.stop]
+    row, column = np.unravel_index(np.where(wanted, pieces, -1.0).argmax(), wanted.shape)
+    return int(row) + rows.start, int(column) + columns.start
+
+
+def _largest(
+    pieces: Float64[np.ndarray, "layers heads rows columns"],
+    away: Int[np.ndarray, "rows columns"],
+) -> tuple[
+    Float64[np.ndarray, "layers heads rows"],
+    Int[np.ndarray, "layers heads rows"],
+]:
+    """Each query's largest weight on a piece, and its offset."""
+    if pieces.shape[-1] == 0:
+        nothing = np.zeros(pieces.shape[:-1])
+        return nothing, nothing.astype(np.int64)
+    best = pieces.argmax(axis=-1)
+    return pieces.max(axis=-1), away[np.arange(pieces.shape[2]), best]
+
+
+def _entropy(shares: Float64[np.ndarray, "*axes keys"]) -> Float64[np.ndarray, "*axes"]:
+    """In bits, over the last axis."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(shares > 0, -shares * np.log2(shares), 0.0)
+    found = terms.sum(axis=-1) + 0.0  # not -0
+    return np.where(np.isnan(shares).any(axis=-1), np.nan, found)
+
+
+def _or_nan(
+    count: int | Float64[np.ndarray, "*axes"],
+) -> Float64[np.ndarray, "*axes"]:
+    """A divisor that gives NaN where there is nothing."""
+    return np.where(np.asarray(count) > 0, count, np.nan)

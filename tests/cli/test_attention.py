@@ -1,0 +1,180 @@
+"""`attention` and `figures` as commands: what they write, and bad input explained."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.decoding.runs import PAIRS, make_run
+from tests.figures.examples import Reader, data_of, png_size, svg_size, svg_texts
+from tests.figures.test_runs import make, train, valid
+
+SOURCE, TARGET = PAIRS[0]
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model with a layer of two heads on either side."""
+    return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path
+
+
+def test_a_picture_of_each_form(run: Run, workdir: Path, tmp_path: Path) -> None:
+    call = ("attention", "--workdir", workdir, "--src", SOURCE, "--tgt", TARGET)
+    done = run(*call, "--output", tmp_path / "a.png", "--size", "700x900")
+    assert done.status == 0, done.errors
+    assert done.output == "" and done.last == str(tmp_path / "a.png")
+    assert png_size((tmp_path / "a.png").read_bytes()) == (700, 900)
+    options = ("--kind", "encoder", "--layer", 1, "--head", 2, "--query", "cat")
+    done = run(*call, *options, "--style", "heat", "--output", tmp_path / "a.svg")
+    assert done.status == 0, done.errors
+    texts = svg_texts((tmp_path / "a.svg").read_bytes())
+    assert "Encoder self-attention, layer 1 of 1, head 2" in texts and "‹end›" in texts
+    assert run(*call, "--output", tmp_path / "a.pdf").status == 0
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    done = run(*call, "--output", tmp_path / "a.html")
+    assert done.status == 0 and Reader((tmp_path / "a.html").read_text()).open == []
+    assert data_of((tmp_path / "a.html").read_text())["opens"]["kind"] == "cross"
+
+
+def test_without_a_translation_the_model_makes_one(run: Run, workdir: Path, tmp_path: Path) -> None:
+    done = run("attention", "--workdir", workdir, "--src", SOURCE, "--output", tmp_path / "a.html")
+    assert done.status == 0, done.errors
+    text = Reader((tmp_path / "a.html").read_text()).text
+    translation = done.last.removeprefix("the model's translation: ")
+    assert "translation (the model's)" in text and translation in text
+
+
+def test_heads_are_found_and_drawn(run: Run, workdir: Path, tmp_path: Path) -> None:
+    lines, targets = tmp_path / "in.en", tmp_path / "in.de"
+    lines.write_text("".join(f"{src}\n" for src, _ in PAIRS) + "\n")
+    targets.write_text("".join(f"{tgt}\n" for _, tgt in PAIRS) + "\n")
+    done = run(
+        *("attention", "--workdir", workdir, "--find", "--input", lines, "--target", targets),
+        *("--top", 1, "--far", 3, "--draw", tmp_path / "drawn", "--output", tmp_path / "f.json"),
+    )
+    assert done.status == 0, done.errors
+    assert f"{lines}: 1 lines left out that are blank: 5" in done.errors
+    assert done.output.startswith("kind     layer  head  distance")
+    assert "long distance (by 'reach')" in done.output and "3 pieces away" in done.output
+    content = json.loads((tmp_path / "f.json").read_text())
+    assert content["sentences"] == 4 and content["pronouns"]["encoder"] == 1  # "they"
+    assert len(content["heads"]) == 6
+    drawn = sum(len(head["examples"]) for head in content["found"])
+    assert drawn and len(list((tmp_path / "drawn").glob("*-layer1-head*-line*.svg"))) == drawn
+    done = run(
+        *("attention", "--workdir", workdir, "--find", "--input", lines, "--json"),
+        *("--kind", "encoder", "--sentences", 2, "--pronouns", "the"),
+    )
+    content = json.loads(done.output)
+    assert content["sentences"] == 2 and set(content["queries"]) == {"encoder"}
+    assert content["pronouns"]["encoder"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--src", SOURCE, "--output", "a.jpg"), "a.jpg: name a file that ends in .png, .svg"),
+        (("--src", " ", "--output", "a.svg"), "--src is empty"),
+        (("--src", "the cat " * 40, "--output", "a.svg"), "the source has"),
+        (
+            ("--src", SOURCE, "--tgt", "die katze " * 40, "--output", "a.svg"),
+            "the target has",
+        ),
+        (("--src", SOURCE, "--tgt", "", "--layer", 2, "--output", "a.svg"), "has 1 alone"),
+        (("--src", SOURCE, "--tgt", "", "--head", 3, "--output", "a.svg"), "has 1 to 2"),
+        (("--src", SOURCE, "--tgt", "", "--query", "x", "--output", "a.svg"), "no row 'x'"),
+        (("--src", SOURCE, "--tgt", "", "--output", "no/a.svg"), "no/a.svg: cannot be written"),
+        (("--src", SOURCE, "--tgt", "", "--output", "a.png", "--size", "20x20"), "too few to read"),
+        (("--find", "--input", "none.en"), "none.en: does not exist"),
+        (("--find", "--input", "none.en", "--output", "a.svg"), "end the name in .json"),
+    ],
+)
+def test_bad_input_is_explained(
+    run: Run,
+    workdir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[object, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("attention", "--workdir", workdir, *options)
+    assert done.status == 1 and message in done.last, done.errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "give --src TEXT and --output FILE, or --find and --input FILE"),
+        (("--src", "a"), "give --src TEXT and --output FILE"),
+        (("--find",), "--find searches in --input FILE"),
+        (("--find", "--input", "x", "--src", "a"), "--src does not go with --find"),
+        (("--src", "a", "--output", "a.svg", "--draw", "x"), "--draw goes with --find"),
+        (("--src", "a", "--output", "a.svg", "--size", "big"), "'big' is no size"),
+        (("--src", "a", "--output", "a.svg", "--layer", "0"), "'0' is no whole number"),
+        (("--src", "a", "--output", "a.svg", "--kind", "self"), "invalid choice"),
+    ],
+)
+def test_wrong_usage_is_explained(
+    run: Run, workdir: Path, options: tuple[object, ...], message: str
+) -> None:
+    done = run("attention", "--workdir", workdir, *options)
+    assert done.status == 2 and message in done.errors
+
+
+def test_a_picture_without_matplotlib_says_what_to_install(
+    run: Run, workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    call = ("attention", "--workdir", workdir, "--src", SOURCE, "--tgt", TARGET, "--output")
+    done = run(*call, tmp_path / "a.png")
+    assert done.status == 1 and "FLAXFORMER_EXTRAS=figures" in done.last
+    assert run(*call, tmp_path / "a.html").status == 0
+
+
+def test_curves_of_runs(run: Run, tmp_path: Path) -> None:
+    first = make(tmp_path / "a", [train(100, 5.0), train(200, 4.0), valid(200, 20.0)])
+    second = make(tmp_path / "b", [train(100, 5.0), train(200, 4.0)], starts=2)
+    done = run("figures", "curves", first, f"mine={second}", "--output", tmp_path / "c.svg",
+               "--size", "1000x600", "--against", "tokens")  # fmt: skip
+    assert done.status == 0, done.errors
+    content = (tmp_path / "c.svg").read_bytes()
+    assert svg_size(content) == pytest.approx((1000, 600))
+    assert "mine (stopped at step 200, 2 starts)" in svg_texts(content)
+    assert "No bleu was reported by mine." in done.errors
+    done = run("figures", "curves", first, "--output", tmp_path / "c.html", "--values", "bleu")
+    assert done.status == 0
+    assert [each["name"] for each in data_of((tmp_path / "c.html").read_text())["panels"]] == [
+        "bleu"
+    ]
+
+
+@pytest.mark.parametrize("what", ["schedule", "positions"])
+def test_formulas_of_the_paper(run: Run, tmp_path: Path, what: str) -> None:
+    done = run("figures", what, "--output", tmp_path / "x.png", "--size", "900x500")
+    assert done.status == 0, done.errors
+    assert png_size((tmp_path / "x.png").read_bytes()) == (900, 500)
+    done = run("figures", what, "runs/x", "--output", tmp_path / "y.png")
+    assert done.status == 2 and "it takes no run" in done.errors
+    assert run("figures", what, "--output", tmp_path / "y.html").status == 1
+
+
+def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:
+    made = make(tmp_path / "a", [train(100, 5.0)])
+    output = ("--output", tmp_path / "c.svg")
+    for call, status, message in (
+        (("curves", *output), 2, "name one run directory or more"),
+        (("curve", made, *output), 2, "invalid choice"),
+        (("curves", made), 2, "--output"),
+        (("curves", made, "--output", "c.gif"), 1, "c.gif: name a file that ends in"),
+        (("curves", made, *output, "--values", "blue"), 1, "no run has reported 'blue'"),
+        (("curves", tmp_path / "none", *output), 1, "no such directory"),
+        (("curves", made, made, *output), 1, "is given twice"),
+    ):
+        done = run("figures", *call)
+        assert done.status == status and message in done.errors, done.errors

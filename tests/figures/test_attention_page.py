@@ -1,0 +1,121 @@
+"""The page of a sentence: all weights within, nothing from outside, whatever the sentence says."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.serving.browser import NoBrowser, chromium
+from flaxformer_mt.figures.attention_page import UNITS, attention_page
+from flaxformer_mt.figures.labels import shown
+from flaxformer_mt.figures.maps import KINDS, pick, weights_of
+from tests.figures.examples import SOURCE, TARGET, Reader, data_of, made_up
+
+HOSTILE = "</script><script>document.title='owned'</script> <!-- & \u2028 \u0000"
+FOUND = made_up((*SOURCE[:-1], "▁</script>", "▁<!--", "</s>"))
+
+
+def made(src: str = HOSTILE, **picked: Any) -> str:
+    opens = pick(FOUND, **{"kind": "encoder", **picked})
+    return attention_page(FOUND, opens, src=src, tgt=src, origin="runs/x", whose="the model's")
+
+
+def test_it_holds_every_weight_of_every_kind() -> None:
+    data = data_of(made())
+    assert [kind["kind"] for kind in data["kinds"]] == list(KINDS)
+    for content in data["kinds"]:
+        weights = weights_of(FOUND, content["kind"])
+        kept = np.frombuffer(base64.b64decode(content["weights"]), "<u2").reshape(content["shape"])
+        np.testing.assert_allclose(kept / UNITS, weights, rtol=0, atol=0.5001 / UNITS)
+    encoder, decoder, cross = data["kinds"]
+    assert encoder["rows"] == cross["columns"] == [shown(piece) for piece in FOUND.src_pieces]
+    assert decoder["columns"] == ["‹begin›", *map(shown, TARGET[:-1])]
+
+
+def test_it_opens_with_what_was_picked() -> None:
+    opens = data_of(made(kind="cross", layer=1, heads=(2,), query="sehen"))["opens"]
+    assert opens == {"kind": "cross", "layer": 0, "heads": [1], "row": 3}
+
+
+def test_a_sentence_never_becomes_code() -> None:
+    reader = Reader(made())
+    assert reader.open == []
+    assert sum(tag == "script" for tag, _ in reader.tags) == 2  # the data and ours
+    assert "</script><script>document.title='owned'</script> <!--" in reader.text
+    assert not any(key.startswith("on") or key in ("src", "href", "style")
+                   for _, attributes in reader.tags for key in attributes)  # fmt: skip
+
+
+def test_it_asks_for_nothing_and_allows_its_own_code_alone() -> None:
+    text = made("plain")
+    policy = next(
+        attributes["content"] or ""
+        for tag, attributes in Reader(text).tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert "default-src 'none'" in policy
+    for tag in ("style", "script"):
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert not re.search(r"https?:|//[a-z]|url\(|@import", text.replace("http-equiv", ""))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with contextlib.ExitStack() as stack:
+        try:
+            browser = stack.enter_context(chromium())
+        except NoBrowser as reason:
+            pytest.skip(str(reason))
+        yield browser
+
+
+@pytest.mark.browser
+def test_in_a_browser_pointing_and_keys_show_weights(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(made(), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(file.as_uri())
+    assert page.title().startswith("Attention: ")
+    assert "heads 1, 2, 3" in page.inner_text("#reading")
+    page.hover(".rows span >> nth=1")
+    mean = FOUND.encoder[1].mean(axis=0)
+    first = shown(FOUND.src_pieces[int(mean[1].argmax())])
+    assert page.inner_text("#reading").startswith(f"cat looks most at: {first} ")
+    shares = page.locator(".columns i").all_inner_texts()
+    assert shares == [f"{100 * weight:.1f} %" for weight in np.round(mean[1].astype(float), 6)]
+    page.mouse.move(0, 0)
+    # The keyboard alone: another kind, a layer, one head, a heat map, a cell.
+    page.focus('#kinds [data-value="encoder"]')
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.focus('#layers [data-value="1"]')
+    page.keyboard.press("ArrowLeft")
+    for head in (0, 2):
+        page.focus(f'#heads [data-value="{head}"]')
+        page.keyboard.press("Space")
+    page.focus('#views [data-value="lines"]')
+    page.keyboard.press("ArrowRight")
+    page.focus("#stage")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    wanted = f"Katze gives cat {100 * FOUND.cross[0, 1, 1, 1]:.1f} % of its attention"
+    assert page.inner_text("#reading") == wanted
+    page.keyboard.press("Escape")
+    assert page.inner_text("#reading").startswith(
+        "Attention of the decoder over the source, layer 1"
+    )
+    page.close()
+    assert complaints == []

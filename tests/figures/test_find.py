@@ -1,0 +1,91 @@
+"""Heads with a known habit are found, with the sentence and the link that show it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import numpy as np
+
+from flaxformer_mt.decoding import Attention
+from flaxformer_mt.figures.find import Sentence, find_heads
+from flaxformer_mt.figures.find_report import command, highlights, legend, table, to_json
+from tests.figures.examples import made_up
+
+SHORT = ("▁a", "▁cat", "▁ran", "</s>")
+LONG = ("▁the", "▁dog", "▁that", "▁we", "▁saw", "▁lost", "▁its", "▁ball", "</s>")
+SENTENCES = [
+    Sentence(number=number, src="".join(pieces[:-1]).replace("▁", " ")[1:], tgt="x")
+    for number, pieces in ((3, SHORT), (7, LONG))
+]
+
+
+def attend(sentence: Sentence) -> Attention:
+    """Head 1 rests on the mark, as 2 does but at "ball"; 3 looks at itself, but "its" at "dog"."""
+    pieces = SHORT if sentence.number == 3 else LONG
+    size = len(pieces)
+    encoder = np.zeros((1, 3, size, size), np.float32)
+    encoder[0, 0, :, -1] = 1
+    for row in range(size):
+        encoder[0, 1, row, 1 if pieces[row] == "▁ball" else -1] = 1
+        encoder[0, 2, row, 1 if pieces[row] == "▁its" else row] = 1
+    made = made_up(pieces, ("▁x", "</s>"), layers=1)
+    return Attention(
+        src_pieces=made.src_pieces,
+        tgt_pieces=made.tgt_pieces,
+        tgt_inputs=made.tgt_inputs,
+        encoder=encoder,
+        decoder=made.decoder,
+        cross=made.cross,
+    )
+
+
+def found(**settings: object):  # type: ignore[no-untyped-def]
+    pronouns = (frozenset({"its"}), frozenset[str]())
+    return find_heads(SENTENCES, attend, kinds=("encoder",), pronouns=pronouns, **settings)
+
+
+def test_each_search_finds_its_head() -> None:
+    heads = {head.search.name: head for head in reversed(found().heads)}
+    assert {name: head.head for name, head in heads.items()} == {
+        "long distance": 2,
+        "anaphora": 3,
+        "structure": 3,
+    }
+    (example,) = heads["anaphora"].examples
+    assert (example.sentence.number, example.query, example.key) == (7, "its", "dog")
+    assert (example.row, example.column, example.weight) == (7, 2, 1.0)
+    far = heads["long distance"]
+    assert far.value == 1 / 11  # one query of three and eight
+    assert [(each.query, each.key) for each in far.examples] == [("ball", "dog")]
+
+
+def test_what_nothing_shows_is_not_named() -> None:
+    quiet = found(far=7)
+    assert "long distance" not in {head.search.name for head in quiet.heads}
+    assert len([head for head in found(top=1).heads if head.search.name == "structure"]) == 1
+
+
+def test_reports_say_what_they_count() -> None:
+    made = found()
+    lines = table(made).split("\n")
+    assert lines[0].split() == [
+        *("kind", "layer", "head", "distance", "entropy", "diagonal", "previous", "next"),
+        *("mark", "far", "reach", "structure", "anaphora"),
+    ]
+    assert len(lines) == 4 and lines[1].split()[8] == "100.0%"
+    assert lines[1].split()[3] == "–"  # no piece is looked at: there is no distance
+    assert "at least 5 pieces away" in legend(made) and "by a list of words" in legend(made)
+    content = json.loads(json.dumps(to_json(made), allow_nan=False))
+    assert content["pronouns"] == {"encoder": 1} and content["queries"] == {"encoder": 11}
+    assert content["heads"][0]["distance"] is None
+    assert content["found"][0]["examples"][0]["line"] == 7
+    assert "line 7: ball → dog 100%" in highlights(made, "runs/x")
+
+
+def test_the_command_that_draws_an_example_is_complete() -> None:
+    head = next(head for head in found().heads if head.search.name == "anaphora")
+    words = shlex.split(command(head, head.examples[0], "runs/a b"))
+    assert words[words.index("--workdir") + 1] == "runs/a b"
+    assert words[words.index("--src") + 1] == SENTENCES[1].src
+    assert words[words.index("--query") + 1] == "7" and "--tgt" not in words

@@ -1,0 +1,58 @@
+"""Heat maps: a map a head, a colour a weight."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from flaxformer_mt.figures.canvas import Size, rendered
+from flaxformer_mt.figures.heat_maps import heat_maps
+from flaxformer_mt.figures.labels import shown
+from flaxformer_mt.figures.maps import KINDS, Kind, pick
+from tests.figures.examples import made_up, png_size, svg_texts
+
+FOUND = made_up()
+
+
+def maps(content: bytes) -> list[np.ndarray]:
+    """The images in an SVG, as darkness between 0 and 1."""
+    found = re.findall(rb'xlink:href="data:image/png;base64,\s*([^"]+)"', content)
+    images = [Image.open(io.BytesIO(base64.b64decode(each))).convert("L") for each in found]
+    return [1 - np.asarray(image, np.float64) / 255 for image in images]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_map_has_its_labels(kind: Kind) -> None:
+    picked = pick(FOUND, kind=kind)
+    texts = svg_texts(rendered(heat_maps(picked), "svg"))
+    for piece in (*picked.rows, *picked.columns):
+        assert texts.count(shown(piece)) >= 3
+    assert {"head 1", "head 2", "head 3", picked.title()} <= set(texts)
+
+
+def test_darker_is_more() -> None:
+    picked = pick(FOUND, kind="cross", heads=(2,))
+    image, scale = maps(rendered(heat_maps(picked), "svg"))
+    weights = picked.weights[0]
+    assert image.shape == weights.shape and scale.shape[0] == 1
+    order = np.argsort(weights, axis=None)
+    assert (np.diff(image.ravel()[order]) >= -1e-9).all()
+    assert image.max() > image.min() + 0.3
+
+
+def test_rows_that_are_not_asked_for_are_left_out() -> None:
+    picked = pick(FOUND, kind="encoder", heads=(1,), query="cats")
+    content = rendered(heat_maps(picked), "svg")
+    assert maps(content)[0].shape == (2, 8)
+    texts = svg_texts(content)
+    assert texts.count("cat") == 2 and texts.count("see") == 1
+
+
+def test_sizes_are_kept() -> None:
+    layout = heat_maps(pick(FOUND, kind="decoder"))
+    assert png_size(rendered(layout, "png", size=Size(900, 500))) == (900, 500)

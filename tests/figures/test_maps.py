@@ -1,0 +1,61 @@
+"""What is picked out of a sentence's attention, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.figures import FigureError
+from flaxformer_mt.figures.maps import pick
+from tests.figures.examples import SOURCE, TARGET, made_up
+
+FOUND = made_up()
+
+
+def test_layers_and_heads_count_from_one_and_the_last_layer_is_shown() -> None:
+    picked = pick(FOUND, kind="cross", heads=(3, 1))
+    np.testing.assert_array_equal(picked.weights, FOUND.cross[1, [0, 2]])
+    assert (picked.layer, picked.heads) == (2, (1, 3))
+    assert (picked.rows, picked.columns) == (TARGET, SOURCE)
+    assert picked.title() == "Attention of the decoder over the source, layer 2 of 2, heads 1 and 3"
+    np.testing.assert_array_equal(pick(FOUND, kind="encoder", layer=1).weights, FOUND.encoder[0])
+    own = pick(FOUND, kind="decoder")
+    assert own.columns == ("<s>", *TARGET[:-1])
+    assert own.title().endswith("heads 1–3")
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("cats", (1, 2)),
+        ("CATS", (1, 2)),
+        ("3", (2,)),
+        ("<b>", (5,)),
+        ("the", (0,)),
+        ("8", (7,)),
+    ],
+)
+def test_a_query_is_a_word_or_a_number(query: str, rows: tuple[int, ...]) -> None:
+    assert pick(FOUND, kind="encoder", query=query).queries == rows
+
+
+def test_a_word_is_found_at_all_its_places() -> None:
+    pieces = ("▁its", "▁law", ",", "▁its", "</s>")
+    assert pick(made_up(pieces), kind="encoder", query="its").queries == (0, 3)
+    assert pick(made_up(pieces), kind="encoder", query="law").queries == (1,)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "encoder", "layer": 3}, "no layer 3: the encoder has 1 to 2"),
+        ({"kind": "cross", "heads": (1, 4)}, "no head 4: a layer of the cross kind has 1 to 3"),
+        ({"kind": "encoder", "query": "dog"}, "no row 'dog'; there are: 1 the, 2 cat, 3 -s"),
+        ({"kind": "encoder", "query": "9"}, "no row '9'"),
+    ],
+)
+def test_what_is_not_there_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(FigureError, match=message):
+        pick(FOUND, **settings)

@@ -1,0 +1,135 @@
+"""Reports as series: places on each axis, and what the log does not say."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.figures import FigureError
+from flaxformer_mt.figures.panels import panels, without
+from flaxformer_mt.figures.runs import read_runs
+from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.metrics_log import MetricsLog
+from flaxformer_mt.rundir.status import Status, write_status
+
+
+def train(step: int, loss: float, **values: float) -> dict[str, Any]:
+    rates = {"seconds_per_step": 2.0, "tgt_tokens_per_second": 10.0}
+    return {"step": step, "kind": "train", "loss": loss, "learning_rate": 1e-3, **rates, **values}
+
+
+def valid(step: int, bleu: float) -> dict[str, Any]:
+    return {"step": step, "kind": "valid", "bleu": bleu, "perplexity": 2.0}
+
+
+def make(path: Path, reports: list[dict[str, Any]], *, starts: int = 1) -> Path:
+    run = layout.create(path, {}, ["test"])
+    for _ in range(starts - 1):
+        layout.record_start(run, {}, ["test"])
+    with MetricsLog(run.metrics) as log:
+        for report in reports:
+            log.write(report["step"], {key: report[key] for key in report if key != "step"})
+    write_status(run, Status(state="stopped", step=reports[-1]["step"] if reports else 0))
+    return path
+
+
+def test_tokens_and_hours_are_sums_of_rates(tmp_path: Path) -> None:
+    reports = [
+        train(100, 5.0),
+        valid(150, 1.0),
+        train(200, 4.0, seconds_per_step=1.0, tgt_tokens_per_second=30.0),
+        valid(200, 2.0),
+        valid(250, 3.0),
+    ]
+    (run,) = read_runs([str(make(tmp_path / "a", reports))])
+    series = run.series["train"]
+    np.testing.assert_array_equal(series.at["steps"], [100, 200])
+    np.testing.assert_allclose(series.at["tokens"], [100 * 2 * 10, 2000 + 100 * 1 * 30])
+    np.testing.assert_allclose(series.at["hours"], [200 / 3600, 300 / 3600])
+    np.testing.assert_allclose(run.series["valid"].at["tokens"], [3500, 5000, np.nan])
+    np.testing.assert_array_equal(series.line("steps", "loss"), [[100, 5], [200, 4]])
+    assert series.line("steps", "bleu").shape == (0, 2)
+    assert run.label() == "a (stopped at step 250)" and run.notes == ()
+
+
+def test_what_is_no_number_is_a_gap_and_is_told(tmp_path: Path) -> None:
+    reports = [train(100, 5.0), train(200, math.nan), train(300, math.inf), train(400, 3.0)]
+    (run,) = read_runs([str(make(tmp_path / "a", reports))])
+    np.testing.assert_array_equal(run.series["train"].values["loss"], [5, np.nan, np.nan, 3])
+    assert run.notes == ("2 of 4 train reports have no finite loss: gaps in its curve",)
+
+
+def test_missing_reports_interrupt_the_line(tmp_path: Path) -> None:
+    reports = [train(step, step / 100) for step in (100, 200, 300, 600, 700, 800)]
+    (run,) = read_runs([str(make(tmp_path / "a", reports))])
+    line = run.series["train"].line("steps", "loss")
+    np.testing.assert_array_equal(line[2:5], [[300, 3], [np.nan, np.nan], [600, 6]])
+    assert run.notes == ("train reports are missing in 1 place(s): gaps",)
+
+
+def test_missing_rates_leave_the_axis_unknown(tmp_path: Path) -> None:
+    reports = [train(100, 5.0), train(200, 4.0), train(300, 3.0)]
+    del reports[1]["tgt_tokens_per_second"]
+    (run,) = read_runs([str(make(tmp_path / "a", reports))])
+    np.testing.assert_array_equal(run.series["train"].at["tokens"], [2000, np.nan, np.nan])
+    assert np.isfinite(run.series["train"].at["hours"]).all()
+    assert "unknown from there on" in run.notes[0]
+
+
+def test_a_resumed_run_says_so_and_steps_told_twice_count_once(tmp_path: Path) -> None:
+    reports = [train(100, 5.0), train(200, 4.0), valid(200, 1.0), train(300, 9.0), train(200, 4.5)]
+    reports += [valid(200, 2.0), train(300, 3.0)]
+    (run,) = read_runs([str(make(tmp_path / "a", reports, starts=3))])
+    np.testing.assert_array_equal(run.series["train"].values["loss"], [5, 4.5, 3])
+    np.testing.assert_array_equal(run.series["valid"].values["bleu"], [2])
+    assert run.label() == "a (stopped at step 300, 3 starts)"
+    assert run.notes[0] == "3 reports are of steps that were done again: left out"
+    assert run.notes[1].startswith("3 starts; the log does not say at which steps")
+
+
+def test_names_are_as_short_as_they_can_be(tmp_path: Path) -> None:
+    for name in ("x/run", "y/run", "z=1"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        make(tmp_path / name, [train(1, 1.0)])
+    x, y, z = (str(tmp_path / name) for name in ("x/run", "y/run", "z=1"))
+    assert [run.name for run in read_runs([x, z])] == ["run", "z=1"]
+    assert [run.name for run in read_runs([x, y])] == ["x/run", "y/run"]
+    assert [run.name for run in read_runs([f"base={x}", y])] == ["base", "run"]
+    with pytest.raises(FigureError, match="is given twice"):
+        read_runs([x, x])
+    with pytest.raises(FigureError, match="best is given twice"):
+        read_runs([f"best={x}", f"best={y}"])
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    empty = make(tmp_path / "empty", [])
+    with pytest.raises(FigureError, match="empty: has no reports yet"):
+        read_runs([str(empty)])
+    with pytest.raises(RunDirectoryError, match="no such directory"):
+        read_runs([str(tmp_path / "none")])
+    (empty / "metrics.jsonl").write_text(json.dumps(train(1, 1.0)) + "\nx\n")
+    with pytest.raises(RunDirectoryError, match=r"metrics.jsonl:2: is not a line of JSON"):
+        read_runs([str(empty)])
+
+
+def test_panels_are_of_what_was_reported(tmp_path: Path) -> None:
+    first = make(tmp_path / "a", [train(1, 1.0, mfu=0.4)])
+    second = make(tmp_path / "b", [train(1, 1.0), valid(1, 3.0)])
+    runs = read_runs([str(first), str(second)])
+    assert [panel.name for panel in panels(runs)] == [
+        *("loss", "perplexity", "bleu", "learning_rate", "tgt_tokens_per_second"),
+    ]
+    assert [panel.name for panel in panels(runs[:1])] == [
+        *("loss", "learning_rate", "tgt_tokens_per_second"),
+    ]
+    bleu, mfu = panels(runs, ["bleu", "mfu"])
+    assert without(bleu, runs) == ["a"] and without(mfu, runs) == ["b"]
+    assert (mfu.title, mfu.kinds) == ("mfu", ("train",))
+    with pytest.raises(FigureError, match="no run has reported 'blue'; there are: loss, "):
+        panels(runs, ["blue"])

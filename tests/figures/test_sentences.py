@@ -1,0 +1,51 @@
+"""Which lines of a file are looked at, and what is said of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from flaxformer_mt.decoding import OverlongError, Translator
+from flaxformer_mt.figures import FigureError
+from flaxformer_mt.figures.sentences import attend, sentence_of, sentences_of
+from tests.decoding.runs import PAIRS, make_run
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return Translator.load(make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path)
+
+
+def test_lines_that_cannot_be_used_are_counted(translator: Translator) -> None:
+    long = f"{PAIRS[0][0]} " * 9
+    sources = ["", PAIRS[0][0], long, " ", PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]]
+    found = sentences_of(translator, sources, most=2, translated=False)
+    assert [(each.number, each.src) for each in found.used] == [(2, sources[1]), (5, sources[4])]
+    assert (found.blank, found.overlong, found.beyond) == ((1, 4), (3,), 2)
+    assert found.notes("x.en") == [
+        "x.en: 2 lines left out that are blank: 1, 4",
+        "x.en: 1 lines left out that are longer than the model takes: 3",
+        "x.en: the first 2 sentences are used, 2 more lines are not (--sentences)",
+    ]
+
+
+def test_translations_are_those_given_or_the_model_s(translator: Translator) -> None:
+    sources, targets = zip(*PAIRS, strict=True)
+    given = sentences_of(translator, sources, targets, most=9)
+    assert [each.tgt for each in given.used] == list(targets)
+    assert attend(translator, given.used[0]).tgt_pieces[-1] == "</s>"
+    (made,) = sentences_of(translator, sources[:1], most=9).used
+    translation = translator.translate(sources[:1])[0]
+    assert (made.tgt, made.tokens) == (translation.text, translation.tokens)
+    assert len(attend(translator, made).tgt_pieces) == len(translation.tokens) + 1
+    assert sentence_of(translator, sources[0], None) == made
+
+
+def test_what_cannot_be_looked_at_is_refused(translator: Translator) -> None:
+    with pytest.raises(FigureError, match="2 source lines and 1 translations"):
+        sentences_of(translator, ["a", "b"], ["c"], most=9)
+    with pytest.raises(FigureError, match="no sentence to look at"):
+        sentences_of(translator, ["", " "], most=9)
+    with pytest.raises(FigureError, match="the source is empty"):
+        sentence_of(translator, " ", None)
+    with pytest.raises(OverlongError, match="the source has"):
+        sentence_of(translator, "the cat " * 40, None)

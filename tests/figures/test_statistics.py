@@ -1,0 +1,107 @@
+"""Statistics of heads on maps small enough to be done by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.figures.maps import KINDS, Kind, weights_of
+from flaxformer_mt.figures.statistics import DEFINITIONS, measure, offsets, strongest
+from tests.figures.examples import made_up
+
+# Three pieces and the end mark, whose own query does not count.
+ENCODER = [[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0], [0.5, 0.0, 0.25, 0.25], [0.0, 0, 0, 1]]
+# The begin mark and three pieces; the first query has no choice, the end mark's does not count.
+DECODER = [[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25, 0.5, 0.25, 0.0], [0.0, 0, 0, 1]]
+
+
+def of_one(weights: object, kind: Kind, **settings: object) -> dict[str, float]:
+    sums = measure(np.array(weights)[None, None], kind, **settings)  # type: ignore[arg-type]
+    return {name: float(value[0, 0]) for name, value in sums.values().items()}
+
+
+def test_the_encoder_s() -> None:
+    assert of_one(ENCODER, "encoder", far=2, pronouns=(2,)) == pytest.approx(
+        {
+            "distance": (0.25 + 2 * 0.25 + 1 + 2 * 0.5) / 2.75,
+            "entropy": (1.5 + 0 + 1.5) / 3,
+            "diagonal": (0.5 + 0.25) / 3,
+            "previous": 1 / 3,
+            "next": 0.25 / 3,
+            "mark": 0.25 / 3,
+            "far": (0.25 + 0.5) / 3,
+            "reach": (0.25 + 0.5) / 3,
+            "sharpness": (0.5 + 1 + 0.5) / 3,
+            "variety": 1.5,  # a half at -1, a quarter at 0 and at -2
+            "structure": 1.0,
+            "anaphora": 0.5,
+        }
+    )
+
+
+def test_the_decoder_s_own() -> None:
+    found = of_one(DECODER, "decoder", far=2)
+    assert found["entropy"] == pytest.approx((1 + 1.5) / 2)
+    assert found["mark"] == pytest.approx((0.5 + 0.25) / 2)
+    assert found["previous"] == pytest.approx((0.5 + 0.25) / 2)
+    assert found["diagonal"] == found["next"] == 0
+    assert found["far"] == pytest.approx(0.5 / 2)
+    assert found["distance"] == pytest.approx((0.5 + 2 * 0.5 + 0.25) / 1.25)
+    assert of_one(DECODER, "decoder", pronouns=(2,))["anaphora"] == 0.5
+    assert math.isnan(found["anaphora"])
+
+
+def test_places_over_the_source_lie_in_proportion() -> None:
+    np.testing.assert_array_equal(offsets("cross", 3, 5).argmin(axis=1), 0)
+    assert [int(np.flatnonzero(row == 0)[0]) for row in offsets("cross", 3, 5)] == [0, 2, 4]
+    weights = np.zeros((4, 6))
+    weights[[0, 1, 2, 3], [0, 2, 4, 5]] = 1
+    found = of_one(weights, "cross", pronouns=(1,))
+    assert found["diagonal"] == 1 and found["distance"] == found["mark"] == found["variety"] == 0
+    assert math.isnan(found["anaphora"])
+
+
+def test_spread_out_attention_is_far_and_does_not_reach() -> None:
+    even = np.full((13, 13), 1 / 13)
+    found = of_one(even, "encoder", far=5)
+    assert found["entropy"] == pytest.approx(math.log2(13))
+    assert found["far"] > 0.3 and found["reach"] == pytest.approx(1 / 13)
+
+
+def test_neither_a_comma_nor_the_neighbour_is_an_antecedent() -> None:
+    assert of_one(ENCODER, "encoder", pronouns=(1,))["anaphora"] == 0
+    assert of_one(ENCODER, "encoder", pronouns=(2,), punctuation=(0,))["anaphora"] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_add_up_and_sentences_too(kind: Kind) -> None:
+    first, second = (weights_of(made_up(seed=seed), kind) for seed in (1, 2))
+    one, two = (measure(weights, kind, far=2) for weights in (first, second))
+    values = one.values()
+    assert set(values) == set(DEFINITIONS)
+    within = values["diagonal"] + values["previous"] + values["next"]
+    np.testing.assert_allclose(within + values["far"] + values["mark"], 1, atol=1e-6)
+    both = (one + two).values()
+    for name in ("entropy", "mark", "reach", "sharpness"):
+        np.testing.assert_allclose(both[name], (values[name] + two.values()[name]) / 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentences_without_pieces_count_for_nothing(kind: Kind) -> None:
+    nothing = measure(np.ones((1, 2, 1, 1)), kind)
+    assert nothing.queries == 0
+    assert all(np.isnan(value).all() for value in nothing.values().values())
+    weights = weights_of(made_up(), kind)
+    whole = measure(weights, kind)
+    with_nothing = (whole + measure(np.ones((2, 3, 1, 1)), kind)).values()
+    for name, value in whole.values().items():
+        np.testing.assert_array_equal(with_nothing[name], value)
+
+
+def test_the_strongest_link_is_given_by_its_place_in_the_map() -> None:
+    weights = np.array(DECODER)
+    assert strongest(weights, "decoder", np.ones((2, 3), bool)) == (1, 1)
+    assert strongest(weights, "decoder", offsets("decoder", 2, 3) == -2) == (2, 1)
+    assert strongest(weights, "decoder", np.zeros((2, 3), bool)) is None
