@@ -56,28 +56,31 @@ def joined(
     vocabulary: Vocabulary,
     config: DecodingConfig,
 ) -> Translation:
-    """The translation of a line from those of its pieces: the n-th of each make the n-th."""
+    """The translation of a line from those of its pieces: the n-th of each make one, best first.
+
+    Their sums need not be in the order of the pieces' scores, since the penalty is of the length.
+    """
     if not pieces:
         return EMPTY
     average = config.length_norm == "average"
-    hypotheses = []
+    found = []
     for parts in zip(*decoded, strict=False):  # the piece with the fewest ends the list
         texts = vocabulary.decode([part.tokens for part in parts])
         glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
         tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
         log_prob = sum(part.log_prob for part in parts)
         penalty = length_penalty(len(tokens) + 1, config.length_penalty, average=average)
-        hypotheses.append(
-            Hypothesis(
-                # Byte pieces can spell a line break, which would shift every line after it.
-                text="".join(glued).replace("\r", " ").replace("\n", " "),
-                tokens=tuple(tokens),
-                log_prob=log_prob,
-                score=parts[0].score if len(parts) == 1 else log_prob / penalty,
-            )
+        hypothesis = Hypothesis(
+            # Byte pieces can spell a line break, which would shift every line after it.
+            text="".join(glued).replace("\r", " ").replace("\n", " "),
+            tokens=tuple(tokens),
+            log_prob=log_prob,
+            score=parts[0].score if len(parts) == 1 else log_prob / penalty,
         )
+        found.append((hypothesis, any(part.at_limit for part in parts)))
+    found.sort(key=lambda each: -each[0].score)
     return Translation(
-        hypotheses=tuple(hypotheses),
+        hypotheses=tuple(hypothesis for hypothesis, _ in found),
         split=len(pieces) > 1,
-        at_limit=any(part[0].at_limit for part in decoded),
+        at_limit=found[0][1],
     )

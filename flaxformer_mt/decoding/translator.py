@@ -167,8 +167,8 @@ class Translator:
 
         Settings left out are the run's. In float32 a line's translation does not depend on the
         other lines. A line longer than `model.max_length` tokens is cut at sentence ends (else
-        between clauses, words, characters), translated in pieces, rejoined and marked `split`; the
-        n-th hypothesis then joins each piece's n-th. `overlong` "refuse" makes it an OverlongError.
+        between clauses, words, characters), translated in pieces, rejoined and marked `split`; its
+        hypotheses then join each piece's n-th. `overlong` "refuse" makes it an OverlongError.
 
         A translation begins with its line's prefix, if there are `prefixes`, and has none of the
         pieces `suppress` names. With `sampling`, `n_best` of beam_size draws are given; what a line

@@ -41,6 +41,7 @@ class Upper:
                     ),
                 ),
                 split=text.startswith("split"),
+                at_limit=text.endswith("5"),
             )
             for text in texts
         ]
@@ -167,11 +168,12 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     sink = FileSink(str(tmp_path / "out"))
     run(text, sink, say=say)
     sink.close()
-    assert say[-1] == "30 lines were longer than the model takes: translated in pieces"
+    assert say[-2] == "30 lines longer than the model takes: translated in pieces"
+    assert say[-1].startswith("3 translations as long as an output may be, perhaps cut short")
     say.clear()
     output(text, say=say)
     assert say[0] == "in.txt:1: longer than the model takes; translated in pieces and rejoined"
-    assert len(say) == SAID + 2
+    assert len(say) == SAID + 3
 
 
 def test_another_input_is_not_gone_on_with(tmp_path):
