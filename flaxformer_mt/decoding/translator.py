@@ -20,6 +20,7 @@ from flaxformer_mt.decoding.parts import (
     Overlong,
     OverlongError,
     Part,
+    PrefixError,
     Target,
     cut_pairs,
     describe_overlong,
@@ -174,7 +175,8 @@ class Translator:
         pieces `suppress` names. With `sampling`, `n_best` of beam_size draws are given; what a line
         draws depends on the seed and on its number, of which the first is `first`.
 
-        Raises DecodingError, and ValueError for an `n_best` above the beam size.
+        Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
+        ValueError for an `n_best` above the beam size.
         """
         config = self._settings(beam_size, length_penalty)
         max_length = self.max_length
@@ -301,7 +303,7 @@ class Translator:
         )
 
     def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
-        """The parts of each pair; none where both sides are blank."""
+        """The parts of each pair; none where both sides are what `translate` calls blank."""
         cut = cut_pairs(
             pairs,
             self.vocabularies,
@@ -309,7 +311,10 @@ class Translator:
             overlong=overlong,
         )
         return [
-            parts if source.strip() or any(part.tgt_text.strip() for part in parts) else []
+            parts
+            if (source.strip() and any(part.src for part in parts))
+            or any(part.tgt and part.tgt_text.strip() for part in parts)
+            else []
             for (source, _), parts in zip(pairs, cut, strict=True)
         ]
 
@@ -356,13 +361,22 @@ class Translator:
         config: DecodingConfig,
     ) -> list[list[int]]:
         """The tokens that each piece's output begins with: of a line's pieces, the first's."""
-        encoded, lengths = encode(self.vocabularies.tgt, prefixes), map(len, sources)
+        tgt, lengths = self.vocabularies.tgt, map(len, sources)
         found = []
-        for line, (tokens, parts) in enumerate(zip(encoded, pieces, strict=True)):
+        for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
+            if parts and UNK in tokens:
+                text = prefixes[line].encode()
+                spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
+                unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
+                raise PrefixError(
+                    line,
+                    f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
+                    f"{', '.join(map(repr, unknown))}",
+                )
             for piece, length in zip(range(len(parts)), lengths, strict=False):
                 limit = output_limit(config, length, self.max_length)
                 if piece == 0 and len(tokens) >= limit:
-                    raise OverlongError(
+                    raise PrefixError(
                         line,
                         f"has a prefix of {len(tokens)} tokens; its translation has at most "
                         f"{limit}, the end mark included",

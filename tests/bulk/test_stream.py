@@ -16,7 +16,7 @@ from flaxformer_mt.bulk.sinks import FileSink, StreamSink
 from flaxformer_mt.bulk.state import Consumed, OutputError
 from flaxformer_mt.bulk.stream import stream, windows
 from flaxformer_mt.bulk.translating import SAID, Translating
-from flaxformer_mt.decoding import Hypothesis, OverlongError, Translation
+from flaxformer_mt.decoding import Hypothesis, OverlongError, PrefixError, Translation
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1, 24))
 
@@ -31,7 +31,9 @@ class Upper:
     def __call__(self, texts, *, prefixes=None, first=1):
         for number, text in enumerate(texts):
             if len(text) > self.longest:
-                raise OverlongError(number, f"{len(text)} tokens")
+                raise OverlongError(number, f"{len(text)} tokens", splits=text[0] == "y")
+            if text.startswith("bad prefix"):
+                raise PrefixError(number, "has a bad prefix")
         self.calls += 1
         return [
             Translation(
@@ -98,7 +100,9 @@ def test_long_lines_close_a_window(monkeypatch):
     ("line", "message"),
     [
         (b"bad \xff line", r"in\.txt:8: is not UTF-8 text \(byte 5\)"),
-        (b"y" * 101, r"in\.txt:8: 101 tokens; --overlong split"),
+        (b"y" * 101, r"in\.txt:8: 101 tokens; --overlong split$"),
+        (b"x" * 101, r"in\.txt:8: 101 tokens$"),
+        (b"bad prefix", r"in\.txt:8: has a bad prefix$"),
     ],
 )
 def test_lines_before_a_refused_one_are_written(line, message):
