@@ -114,6 +114,11 @@ def stream(
     """
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
+        if done.sums.keys() != action.sums().keys():
+            raise OutputError(
+                f"{sink.kept}: its record is damaged: it has counted {', '.join(done.sums) or 0}, "
+                f"not {', '.join(action.sums())}; begin anew with --restart"
+            )
         _skip(lines, done, digest)
         action.go_on(done.sums)
         meter.say(f"{sink.kept}: going on after line {done.lines:,}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import tracemalloc
 
 import pytest
@@ -196,6 +197,21 @@ def test_another_input_is_not_gone_on_with(tmp_path):
     run(TEXT + b"more\n", sink)
     sink.close()
     assert (tmp_path / "out").read_bytes().count(b"\n") == 24
+
+
+def test_a_record_of_other_counts_is_damaged(tmp_path):
+    sink = Fragile(str(tmp_path / "out"), 5)
+    with pytest.raises(Killed):
+        run(TEXT, sink)
+    sink.close()
+    record = tmp_path / "out.part.json"
+    content = json.loads(record.read_text())
+    content["consumed"]["sums"] = {}
+    record.write_text(json.dumps(content))
+    sink = FileSink(str(tmp_path / "out"))
+    with pytest.raises(OutputError, match=r"out\.part: its record is damaged: it has counted 0"):
+        run(TEXT, sink)
+    sink.close()
 
 
 def test_memory_does_not_grow_with_the_number_of_lines():
