@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.decoding.candidates import top_candidates
 from flaxformer_mt.decoding.rules import Rules, allowed
-from flaxformer_mt.decoding.sampling import sampled
+from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
 Step = Callable[
@@ -38,7 +38,7 @@ class Sentences(NamedTuple):
 
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
-    seeds: Int[Array, "rows 2"]  # uint32, for sampling: two sentences with the same draw the same
+    seeds: UInt[Array, "rows words"]  # for sampling: two sentences with the same draw the same
 
 
 class Weights(NamedTuple):
@@ -102,8 +102,8 @@ def beam_search(
     hypothesis can still enter its finished set, and the search ends with the last row; the result
     is the same as without that rule.
 
-    With `rules.sample` each of the beam_size hypotheses is drawn by itself, and they are sorted by
-    score.
+    With `rules.sample` each of the beam_size hypotheses is drawn by itself and keeps its place;
+    those that are finished are sorted by score.
     """
     state = begin(cache, sentences, rules, length=length)
     state = advance(step, state, weights, rules, until=length)
@@ -188,19 +188,22 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     )
     finished = _merge(state.finished, new, state.stopped)
 
-    live, chosen = jax.lax.top_k(jnp.where(ended, -jnp.inf, log_probs), beams)
+    live = jnp.where(ended, -jnp.inf, log_probs)
+    if not rules.sample:  # a draw's noise belongs to its place
+        live, chosen = jax.lax.top_k(live, beams)
+        tokens, token = take(tokens, chosen), take(token, chosen)
     # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
     # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0.
     largest = jnp.maximum(penalty(length + 1), penalty(limits))
-    settled = finished.scores[:, -1] >= live[:, 0] / largest
-    if beams > 1:
+    settled = finished.scores[:, -1] >= jnp.max(live, axis=1) / largest
+    if beams > 1 and not rules.sample:
         parents = take(beam, chosen)
         cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
     return State(
         position=length,
         cache=cache,
-        last=take(token, chosen),
-        tokens=take(tokens, chosen),
+        last=token,
+        tokens=tokens,
         log_probs=live,
         finished=finished,
         stopped=state.stopped | (length >= limits) | settled,
@@ -212,12 +215,10 @@ def _draw(
     logits: Array, mask: Array, state: State, weights: Weights, rules: Rules
 ) -> tuple[Array, Array, Array]:
     """A continuation of each hypothesis, in the form of `top_candidates`."""
-    keys = jax.random.wrap_key_data(state.sentences.seeds)
-    keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.position)
     log_probs, token = sampled(
         logits,
         mask,
-        keys,
+        keys_of(state.sentences.seeds, state.position, beams=rules.beam_size),
         temperature=weights.temperature,
         top_k=rules.top_k,
         top_p=weights.top_p,

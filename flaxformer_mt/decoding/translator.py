@@ -42,8 +42,6 @@ from flaxformer_mt.rundir.weights import default_weights
 Which = Literal["auto", "best", "latest", "average"] | int
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
 
-_PIECES = 1024  # of a line, with numbers of their own
-
 
 def chosen_weights(run: RunDirectory, which: Which) -> Literal["average"] | int:
     """The checkpoint that a name means at this moment. Raises CheckpointError."""
@@ -172,8 +170,9 @@ class Translator:
         hypotheses then join each piece's n-th. `overlong` "refuse" makes it an OverlongError.
 
         A translation begins with its line's prefix, if there are `prefixes`, and has none of the
-        pieces `suppress` names. With `sampling`, `n_best` of beam_size draws are given; what a line
-        draws depends on the seed and on its number, of which the first is `first`.
+        pieces `suppress` names. With `sampling`, the `n_best` likeliest of beam_size draws are
+        given; the noise of a draw depends on the seed and the line's number, of which the first is
+        `first`, and on which draw it is.
 
         Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
         ValueError for an `n_best` above the beam size.
@@ -201,7 +200,7 @@ class Translator:
                 encoded = self._encode([piece.text for piece in pieces[-1]])
                 sources.extend([*tokens, EOS] for tokens in encoded)
         numbers = [
-            (first + line) * _PIECES + piece
+            (first + line, piece)
             for line, parts in enumerate(pieces)
             for piece in range(len(parts))
         ]
