@@ -1,7 +1,7 @@
-"""Writes the README's results from `benchmarks/results/*.json`.
+"""Writes what `benchmarks/results/*.json` say: docs/results.md whole, the README in short.
 
-python -m benchmarks.readme_tables            rewrites the part between the markers
-python -m benchmarks.readme_tables --check    exit status 1 if the README says something else
+python -m benchmarks.readme_tables            rewrites docs/results.md and the README's table
+python -m benchmarks.readme_tables --check    exit status 1 if either says something else
 """
 
 from __future__ import annotations
@@ -14,7 +14,33 @@ from pathlib import Path
 from benchmarks.result_file import RESULTS, Machine, Result, ResultError, read_results
 
 README = Path(__file__).parent.parent / "README.md"
+PAGE = README.parent / "docs" / "results.md"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+
+# What the README has room for. Of results that are not here it shows the first so many metrics.
+SHOWN = 4
+HEADLINES = {
+    "data_pipeline": (
+        "prepare_pairs_per_second",
+        "europarl_bucket_pairs_per_second",
+        "europarl_bucket_padding",
+        "memory_of_41m_mib",
+    ),
+    "interop": (
+        "beam_bleu_here",
+        "beam_bleu_ctranslate2_float32",
+        "beam_bleu_huggingface",
+        "largest_log_prob_difference_huggingface",
+    ),
+    "multi30k_tiny": ("bleu_tokenized_lc", "chrf", "valid_perplexity", "target_tokens_per_second"),
+    "plan": (
+        "base_v5e_8_paper_step_ms",
+        "big_v5e_8_paper_step_ms",
+        "big_v5e_256_step_ms",
+        "big_v5e_8_paper_gib",
+    ),
+    "quickstart": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
+}
 
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
@@ -25,33 +51,99 @@ LABELS = {
     "source_tokens_per_second": "source tokens/s",
     "target_tokens_per_second": "target tokens/s",
     "train_seconds": "training",
+    "prepare_pairs_per_second": "prepared pairs/s",
+    "europarl_bucket_pairs_per_second": "pairs/s of Europarl in buckets",
+    "europarl_bucket_padding": "padding share",
+    "memory_of_41m_mib": "MiB for 41 million pairs",
+    "beam_bleu_here": "BLEU of beam search here",
+    "beam_bleu_ctranslate2_float32": "by CTranslate2",
+    "beam_bleu_huggingface": "by transformers",
+    "largest_log_prob_difference_huggingface": "largest difference of log P (transformers)",
+    "base_v5e_8_paper_step_ms": "planned ms/step of base on 8 v5e",
+    "big_v5e_8_paper_step_ms": "of big on 8 v5e",
+    "big_v5e_256_step_ms": "of big on 256 v5e",
+    "big_v5e_8_paper_gib": "GiB a chip for big on 8 v5e",
 }
 
 
-def render(results: Sequence[Result]) -> str:
-    """A Markdown table, one row a result, and below it how each was measured."""
+def render_table(results: Sequence[Result]) -> str:
+    """The README's table: a row a result, with its headline metrics and a link to all of them.
+
+    Raises ResultError for a headline that its result does not have.
+    """
     if not results:
         return "No results have been recorded yet."
     rows = ["| experiment | measured | machine | time |", "|---|---|---|---|"]
     for result in results:
-        measured = "<br>".join(show_metric(*metric) for metric in result.metrics.items())
+        shown = (f"{label(name)} {show_value(name, value)}" for name, value in headlines(result))
         rows.append(
-            f"| `{result.name}` | {measured} | {show_machine(result.machine)} "
-            f"| {show_seconds(result.seconds)} |"
+            f"| [`{result.name}`](docs/results.md#{result.name}) | {'; '.join(shown)} "
+            f"| {show_machine(result.machine)} | {show_seconds(result.seconds)} |"
         )
-    sources = [show_source(result) for result in results]
-    return "\n".join([*rows, "", *sources])
+    return "\n".join(rows)
 
 
-def show_metric(name: str, value: float) -> str:
-    """Label and number: times as times, large numbers as whole ones, scores with two decimals."""
-    label = LABELS.get(name, name.replace("_", " "))
+def render_page(results: Sequence[Result]) -> str:
+    """docs/results.md: a section a result, with all its metrics and how they were measured."""
+    sections = [
+        "# Results",
+        "Written by `python -m benchmarks.readme_tables` from [benchmarks/results](../benchmarks/"
+        "results), whose files the commands below wrote; nothing here is typed by hand.",
+        *(render_section(result) for result in results),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def render_section(result: Result) -> str:
+    """Command, commit and machine of a result, a table of its metrics, and their signatures."""
+    dirty = "-dirty" if result.commit.endswith("-dirty") else ""
+    lines = [
+        f"## {result.name}",
+        "",
+        f"    {result.command}",
+        "",
+        f"Commit {result.commit[:10]}{dirty}, {show_machine(result.machine)}, "
+        f"{show_seconds(result.seconds)}; "
+        f"[{result.name}.json](../benchmarks/results/{result.name}.json).",
+        "",
+        "| metric | value |",
+        "|---|---:|",
+    ]
+    lines += [f"| {label(name)} | {show_value(name, x)} |" for name, x in result.metrics.items()]
+    if result.signatures:
+        # Below the table: in it, their bars would divide cells.
+        lines += ["", "Signatures:", ""]
+        lines += [f"- {label(name)}: `{text}`" for name, text in result.signatures.items()]
+    return "\n".join(lines)
+
+
+def headlines(result: Result) -> list[tuple[str, float]]:
+    """The metrics that the README shows. Raises ResultError for one that is not there."""
+    names = HEADLINES.get(result.name, tuple(result.metrics)[:SHOWN])
+    for name in names:
+        if name not in result.metrics:
+            raise ResultError(
+                f"{result.name}.json: has no metric {name}, which HEADLINES in "
+                "benchmarks/readme_tables.py names"
+            )
+    return [(name, result.metrics[name]) for name in names]
+
+
+def label(name: str) -> str:
+    """What a metric is called: by itself it says its unit, or that of its number."""
+    if name in LABELS:
+        return LABELS[name]
+    return name.removesuffix("_seconds").replace("_", " ")
+
+
+def show_value(name: str, value: float) -> str:
+    """Times as times, large numbers as whole ones, scores with two decimals."""
     if name.endswith("_seconds"):
-        return f"{label} {show_seconds(value)}"
+        return show_seconds(value)
     if isinstance(value, int) or abs(value) >= 1000:
-        return f"{label} {value:,.0f}"
+        return f"{value:,.0f}"
     # Scores are compared to two decimals; a small number keeps three significant digits instead.
-    return f"{label} {value:.2f}" if abs(value) >= 1 else f"{label} {value:.3g}"
+    return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
 def show_machine(machine: Machine) -> str:
@@ -71,17 +163,6 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def show_source(result: Result) -> str:
-    """The line that lets a reader repeat a result: file, commit, command, signatures."""
-    line = (
-        f"- [`{result.name}`](benchmarks/results/{result.name}.json), commit "
-        f"{result.commit[:10]}{'-dirty' if result.commit.endswith('-dirty') else ''}: "
-        f"`{result.command}`"
-    )
-    signatures = [f"{LABELS.get(m, m)} `{text}`" for m, text in result.signatures.items()]
-    return line + "".join(f"; {signature}" for signature in signatures)
-
-
 def replace_between_markers(text: str, content: str) -> str:
     """`text` with what stands between the two markers exchanged. Raises ValueError without them."""
     before, begin, rest = text.partition(BEGIN)
@@ -92,30 +173,37 @@ def replace_between_markers(text: str, content: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Writes the README's results from result files.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if it is stale")
+    parser = argparse.ArgumentParser(description="Writes what the result files say into documents.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
     parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     old = options.readme.read_text(encoding="utf-8")
     try:
-        new = replace_between_markers(old, render(read_results(options.results)))
+        results = read_results(options.results)
+        table, page = render_table(results), render_page(results)
+        documents = {options.readme: replace_between_markers(old, table), options.page: page}
     except (ResultError, ValueError) as error:
         where = "" if isinstance(error, ResultError) else f"{options.readme}: "
         print(f"{where}{error}", file=sys.stderr)
         return 1
-    if new == old:
-        return 0
-    if options.check:
-        print(
-            f"{options.readme}: its results are not those of {options.results}; "
-            "run `python -m benchmarks.readme_tables`",
-            file=sys.stderr,
-        )
-        return 1
-    options.readme.write_text(new, encoding="utf-8")
-    print(f"{options.readme}: results rewritten", file=sys.stderr)
-    return 0
+    stale = [path for path, text in documents.items() if _text(path) != text]
+    for path in stale:
+        if options.check:
+            print(
+                f"{path}: its results are not those of {options.results}; "
+                "run `python -m benchmarks.readme_tables`",
+                file=sys.stderr,
+            )
+            continue
+        path.write_text(documents[path], encoding="utf-8")
+        print(f"{path}: results rewritten", file=sys.stderr)
+    return 1 if options.check and stale else 0
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 if __name__ == "__main__":

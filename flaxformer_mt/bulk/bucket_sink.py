@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.bulk.state import Consumed, OutputError, read_state, write_state
+from flaxformer_mt.bulk.state import Consumed, OutputError, Recorded, read_state, write_state
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, asking, exists, persistently
 
@@ -55,9 +55,10 @@ class BucketSink:
         self._identity = identity
         try:
             if not self._restart and exists(self._state):
-                self._uploaded, self._parts = read_state(self._state, identity)
+                found = read_state(self._state, identity)
+                self._uploaded, self._parts = found.consumed, found.output
             else:
-                write_state(self._state, identity, Consumed(), output=0)
+                write_state(self._state, identity, Recorded())
         except RunDirectoryError as error:
             raise OutputError(str(error)) from error
         self._begun = True
@@ -92,11 +93,9 @@ class BucketSink:
             data = bytes(self._waiting[: self._committed])
             path = self._name(self._parts)
             self._ask(path, lambda: path.write_bytes(data))
-            state, count = self._state, self._parts + 1
-            self._ask(
-                state, lambda: write_state(state, self._identity, self._consumed, output=count)
-            )
-            self._parts, self._uploaded = count, self._consumed
+            state, now = self._state, Recorded(consumed=self._consumed, output=self._parts + 1)
+            self._ask(state, lambda: write_state(state, self._identity, now))
+            self._parts, self._uploaded = now.output, self._consumed
             del self._waiting[: self._committed]
             self._committed = 0
         self._last = self._clock()

@@ -43,7 +43,7 @@ class Shown:
     scores: bool = False
     alignments: bool = False
     tokens: bool = False
-    n_best: bool = False  # JSON: a list of all translations of a line, whose best is above it
+    n_best: bool = False  # several of a line: in JSON a list below the best, else numbered lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,10 @@ class Form:
 
     `column`, from 0, is the one that is translated: in its place, or with `append` after the last.
     `key` leads to a JSON object's source (a dot into an object); its translation is added under
-    `target_key`. All else is passed through, an object to the byte.
+    `target_key`. All else is passed through, an object to the byte. In text and columns a tab
+    within what becomes a column turns into a blank.
+
+    Raises ValueError for keys of which two are one.
     """
 
     read: Name = "text"
@@ -64,42 +67,75 @@ class Form:
     prefix_key: str = ""  # leads to what the translation begins with
     shown: Shown = Shown()
 
+    def __post_init__(self) -> None:
+        if self.write != "jsonl":
+            return
+        if self.read != "jsonl" and "." in self.key:
+            raise ValueError(
+                f"the source's key is written as it is, and a dot would lead into an object when "
+                f"it is read: {self.key!r}"
+            )
+        if "." in self.target_key:
+            raise ValueError(
+                "the translation's key is written as it is, and a dot would lead into an object "
+                f"when it is read: {self.target_key!r}"
+            )
+        taken = {self.key.partition(".")[0]: "the source is"}
+        if self.prefix_key:
+            taken |= {self.prefix_key.partition(".")[0]: "the prefix is"}
+        for name in self._fields():
+            what = "the translation" if name == self.target_key else f"the field {name!r}"
+            if name in taken:
+                raise ValueError(f"{what} would be added under {name!r}, where {taken[name]}")
+            taken[name] = f"{what} is added"
+
     def parse(self, line: bytes) -> Record:
         """What a line holds. Raises BadLine."""
         if self.read == "jsonl":
             return self._parse_json(line)
         text = decoded(line)
         if self.read == "text":
-            return Record(text, columns=(text,))
+            return Record(text, columns=(_as_column(text),))
         columns = tuple(text.split("\t"))
         if len(columns) <= self.column:
             raise BadLine(f"has {counted(len(columns), 'column')}, no column {self.column + 1}")
         return Record(columns[self.column], columns=columns)
 
     def render(
-        self, record: Record, translation: Translation, alignments: Sequence[Alignment] = ()
+        self,
+        record: Record,
+        translation: Translation,
+        alignments: Sequence[Alignment] = (),
+        *,
+        number: int = 1,
     ) -> bytes:
-        """The lines to write; `alignments` are those of the hypotheses, in their order."""
+        """The lines to write; `alignments` are those of the hypotheses, in their order.
+
+        With `shown.n_best` a line of text or columns begins with `number`, the source's, and a tab:
+        a source may have fewer translations than were asked for, and a blank one has one.
+        """
         said = [
             (hypothesis, alignments[number] if alignments else None)
             for number, hypothesis in enumerate(translation.hypotheses)
         ]
         if self.write == "jsonl":
-            return self._render_json(record, said)
+            return self._render_json(record, translation, said)
         line = self._text_line if self.write == "text" else self._column_line
-        return "".join(f"{line(record, *each)}\n" for each in said).encode()
+        index = f"{number}\t" if self.shown.n_best else ""
+        return "".join(f"{index}{line(record, *each)}\n" for each in said).encode()
 
     def _text_line(self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None) -> str:
+        text = hypothesis.text
+        if self.shown.scores or self.shown.n_best or aligned is not None:
+            text = _as_column(text)
         score = f"{hypothesis.score:.4f}\t" if self.shown.scores else ""
         links = f"\t{aligned}" if aligned is not None else ""
-        return f"{score}{hypothesis.text}{links}"
+        return f"{score}{text}{links}"
 
     def _column_line(
         self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None
     ) -> str:
-        columns = list(record.columns)
-        # Byte pieces can spell a tab, which would shift every column after it.
-        text = hypothesis.text.replace("\t", " ")
+        columns, text = list(record.columns), _as_column(hypothesis.text)
         if self.append:
             columns.append(text)
         else:
@@ -112,7 +148,7 @@ class Form:
 
     def _parse_json(self, line: bytes) -> Record:
         record = parsed_object(line)
-        for name in self._fields():
+        for name in self._fields() if self.write == "jsonl" else ():
             if name in record.value:
                 raise BadLine(
                     f"has {name!r} already, which the translation adds: rename it, or choose "
@@ -124,20 +160,24 @@ class Form:
         return dataclasses.replace(record, source=source, prefix=prefix)
 
     def _fields(self) -> list[str]:
+        """The keys that are added to an object."""
         wanted = {
-            self.target_key: True,
             "score": self.shown.scores,
             "log_prob": self.shown.scores,
+            "at_limit": True,
             "alignment": self.shown.alignments,
             "tokens": self.shown.tokens,
             "n_best": self.shown.n_best,
         }
-        return [name for name, shown in wanted.items() if shown]
+        return [self.target_key, *(name for name, shown in wanted.items() if shown)]
 
     def _render_json(
-        self, record: Record, said: Sequence[tuple[Hypothesis, Alignment | None]]
+        self,
+        record: Record,
+        translation: Translation,
+        said: Sequence[tuple[Hypothesis, Alignment | None]],
     ) -> bytes:
-        fields = self._object(*said[0])
+        fields = {**self._object(*said[0]), "at_limit": translation.at_limit}
         if self.shown.n_best:
             fields["n_best"] = [self._object(*each) for each in said]
         whole = record.json or dumped({self.key: record.source})
@@ -185,13 +225,18 @@ def with_fields(whole: str, fields: dict[str, Any]) -> bytes:
     return f"{inside}{comma}{dumped(fields)[1:]}\n".encode()
 
 
+def _as_column(text: str) -> str:
+    # Byte pieces can spell a tab, which would shift every column after it.
+    return text.replace("\t", " ")
+
+
 def dumped(value: Any) -> str:
     """JSON in one line, with characters as they are."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _readable(reader: Callable[..., Any], *arguments: Any) -> Any:

@@ -9,11 +9,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from flaxformer_mt.bulk.state import Consumed, OutputError, read_state, write_state
+from flaxformer_mt.bulk.state import (
+    Consumed,
+    OutputError,
+    Recorded,
+    aside,
+    read_state,
+    write_state,
+)
 from flaxformer_mt.rundir.errors import RunDirectoryError
 
 
@@ -44,27 +52,44 @@ class Sink(Protocol):
 
 
 class StreamSink:
-    """Standard output, a pipe or a device: nothing can be gone on with."""
+    """Standard output, a pipe or a device: nothing can be gone on with.
+
+    With a `name`, raises OutputError where the system refuses something.
+    """
 
     kept = ""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: BinaryIO, name: str = "") -> None:
+        self._stream, self._name = stream, name
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         return Consumed()
 
     def write(self, data: bytes) -> None:
-        self._stream.write(data)
+        with self._explained():
+            self._stream.write(data)
 
     def commit(self, consumed: Consumed) -> None:
-        self._stream.flush()
+        with self._explained():
+            self._stream.flush()
 
     def finish(self) -> None:
-        self._stream.flush()
+        with self._explained():
+            self._stream.flush()
 
     def close(self) -> None:
         pass
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._name:
+                raise
+            raise OutputError(
+                f"{self._name}: cannot be written: {error.strerror or error}"
+            ) from error
 
 
 class FileSink:
@@ -77,7 +102,9 @@ class FileSink:
         self._identity: Mapping[str, Any] = {}
         self._stream: BinaryIO | None = None
         self._size = 0  # bytes of output that are committed or were written since
+        self._consumed = Consumed()
         self._begun = False
+        self._in_place = False  # an earlier call was killed after the last step but tidying up
 
     @property
     def kept(self) -> str:
@@ -89,20 +116,28 @@ class FileSink:
             with self._explained():
                 self._stream = self._opened()
                 found = os.fstat(self._stream.fileno()).st_size
-                consumed, self._size = self._recorded(found)
-                if not consumed.lines:
-                    write_state(self._state, identity, consumed, output=0)
-                self._stream.truncate(self._size)
-                self._stream.seek(self._size)
+                recorded = self._recorded(found)
+                self._consumed, self._size = recorded.consumed, recorded.output
+                if not self._consumed.lines:
+                    write_state(self._state, identity, Recorded())
+                if not self._in_place:
+                    self._stream.truncate(self._size)
+                    self._stream.seek(self._size)
         except BaseException:
             self.close()
             raise
         self._begun = True
-        return consumed
+        return self._consumed
 
     def write(self, data: bytes) -> None:
         assert self._stream is not None
         with self._explained():
+            if self._in_place:
+                # The input has grown since: what there is becomes a part again.
+                self._stream.truncate(0)
+                with self._path.open("rb") as whole:
+                    shutil.copyfileobj(whole, self._stream)
+                self._in_place = False
             self._stream.write(data)
         self._size += len(data)
 
@@ -112,15 +147,24 @@ class FileSink:
             self._stream.flush()
             # In this order, so that the record never tells of output that is not there.
             os.fsync(self._stream.fileno())
-            write_state(self._state, self._identity, consumed, output=self._size)
+            now = Recorded(consumed=consumed, output=self._size)
+            write_state(self._state, self._identity, now)
+        self._consumed = consumed
 
     def finish(self) -> None:
         assert self._stream is not None
         with self._explained():
             self._stream.flush()
             os.fsync(self._stream.fileno())
-            os.replace(self._part, self._path)
-            self._state.unlink(missing_ok=True)
+            if self._in_place:
+                self._part.unlink(missing_ok=True)
+            else:
+                # A kill after the renaming must not look like the loss of the part.
+                whole = Recorded(consumed=self._consumed, output=self._size, finished=True)
+                write_state(self._state, self._identity, whole)
+                os.replace(self._part, self._path)
+            for path in (self._state, aside(self._state)):
+                path.unlink(missing_ok=True)
             self._stream.close()
 
     def close(self) -> None:
@@ -145,24 +189,26 @@ class FileSink:
                 return os.fdopen(descriptor, "r+b")
             os.close(descriptor)
 
-    def _recorded(self, found: int) -> tuple[Consumed, int]:
-        """What is done, and bytes of its output, by the record beside a part of `found` bytes."""
+    def _recorded(self, found: int) -> Recorded:
+        """What is done by the record beside a part of `found` bytes."""
         if self._restart or not (found or self._state.exists()):
-            return Consumed(), 0
+            return Recorded()
         if not self._state.exists():
             raise OutputError(
                 f"{self._part}: is there, and no {self._state.name} tells what it is part of: move "
                 "it away, or begin anew with --restart"
             )
-        consumed, size = read_state(self._state, self._identity)
-        if size > found and not found:
-            return Consumed(), 0  # the part was finished or removed, and the record was not
-        if size > found:
+        recorded = read_state(self._state, self._identity)
+        if found >= recorded.output:
+            return recorded
+        there = self._path.stat().st_size if self._path.is_file() else None
+        self._in_place = recorded.finished and there == recorded.output
+        if found and not self._in_place:
             raise OutputError(
-                f"{self._part}: has {found:,} bytes where {self._state.name} tells of {size:,}: it "
-                "was changed; begin anew with --restart"
+                f"{self._part}: has {found:,} bytes where {self._state.name} tells of "
+                f"{recorded.output:,}: it was changed; begin anew with --restart"
             )
-        return consumed, size
+        return recorded if self._in_place else Recorded()  # its owner has taken it away
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

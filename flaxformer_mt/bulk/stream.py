@@ -13,7 +13,7 @@ from flaxformer_mt.bulk.reading import InputError
 from flaxformer_mt.bulk.sinks import Sink
 from flaxformer_mt.bulk.state import Consumed, OutputError
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.decoding.parts import OverlongError, TargetError
+from flaxformer_mt.decoding.parts import LineError, OverlongError
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
@@ -48,7 +48,7 @@ class Action(Protocol[Taken]):
     """What is done with the records of a window."""
 
     def __call__(self, records: Sequence[Taken], first: int) -> Made:
-        """`first` is the first record's line. Raises OverlongError and TargetError."""
+        """`first` is the first record's line. Raises LineError."""
 
     def sums(self) -> Mapping[str, float]:
         """What it has counted so far, for a later call to go on with."""
@@ -114,6 +114,11 @@ def stream(
     """
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
+        if done.sums.keys() != action.sums().keys():
+            raise OutputError(
+                f"{sink.kept}: its record is damaged: it has counted {', '.join(done.sums) or 0}, "
+                f"not {', '.join(action.sums())}; begin anew with --restart"
+            )
         _skip(lines, done, digest)
         action.go_on(done.sums)
         meter.say(f"{sink.kept}: going on after line {done.lines:,}")
@@ -150,9 +155,9 @@ def _made(
     while records:
         try:
             return action(records, window.first), error
-        except (OverlongError, TargetError) as why:
-            reason = why.reason if isinstance(why, TargetError) else f"{why}; --overlong split"
-            error = InputError(f"{name}:{window.first + why.number}: {reason}")
+        except LineError as why:
+            advice = "; --overlong split" if isinstance(why, OverlongError) and why.splits else ""
+            error = InputError(f"{name}:{window.first + why.number}: {why.reason}{advice}")
             records = records[: why.number]
     return Made((), 0), error
 

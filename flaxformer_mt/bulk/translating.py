@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from flaxformer_mt.bulk.forms import Form, Record
+from flaxformer_mt.bulk.forms import Form, Record, counted
 from flaxformer_mt.bulk.stream import Made
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.translation import Translation
@@ -28,7 +28,7 @@ SAID = 20  # lines that are each said to be split; the others are counted
 
 @dataclasses.dataclass
 class Translating:
-    """The action of `translate`: its own state is only what it has to tell of split lines."""
+    """The action of `translate`: its own state is only what it has to tell in the end."""
 
     translate: Translate
     align: Align | None  # given where alignments are wanted
@@ -37,6 +37,7 @@ class Translating:
     say: Callable[[str], None]
     prefix: str = ""  # of every translation, where the record has none
     split: int = 0  # lines so far that were longer than the model takes
+    at_limit: int = 0  # translations so far that are as long as an output may be
 
     def __call__(self, records: Sequence[Record], first: int) -> Made:
         prefixes = [record.prefix or self.prefix for record in records]
@@ -52,8 +53,9 @@ class Translating:
         ):
             if translation.split:
                 self._tell(number)
+            self.at_limit += translation.at_limit
             links = list(itertools.islice(aligned, len(translation.hypotheses)))
-            outputs.append(self.form.render(record, translation, links))
+            outputs.append(self.form.render(record, translation, links, number=number))
         tokens = sum(len(translation.tokens) + 1 for translation in translations)
         return Made(outputs, tokens)
 
@@ -70,16 +72,24 @@ class Translating:
         return itertools.chain(self.align(pairs))
 
     def sums(self) -> dict[str, float]:
-        return {"split": self.split}
+        return {"split": self.split, "at_limit": self.at_limit}
 
     def go_on(self, sums: Mapping[str, float]) -> None:
-        self.split = int(sums["split"])
+        self.split, self.at_limit = int(sums["split"]), int(sums["at_limit"])
 
     def summary(self) -> list[str]:
         """Lines for people, at the end."""
-        if not self.split:
-            return []
-        return [f"{self.split:,} lines were longer than the model takes: translated in pieces"]
+        lines = []
+        if self.split:
+            lines.append(
+                f"{counted(self.split, 'line')} longer than the model takes: translated in pieces"
+            )
+        if self.at_limit:
+            lines.append(
+                f"{counted(self.at_limit, 'translation')} as long as an output may be, perhaps cut "
+                "short: see --max-ratio and --max-extra-tokens"
+            )
+        return lines
 
     def _tell(self, number: int) -> None:
         self.split += 1

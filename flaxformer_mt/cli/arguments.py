@@ -15,9 +15,16 @@ _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
 def make_parser(prog: str, purpose: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=prog, description=purpose, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    return argparse.ArgumentParser(prog=prog, description=purpose, formatter_class=_WithDefaults)
+
+
+class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows defaults, but for flags that are not given and values that are worked out later."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, False, "") or action.default == []:
+            return action.help
+        return super()._get_help_string(action)
 
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool) -> None:

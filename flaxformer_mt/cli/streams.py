@@ -52,30 +52,49 @@ def add_output(parser: argparse.ArgumentParser, window: int) -> None:
 
 @contextlib.contextmanager
 def writing(options: argparse.Namespace, inputs: tuple[str | None, ...]) -> Iterator[Sink]:
-    """Where `--output` leads. Raises OutputError for a folder and for one of the inputs."""
+    """Where `--output` leads. Raises OutputError for a folder, "" and one of the inputs."""
     path: str | None = options.output
     if path is None:
         yield StreamSink(sys.stdout.buffer)
         return
+    if not path:
+        raise OutputError("--output is empty: name a file, or leave it out for standard output")
+    for kept in (path, f"{path}.part", f"{path}.part.json"):
+        if any(name is not None and _same(name, kept) for name in inputs):
+            raise OutputError(f"{kept}: is the input as well; --output names another file")
     if "://" in path:
         sink: Sink = BucketSink(path, restart=options.restart)
     elif os.path.isdir(path):
         raise OutputError(f"{path}: is a folder; --output names a file")
     elif os.path.exists(path) and not os.path.isfile(path):
-        try:
-            with open(path, "wb") as device:  # a pipe, /dev/null
-                yield StreamSink(cast(BinaryIO, device))
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+        with _device(path) as device:
+            yield StreamSink(device, path)
         return
     else:
-        for name in inputs:
-            if name and os.path.exists(name) and os.path.exists(path):
-                if os.path.samefile(name, path):
-                    raise OutputError(f"{path}: is the input as well; --output names another file")
         sink = FileSink(path, restart=options.restart)
     with contextlib.closing(sink):
         yield sink
+
+
+def _same(name: str, other: str) -> bool:
+    """Whether both are one file, or one object."""
+    if "://" in name:
+        return name == other
+    return os.path.isfile(name) and os.path.exists(other) and os.path.samefile(name, other)
+
+
+@contextlib.contextmanager
+def _device(path: str) -> Iterator[BinaryIO]:
+    """A pipe, /dev/null and the like. Raises OutputError if it cannot be opened."""
+    try:
+        device = cast(BinaryIO, open(path, "wb"))
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        yield device
+    finally:
+        with contextlib.suppress(OSError):  # said already, when it was written
+            device.close()
 
 
 def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
@@ -95,7 +114,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
         "weights": translator.name,
         "parameters": _digest(digests),
         "vocabulary": translator.vocabularies.digest[:16],
-        "dtype": translator.model.config.dtype,
+        "dtype": ", ".join(model.config.dtype for _, model in translator.members),
         "decoding settings": repr(translator.config),
         **flat,
     }
@@ -133,7 +152,7 @@ def streamed(
     """All lines through `action`; returns the exit status. `settings` are part of the identity."""
     window = options.window or (1 if lines.interactive else WINDOW)
     # Of what goes to standard output nobody asks later.
-    known = identity(translator, window=window, **settings) if options.output else {}
+    known = identity(translator, window=window, **settings) if options.output is not None else {}
 
     def work() -> None:
         stream(

@@ -47,7 +47,12 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_output(parser, WINDOW)
     _add_forms(parser)
     parser.add_argument(
-        "--n-best", type=positive, default=1, metavar="N", help="translations of each line"
+        "--n-best",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="up to N translations of each line: in jsonl a list, else lines that begin with the "
+        "number of the source's line and a tab",
     )
     parser.add_argument(
         "--overlong",
@@ -130,7 +135,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
         "--output-format", choices=NAMES, help="that of the output, if it is another one"
     )
     group.add_argument(
-        "--column", type=positive, default=1, metavar="N", help="tsv: the column to translate"
+        "--column", type=positive, metavar="N", help="tsv: the column to translate (default: 1)"
     )
     group.add_argument(
         "--append",
@@ -138,10 +143,10 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
         help="tsv: the translation becomes the last column instead of taking the source's place",
     )
     group.add_argument(
-        "--key", default="source", help="jsonl: the source's key; a dot leads into an object"
+        "--key", help="jsonl: the source's key; a dot leads into an object (default: source)"
     )
     group.add_argument(
-        "--translation-key", default="translation", metavar="KEY", help="jsonl: the added key"
+        "--translation-key", metavar="KEY", help="jsonl: the added key (default: translation)"
     )
     group.add_argument(
         "--scores",
@@ -166,7 +171,6 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--prefix-key",
-        default="",
         metavar="KEY",
         help="jsonl: the key of each line's prefix, a text",
     )
@@ -194,32 +198,49 @@ def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:
             f"--output-format {write}: of {options.format} comes "
             f"{' or '.join(WRITABLE[options.format])}"
         )
+    _check_flags(options, write, parser)
+    try:
+        return Form(
+            read=options.format,
+            write=write,
+            column=(options.column or 1) - 1,
+            append=options.append or options.format == "text",
+            key=options.key or "source",
+            target_key=options.translation_key or "translation",
+            prefix_key=options.prefix_key or "",
+            shown=Shown(
+                scores=options.scores or write == "jsonl",
+                alignments=options.alignments,
+                tokens=options.tokens,
+                n_best=options.n_best > 1,
+            ),
+        )
+    except ValueError as error:
+        parser.error(f"{error}; choose another --key or --translation-key")
+
+
+def _check_flags(options: argparse.Namespace, write: str, parser: argparse.ArgumentParser) -> None:
+    """Nothing that was asked for is without effect."""
+    forms = {
+        "--key": (options.key, "--format", {options.format, write}),
+        "--translation-key": (options.translation_key, "--output-format", {write}),
+        "--prefix-key": (options.prefix_key, "--format", {options.format}),
+    }
+    for flag, (key, form, said) in forms.items():
+        if key == "":
+            parser.error(f"{flag} is empty")
+        if key is not None and "jsonl" not in said:
+            parser.error(f"{flag} is a key of JSON objects: add {form} jsonl")
     if options.tokens and write != "jsonl":
         parser.error("--tokens are fields of JSON objects: add --output-format jsonl")
-    if options.prefix_key and options.format != "jsonl":
-        parser.error("--prefix-key is a key of JSON objects: add --format jsonl")
+    if options.column is not None and options.format != "tsv":
+        parser.error("--column is one of columns: add --format tsv")
+    if options.append and write != "tsv":
+        parser.error("--append is for columns: the output is to be tsv")
     if options.prefix_key and options.prefix:
         parser.error("--prefix and --prefix-key are two ways to say the same: give one")
     if options.ensemble and options.alignments:
         parser.error("--alignments are one model's: leave out --ensemble")
-    for name in ("key", "translation_key"):
-        if not getattr(options, name):
-            parser.error(f"--{name.replace('_', '-')} is empty")
-    return Form(
-        read=options.format,
-        write=write,
-        column=options.column - 1 if options.format == "tsv" else 0,
-        append=options.append or options.format == "text",
-        key=options.key,
-        target_key=options.translation_key,
-        prefix_key=options.prefix_key,
-        shown=Shown(
-            scores=options.scores or write == "jsonl",
-            alignments=options.alignments,
-            tokens=options.tokens,
-            n_best=options.n_best > 1,
-        ),
-    )
 
 
 def _check_n_best(

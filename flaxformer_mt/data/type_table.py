@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import sentencepiece
+from jaxtyping import Int32
 
 MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 """The pieces with ids 0 to 3 of every table."""
 _UNK = MARKS.index("<unk>")
+_BLANK = "\u2581"  # as SentencePiece writes it
 
 
 class TypeTableError(ValueError):
@@ -84,12 +88,60 @@ class TypeTable:
             for (code, _), row in zip(cut, pieces, strict=True)
         ]
 
+    def encode_flat(
+        self,
+        processor: sentencepiece.SentencePieceProcessor,
+        sentences: Sequence[bytes],
+        *,
+        end: int,
+    ) -> tuple[Int32[np.ndarray, " tokens"], Int32[np.ndarray, " sentences"]]:
+        """UTF-8 sentences end to end, `end` after each, and their lengths, which count it."""
+        texts = [sentence.decode() for sentence in sentences]
+        rows = self.encode(processor, texts, num_threads=1)
+        flat = [token for row in rows for token in (*row, end)]
+        lengths = np.fromiter((len(row) + 1 for row in rows), np.int32, len(rows))
+        return np.array(flat, np.int32), lengths
+
+    def encode_with_spans(
+        self, processor: sentencepiece.SentencePieceProcessor, sentence: str
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Token ids as `encode` gives them, and where each stands in the sentence's UTF-8 bytes."""
+        code, text = self._language_code(sentence)
+        before = len(sentence.encode()) - len(text.encode())
+        found = processor.encode(text, return_type="proto").pieces
+        ids = [self._ids_of_text.get(piece.piece, _UNK) for piece in found]
+        spans = [(before + piece.begin, before + piece.end) for piece in found]
+        return [*code, *ids], [*((0, before) for _ in code), *spans]
+
     def decode(
         self, processor: sentencepiece.SentencePieceProcessor, rows: Sequence[Sequence[int]]
     ) -> list[str]:
         """Sentences of token ids; padding and begin and end marks are left out."""
         kept = [[self.pieces[token] for token in row if token >= _UNK] for row in rows]
-        return [processor.decode(pieces) if pieces else "" for pieces in kept]
+        # What the model does not have, it leaves as it is written.
+        return [
+            processor.decode(pieces).replace(_BLANK, " ").strip(" ") if pieces else ""
+            for pieces in kept
+        ]
+
+    def decode_with_spans(
+        self, processor: sentencepiece.SentencePieceProcessor, tokens: Sequence[int]
+    ) -> tuple[str, list[tuple[int, int]]]:
+        """The sentence as `decode` gives it, and where each token stands in its UTF-8 bytes.
+
+        Marks that are left out have empty spans.
+        """
+        kept = [self.pieces[token] for token in tokens if token >= _UNK]
+        found = iter(processor.decode(kept, return_type="proto").pieces if kept else ())
+        texts = [
+            next(found).surface.replace(_BLANK, " ") if token >= _UNK else "" for token in tokens
+        ]
+        whole = "".join(texts)
+        text = whole.strip(" ")
+        left_out = len(whole) - len(whole.lstrip(" "))
+        ends = itertools.accumulate((len(each.encode()) for each in texts), initial=-left_out)
+        spans = itertools.pairwise(min(max(end, 0), len(text.encode())) for end in ends)
+        return text, list(spans)
 
     def _language_code(self, sentence: str) -> tuple[tuple[int, ...], str]:
         """The id of the code that a sentence begins with, if there is one, and the rest."""

@@ -139,11 +139,7 @@ class Vocabulary:
         if self._words is not None:
             return self._words.encode(sentences, end=EOS)
         if self.table is not None:
-            texts = [sentence.decode() for sentence in sentences]
-            rows = self.table.encode(self._processor, texts, num_threads=1)
-            flat = [token for row in rows for token in (*row, EOS)]
-            ends = np.fromiter((len(row) + 1 for row in rows), np.int32, len(rows))
-            return np.array(flat, np.int32), ends
+            return self.table.encode_flat(self._processor, sentences, end=EOS)
         encoded = self._processor.encode(
             list(sentences), return_type="numpy", add_eos=True, num_threads=1
         )
@@ -156,15 +152,17 @@ class Vocabulary:
         A span may begin with blanks. Of a character in several tokens the last has the whole span,
         and the others an empty one where it begins.
         """
+        if self.table is not None:
+            return self.table.encode_with_spans(self._processor, sentence)
         found = self._processor.encode(sentence, return_type="proto").pieces
         return [piece.id for piece in found], [(piece.begin, piece.end) for piece in found]
 
     def decode_with_spans(self, tokens: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
-        """The sentence as `decode` gives it, and where each token stands in its UTF-8 bytes.
-
-        Spans as those of `encode_with_spans`.
-        """
-        found = self._processor.decode([int(token) for token in tokens], return_type="proto")
+        """The sentence as `decode` gives it, and its tokens' spans as in `encode_with_spans`."""
+        ids = [int(token) for token in tokens]
+        if self.table is not None:
+            return self.table.decode_with_spans(self._processor, ids)
+        found = self._processor.decode(ids, return_type="proto")
         return found.text, [(piece.begin, piece.end) for piece in found.pieces]
 
     def normalize(self, sentence: str) -> str:

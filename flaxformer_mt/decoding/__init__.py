@@ -4,7 +4,7 @@ from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError, translate_ids
 from flaxformer_mt.decoding.forced import Scored
-from flaxformer_mt.decoding.parts import OverlongError, TargetError
+from flaxformer_mt.decoding.parts import OverlongError, PrefixError, TargetError
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
 
@@ -14,6 +14,7 @@ __all__ = [
     "DecodingError",
     "Hypothesis",
     "OverlongError",
+    "PrefixError",
     "Scored",
     "TargetError",
     "Translation",

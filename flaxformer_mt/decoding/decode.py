@@ -19,7 +19,7 @@ from flaxformer_mt.decoding.batch_search import BatchSearch
 from flaxformer_mt.decoding.batches import DecodingBatch, output_limit, plan_batches
 from flaxformer_mt.decoding.programs import Models, Params, parts_of
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, Weights
 from flaxformer_mt.model import Transformer, table_rows
 from flaxformer_mt.parallel import local_mesh, whole_on
@@ -64,7 +64,7 @@ def decode_ids(
     suppress: tuple[int, ...] = (UNK,),
     prefixes: Sequence[Sequence[int]] | None = None,
     sampling: Sampling | None = None,
-    numbers: Sequence[int] | None = None,
+    numbers: Sequence[tuple[int, int]] | None = None,
     mesh: Mesh | None = None,
 ) -> list[list[Decoded]]:
     """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
@@ -79,7 +79,8 @@ def decode_ids(
     at most `model.max_length`, all with the end mark. It begins with its source's prefix (no end
     mark), if there are `prefixes`. The unknown token is not generated unless `suppress` leaves it
     out: no text corresponds to it. With `sampling`, the beam holds as many independent draws; what
-    a source draws depends on the seed and on its number (by default its place).
+    a source draws depends on the seed and on its number, a line and its piece (by default its
+    place).
 
     Raises DecodingError for a source without tokens or longer than `model.max_length`, for a prefix
     that leaves no room for an end mark, and where scores are not numbers; ValueError for settings
@@ -88,7 +89,7 @@ def decode_ids(
     longest = min(model.config.max_length for model in models)
     lengths = [len(source) for source in sources]
     prefixes = [()] * len(sources) if prefixes is None else prefixes
-    numbers = range(len(sources)) if numbers is None else numbers
+    numbers = [(place, 0) for place in range(len(sources))] if numbers is None else numbers
     limits = [output_limit(config, length, longest) for length in lengths]
     _check(lengths, [len(prefix) for prefix in prefixes], limits, longest)
     search = _search(params, models, config, n_best, suppress, sampling, mesh)
@@ -193,7 +194,7 @@ def _rows_of(
     limits: Sequence[int],
     prefixes: Sequence[Sequence[int]],
     seed: int,
-    numbers: Sequence[int],
+    numbers: Sequence[tuple[int, int]],
 ) -> Sentences:
     """What the rows of a batch are searched with, as host arrays."""
     widest = max((len(prefixes[number]) for number in batch.sources), default=0)
@@ -201,11 +202,11 @@ def _rows_of(
     width = 1 << (widest - 1).bit_length() if widest else 0
     limit = np.zeros(batch.rows, np.int32)
     prefix = np.full((batch.rows, width), PAD, np.int32)
-    seeds = np.zeros((batch.rows, 2), np.uint32)
+    seeds = np.zeros((batch.rows, SEED_WORDS), np.uint32)
     for row, number in enumerate(batch.sources):
         limit[row] = limits[number]
         prefix[row, : len(prefixes[number])] = prefixes[number]
-        seeds[row] = seed % (1 << 32), numbers[number] % (1 << 32)
+        seeds[row] = seed_words(seed, *numbers[number])
     return Sentences(limit, prefix, seeds)  # type: ignore[arg-type]
 
 
@@ -250,7 +251,9 @@ def lower_search(
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     sentences = Sentences(
-        abstract((rows,), jnp.int32), abstract((rows, 0), jnp.int32), abstract((rows, 2), "uint32")
+        abstract((rows,), jnp.int32),
+        abstract((rows, 0), jnp.int32),
+        abstract((rows, SEED_WORDS), "uint32"),
     )
     weights = jax.tree.map(lambda leaf: abstract(leaf.shape, leaf.dtype), Weights.of(0.6))
     src, src_lengths = abstract((rows, src_length), jnp.int32), abstract((rows,), jnp.int32)

@@ -15,20 +15,32 @@ Target = str | Sequence[int]
 """A translation: its text, or its tokens as `Hypothesis.tokens` has them."""
 
 
-class OverlongError(DecodingError):
-    """A line that is longer than the model takes; `number` is its index among those given."""
+class LineError(DecodingError):
+    """What the model cannot take of one line; `number` is its index among those given."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
-        self.number = number
+        self.number, self.reason = number, message
 
 
-class TargetError(DecodingError):
-    """A translation given as tokens that is none; `number` is its index among those given."""
+class OverlongError(LineError):
+    """A line that is longer than the model takes; `splits`: in parts it may fit."""
+
+    def __init__(self, number: int, message: str, *, splits: bool = True) -> None:
+        super().__init__(number, message)
+        self.splits = splits
+
+
+class TargetError(LineError):
+    """A translation given as tokens that is none."""
 
     def __init__(self, number: int, message: str) -> None:
-        super().__init__(f"pair {number}: {message}")
-        self.number, self.reason = number, message
+        super().__init__(number, f"pair {number}: {message}")
+        self.reason = message
+
+
+class PrefixError(LineError):
+    """What no translation of a line can begin with."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +105,10 @@ def cut_pairs(
             cut.append([_part(source, src, text, tgt, given=given)])
             continue
         if overlong == "refuse" and max(len(src), len(tgt)) >= max_length:
-            raise OverlongError(number, describe_overlong(max_length, source=src, target=tgt))
+            # Given tokens are in parts already, or have to be one.
+            splits = not given or EOS in tgt or len(tgt) < max_length
+            message = describe_overlong(max_length, source=src, target=tgt)
+            raise OverlongError(number, message, splits=splits)
         if isinstance(target, str):
             cut.append(_texts_in_parts(source, target, vocabularies, max_length))
         else:
@@ -146,7 +161,8 @@ def _tokens_in_parts(
         )
     longest = max(parts, key=len)
     if len(longest) >= max_length:
-        raise OverlongError(number, describe_overlong(max_length, target=longest))
+        message = describe_overlong(max_length, target=longest)
+        raise OverlongError(number, message, splits=False)
     sources = encode(vocabularies.src, [piece.text for piece in pieces])
     texts = vocabularies.tgt.decode(parts)
     return [

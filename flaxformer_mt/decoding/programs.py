@@ -119,7 +119,13 @@ def step_of(models: Models, params: Params) -> Step:
             caches.append(its)
         if len(models) == 1:
             return logits[0], _joined(caches)
-        each = jnp.stack([jax.nn.log_softmax(out, axis=-1) for out in logits])
+        # Without the rows that pad a table, of which the members may have different numbers.
+        each = jnp.stack(
+            [
+                jax.nn.log_softmax(out[..., : model.tgt_vocab_size], axis=-1)
+                for model, out in zip(models, logits, strict=True)
+            ]
+        )
         return jax.nn.logsumexp(each, axis=0) - np.log(len(models)), _joined(caches)
 
     return step

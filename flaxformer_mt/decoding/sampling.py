@@ -1,4 +1,8 @@
-"""Drawing translations from the model's distribution instead of searching for the likeliest."""
+"""Drawing translations from the model's distribution instead of searching for the likeliest.
+
+The noise of a draw is a function of the seed, the sentence's line, its piece of that line, the
+hypothesis (the first, second, ... draw) and the token's position, and of nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,16 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, UInt
+
+SEED_WORDS = 5
+"""uint32 that tell whose draws they are: two each of the seed and the line, one of the piece."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to draw translations. Raises ValueError for what is no distribution."""
+    """How to draw translations. Raises ValueError for what is, in float32, no distribution."""
 
     temperature: float = 1.0  # below 1 nearer to the likeliest, above 1 farther
     top_k: int = 0  # of the likeliest k tokens (0: of all)
@@ -20,18 +28,47 @@ class Sampling:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        # Devices take what is below this for 0.
+        least, largest = (float(n) for n in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature = {self.temperature} must be above 0 and finite")
+        if not least <= self.temperature <= largest:
+            raise ValueError(
+                f"temperature = {self.temperature} must lie between {least:.2g} and {largest:.2g}, "
+                "what float32 can hold"
+            )
         if self.top_k < 0:
             raise ValueError(f"top_k = {self.top_k} must be at least 0")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p = {self.top_p} must be above 0 and at most 1")
+        if self.top_p < least:
+            raise ValueError(f"top_p = {self.top_p} must be at least {least:.2g}, as float32 is")
+
+
+def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:
+    """`SEED_WORDS` of a sentence: those of lines and seeds up to 64 bits are all different."""
+    low, high = (1 << 32) - 1, 32
+    return (seed >> high) & low, seed & low, (line >> high) & low, line & low, piece & low
+
+
+def keys_of(
+    words: UInt[Array, "rows words"], position: Int[Array, ""], *, beams: int
+) -> Key[Array, "rows beams"]:
+    """The key of each hypothesis's next token."""
+    keys = jax.random.wrap_key_data(words[:, :2])
+    fold = jax.vmap(jax.random.fold_in)
+    for column in range(2, words.shape[1]):
+        keys = fold(keys, words[:, column])
+    keys = fold(keys, jnp.full(keys.shape, position))
+    return jax.vmap(
+        lambda key: jax.vmap(lambda beam: jax.random.fold_in(key, beam))(jnp.arange(beams))
+    )(keys)
 
 
 def sampled(
     logits: Float[Array, "rows beams vocab"],
     allowed: Bool[Array, "rows beams_or_1 vocab"],
-    keys: Key[Array, " rows"],
+    keys: Key[Array, "rows beams"],
     *,
     temperature: Float[Array, ""],
     top_k: int,
@@ -41,16 +78,19 @@ def sampled(
 
     Drawn from softmax(logits / temperature) over the allowed types, of which only the `top_k`
     likeliest are left (0: all), and of those the fewest whose probability reaches `top_p` (Holtzman
-    et al., 2020: the nucleus). `keys` belong to the sentences, so that a draw does not depend on a
-    sentence's neighbours.
+    et al., 2020: the nucleus). `keys` belong to the hypotheses, so that a draw does not depend on a
+    sentence's neighbours, nor on how many others there are of the same sentence.
     """
     log_probs = jax.nn.log_softmax(logits, axis=-1)
-    scaled = jnp.where(allowed, logits / temperature, -jnp.inf)
+    best = jnp.max(jnp.where(allowed, logits, -jnp.inf), axis=-1, keepdims=True)
+    # The likeliest is 0 at any temperature: nothing overflows. What is not allowed comes after
+    # the division, in which -inf at a high temperature may be no number.
+    scaled = jnp.where(allowed, (logits - best) / temperature, -jnp.inf)
     if top_k:
         kept = jax.lax.top_k(scaled, min(top_k, scaled.shape[-1]))[0][..., -1:]
         scaled = jnp.where(scaled >= kept, scaled, -jnp.inf)
     scaled = _nucleus(scaled, top_p)
-    noise = jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[1:]))(keys)
+    noise = jax.vmap(jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[2:])))(keys)
     token = jnp.argmax(scaled + noise, axis=-1)
     return jnp.take_along_axis(log_probs, token[..., None], axis=-1)[..., 0], token
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.decoding.candidates import diverse_candidates, top_candidates
 from flaxformer_mt.decoding.rules import Rules, allowed
-from flaxformer_mt.decoding.sampling import sampled
+from flaxformer_mt.decoding.sampling import keys_of, sampled
 
 Cache = dict[str, Any]
 Step = Callable[
@@ -38,7 +38,7 @@ class Sentences(NamedTuple):
 
     limits: Int[Array, " rows"]  # tokens of an output, the end mark included; 0: a row of padding
     prefix: Int[Array, "rows prefix"]  # what outputs begin with, padded; may have width 0
-    seeds: Int[Array, "rows 2"]  # uint32, for sampling: two sentences with the same draw the same
+    seeds: UInt[Array, "rows words"]  # for sampling: two sentences with the same draw the same
 
 
 class Weights(NamedTuple):
@@ -127,8 +127,8 @@ def beam_search(
     With `rules.groups` that holds within each group, which also keeps the slots of its own; a group
     ranks continuations lower that earlier groups have chosen, by `weights.diversity`.
 
-    With `rules.sample` each of the beam_size hypotheses is drawn by itself, and they are sorted by
-    score.
+    With `rules.sample` each of the beam_size hypotheses is drawn by itself and keeps its place;
+    those that are finished are sorted by score.
     """
     state = begin(cache, sentences, rules, length=length)
     state = advance(step, state, weights, rules, until=length)
@@ -244,23 +244,25 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
         jnp.repeat(state.stopped, rules.groups),
     )
 
-    _, chosen = jax.lax.top_k(apart(jnp.where(ended, -jnp.inf, ranked)), width)
-    live = take(apart(jnp.where(ended, -jnp.inf, log_probs)), chosen)
+    live = jnp.where(ended, -jnp.inf, log_probs)
+    if not rules.sample:  # a draw's noise belongs to its place
+        _, chosen = jax.lax.top_k(apart(jnp.where(ended, -jnp.inf, ranked)), width)
+        live, tokens, token = (whole(take(apart(each), chosen)) for each in (live, tokens, token))
     # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
     # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The coverage
     # penalty is at best 0.
     largest = jnp.maximum(penalty(length + 1), penalty(limits))
-    best = live.max(axis=1) / jnp.repeat(largest, rules.groups)
+    best = apart(live).max(axis=1) / jnp.repeat(largest, rules.groups)
     settled = (finished.scores[:, -1] >= best).reshape(-1, rules.groups).all(axis=1)
-    if beams > 1:
+    if beams > 1 and not rules.sample:
         parents = whole(take(apart(beam), chosen))
         cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
     return State(
         position=length,
         cache=cache,
-        last=whole(take(apart(token), chosen)),
-        tokens=whole(take(apart(tokens), chosen)),
-        log_probs=whole(live),
+        last=token,
+        tokens=tokens,
+        log_probs=live,
         finished=jax.tree.map(whole, finished),
         stopped=state.stopped | (length >= limits) | settled,
         sentences=state.sentences,
@@ -271,12 +273,10 @@ def _draw(
     logits: Array, mask: Array, state: State, weights: Weights, rules: Rules
 ) -> tuple[Array, Array, Array]:
     """A continuation of each hypothesis, in the form of `top_candidates`."""
-    keys = jax.random.wrap_key_data(state.sentences.seeds)
-    keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, state.position)
     log_probs, token = sampled(
         logits,
         mask,
-        keys,
+        keys_of(state.sentences.seeds, state.position, beams=rules.beam_size),
         temperature=weights.temperature,
         top_k=rules.top_k,
         top_p=weights.top_p,

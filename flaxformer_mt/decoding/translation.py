@@ -56,11 +56,14 @@ def joined(
     vocabulary: Vocabulary,
     config: DecodingConfig,
 ) -> Translation:
-    """The translation of a line from those of its pieces: the n-th of each make the n-th."""
+    """The translation of a line from those of its pieces: the n-th of each make one, best first.
+
+    Their sums need not be in the order of the pieces' scores, since the penalty is of the length.
+    """
     if not pieces:
         return EMPTY
     average = config.length_norm == "average"
-    hypotheses = []
+    found = []
     for parts in zip(*decoded, strict=False):  # the piece with the fewest ends the list
         texts = vocabulary.decode([part.tokens for part in parts])
         glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
@@ -74,17 +77,17 @@ def joined(
             - part.log_prob / length_penalty(len(part.tokens) + 1, alpha, average=average)
             for part in parts
         )
-        hypotheses.append(
-            Hypothesis(
-                # Byte pieces can spell a line break, which would shift every line after it.
-                text="".join(glued).replace("\r", " ").replace("\n", " "),
-                tokens=tuple(tokens),
-                log_prob=log_prob,
-                score=parts[0].score if len(parts) == 1 else log_prob / penalty + coverage,
-            )
+        hypothesis = Hypothesis(
+            # Byte pieces can spell a line break, which would shift every line after it.
+            text="".join(glued).replace("\r", " ").replace("\n", " "),
+            tokens=tuple(tokens),
+            log_prob=log_prob,
+            score=parts[0].score if len(parts) == 1 else log_prob / penalty + coverage,
         )
+        found.append((hypothesis, any(part.at_limit for part in parts)))
+    found.sort(key=lambda each: -each[0].score)
     return Translation(
-        hypotheses=tuple(hypotheses),
+        hypotheses=tuple(hypothesis for hypothesis, _ in found),
         split=len(pieces) > 1,
-        at_limit=any(part[0].at_limit for part in decoded),
+        at_limit=found[0][1],
     )

@@ -20,6 +20,7 @@ from flaxformer_mt.decoding.parts import (
     Overlong,
     OverlongError,
     Part,
+    PrefixError,
     Target,
     cut_pairs,
     describe_overlong,
@@ -41,8 +42,6 @@ from flaxformer_mt.rundir.weights import default_weights
 
 Which = Literal["auto", "best", "latest", "average"] | int
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
-
-_PIECES = 1024  # of a line, with numbers of their own
 
 
 def chosen_weights(run: RunDirectory, which: Which) -> Literal["average"] | int:
@@ -168,14 +167,16 @@ class Translator:
 
         Settings left out are the run's. In float32 a line's translation does not depend on the
         other lines. A line longer than `model.max_length` tokens is cut at sentence ends (else
-        between clauses, words, characters), translated in pieces, rejoined and marked `split`; the
-        n-th hypothesis then joins each piece's n-th. `overlong` "refuse" makes it an OverlongError.
+        between clauses, words, characters), translated in pieces, rejoined and marked `split`; its
+        hypotheses then join each piece's n-th. `overlong` "refuse" makes it an OverlongError.
 
         A translation begins with its line's prefix, if there are `prefixes`, and has none of the
-        pieces `suppress` names. With `sampling`, `n_best` of beam_size draws are given; what a line
-        draws depends on the seed and on its number, of which the first is `first`.
+        pieces `suppress` names. With `sampling`, the `n_best` likeliest of beam_size draws are
+        given; the noise of a draw depends on the seed and the line's number, of which the first is
+        `first`, and on which draw it is.
 
-        Raises DecodingError, and ValueError for an `n_best` above the beam size.
+        Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
+        ValueError for an `n_best` above the beam size.
         """
         config = self._settings(beam_size, length_penalty)
         max_length = self.max_length
@@ -200,7 +201,7 @@ class Translator:
                 encoded = self._encode([piece.text for piece in pieces[-1]])
                 sources.extend([*tokens, EOS] for tokens in encoded)
         numbers = [
-            (first + line) * _PIECES + piece
+            (first + line, piece)
             for line, parts in enumerate(pieces)
             for piece in range(len(parts))
         ]
@@ -318,7 +319,7 @@ class Translator:
         )
 
     def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
-        """The parts of each pair; none where both sides are blank."""
+        """The parts of each pair; none where both sides are what `translate` calls blank."""
         cut = cut_pairs(
             pairs,
             self.vocabularies,
@@ -326,7 +327,10 @@ class Translator:
             overlong=overlong,
         )
         return [
-            parts if source.strip() or any(part.tgt_text.strip() for part in parts) else []
+            parts
+            if (source.strip() and any(part.src for part in parts))
+            or any(part.tgt and part.tgt_text.strip() for part in parts)
+            else []
             for (source, _), parts in zip(pairs, cut, strict=True)
         ]
 
@@ -373,13 +377,22 @@ class Translator:
         config: DecodingConfig,
     ) -> list[list[int]]:
         """The tokens that each piece's output begins with: of a line's pieces, the first's."""
-        encoded, lengths = encode(self.vocabularies.tgt, prefixes), map(len, sources)
+        tgt, lengths = self.vocabularies.tgt, map(len, sources)
         found = []
-        for line, (tokens, parts) in enumerate(zip(encoded, pieces, strict=True)):
+        for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
+            if parts and UNK in tokens:
+                text = prefixes[line].encode()
+                spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
+                unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
+                raise PrefixError(
+                    line,
+                    f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
+                    f"{', '.join(map(repr, unknown))}",
+                )
             for piece, length in zip(range(len(parts)), lengths, strict=False):
                 limit = output_limit(config, length, self.max_length)
                 if piece == 0 and len(tokens) >= limit:
-                    raise OverlongError(
+                    raise PrefixError(
                         line,
                         f"has a prefix of {len(tokens)} tokens; its translation has at most "
                         f"{limit}, the end mark included",

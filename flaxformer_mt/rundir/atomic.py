@@ -16,8 +16,8 @@ from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.paths import asking, is_primary, is_remote
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Writes `content`, whole or not at all.
+def write_json(path: Path, content: Any, *, aside: Path | None = None) -> None:
+    """Writes `content`, whole or not at all; `aside` as in `write_text`.
 
     Raises RunDirectoryError if the content is not plain JSON or the file cannot be written.
     """
@@ -25,36 +25,32 @@ def write_json(path: Path, content: Any) -> None:
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     except (TypeError, ValueError) as error:
         raise RunDirectoryError(f"{path}: the content is not plain JSON: {error}") from error
-    write_text(path, text)
+    write_text(path, text, aside=aside)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, aside: Path | None = None) -> None:
     """Writes UTF-8 text as `write_bytes` does. Raises RunDirectoryError."""
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8"), aside=aside)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, *, aside: Path | None = None) -> None:
     """Writes `content` beside `path`, forces it to disk, then renames it into place.
 
-    In a bucket it replaces the object, which is whole at any time. Raises RunDirectoryError if it
-    cannot be written.
+    A process that is killed meanwhile leaves the file beside it, which is named for the process:
+    several may write at once. Whoever knows that none does can name one, `aside`, that is found
+    again. In a bucket the object is replaced, which is whole at any time.
+
+    Raises RunDirectoryError if it cannot be written.
     """
     if not is_primary():
         return
     if is_remote(path):
         asking(path, "written", lambda: path.write_bytes(content))
         return
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(aside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise RunDirectoryError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with _replacing(path, aside) as place, open(place, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_json(path: Path) -> Any:
@@ -78,18 +74,23 @@ def writing(path: Path) -> Iterator[TextIO]:
     """
     if is_remote(path):
         raise RunDirectoryError(f"{path}: is in a bucket; write a local file and copy it there")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with _replacing(path) as place, open(place, "w", encoding="utf-8", newline="") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
+    """Where to write what takes the place of `path` at the end; nothing is left there."""
+    if aside is None:
+        aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(aside, "w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield aside
         os.replace(aside, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             aside.unlink()
-        if isinstance(error, OSError):
-            raise RunDirectoryError(
-                f"{path}: cannot be written: {error.strerror or error}"
-            ) from error
-        raise
+        if not isinstance(error, OSError):
+            raise
+        raise RunDirectoryError(f"{path}: cannot be written: {error.strerror or error}") from error

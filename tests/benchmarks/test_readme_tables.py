@@ -1,6 +1,8 @@
-"""The README shows what the result files say."""
+"""The README and the page of results show what the result files say."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import pytest
 
@@ -8,13 +10,17 @@ from benchmarks import readme_tables
 from benchmarks.readme_tables import (
     BEGIN,
     END,
+    SHOWN,
+    label,
     main,
-    render,
+    render_page,
+    render_section,
+    render_table,
     replace_between_markers,
-    show_metric,
     show_seconds,
+    show_value,
 )
-from benchmarks.result_file import Machine, Result, read_results
+from benchmarks.result_file import Machine, Result, ResultError, read_results
 
 RESULT = Result(
     name="tiny",
@@ -29,37 +35,68 @@ RESULT = Result(
 )
 
 
-def test_readme_shows_the_recorded_results():
+def test_readme_and_page_show_the_recorded_results():
+    assert main(["--check"]) == 0, "run `python -m benchmarks.readme_tables`"
     readme = readme_tables.README.read_text(encoding="utf-8")
-    expected = replace_between_markers(readme, render(read_results()))
-    assert readme == expected, "run `python -m benchmarks.readme_tables`"
+    assert render_table(read_results()) in readme
+    assert render_page(read_results()) == readme_tables.PAGE.read_text(encoding="utf-8")
 
 
-def test_a_row_says_what_where_and_how():
-    table = render([RESULT])
-    header, _, row, _, source = table.splitlines()
+def test_a_row_is_short_and_leads_to_its_section():
+    table = render_table([RESULT])
+    header, _, row = table.splitlines()
     assert header.count("|") == row.count("|")
     for part in ("`tiny`", "41.23", "3,513", "2 CPU cores, 24 GiB", "90 min"):
         assert part in row
-    assert "benchmarks/results/tiny.json" in source
-    assert "0123456789-dirty" in source
-    assert "`python -m benchmarks.tiny`" in source
+    assert "(docs/results.md#tiny)" in row
+    assert "## tiny\n" in render_page([RESULT])
+
+
+def test_the_readme_shows_few_metrics_of_any_result_and_the_page_all():
+    for result in read_results():
+        cell = render_table([result]).splitlines()[-1].split("|")[2]
+        assert 1 <= len(cell.split("; ")) <= SHOWN
+        section = render_section(result)
+        assert section.count("\n| ") == len(result.metrics) + 1
+        assert all(f"| {label(name)} | " in section for name in result.metrics)
+
+
+def test_headlines_by_name_come_before_the_first_ones(monkeypatch):
+    metrics = {f"metric_{number}": number for number in range(SHOWN + 2)}
+    many = dataclasses.replace(RESULT, metrics=metrics, signatures={})
+    assert f"metric {SHOWN - 1} {SHOWN - 1}" in render_table([many])
+    assert f"metric {SHOWN}" not in render_table([many])
+    monkeypatch.setitem(readme_tables.HEADLINES, "tiny", (f"metric_{SHOWN}",))
+    assert "metric 0" not in render_table([many])
+    assert f"metric {SHOWN} {SHOWN} |" in render_table([many])
+    monkeypatch.setitem(readme_tables.HEADLINES, "tiny", ("lost",))
+    with pytest.raises(ResultError, match=r"tiny\.json: has no metric lost"):
+        render_table([many])
+
+
+def test_a_section_says_how_it_was_measured():
+    section = render_section(RESULT)
+    assert "\n    python -m benchmarks.tiny\n" in section
+    assert "(../benchmarks/results/tiny.json)" in section
+    assert "0123456789-dirty" in section
+    assert "2 CPU cores, 24 GiB" in section
     # Outside the table, where its bars are harmless.
-    assert "`nrefs:1|case:lc|tok:none`" in source
+    assert "- BLEU (tokenised, lower-cased): `nrefs:1|case:lc|tok:none`" in section
 
 
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
-        ("sacrebleu_13a", 38.0, "sacreBLEU (13a) 38.00"),
-        ("parameters", 2600000, "parameters 2,600,000"),
-        ("padding_share", 0.0312, "padding share 0.0312"),
-        ("train_seconds", 7200.0, "training 2.0 h"),
-        ("bad_updates", 0, "bad updates 0"),
+        ("sacrebleu_13a", 38.0, ("sacreBLEU (13a)", "38.00")),
+        ("parameters", 2600000, ("parameters", "2,600,000")),
+        ("padding_share", 0.0312, ("padding share", "0.0312")),
+        ("train_seconds", 7200.0, ("training", "2.0 h")),
+        ("first_batch_seconds", 2.1, ("first batch", "2.1 s")),
+        ("bad_updates", 0, ("bad updates", "0")),
     ],
 )
 def test_metrics_are_shown_in_their_own_way(name, value, shown):
-    assert show_metric(name, value) == shown
+    assert (label(name), show_value(name, value)) == shown
 
 
 def test_times_keep_two_or_three_digits():
@@ -84,21 +121,40 @@ def test_markers_must_stand_once_and_in_order(text):
         replace_between_markers(text, "new")
 
 
-def test_command_checks_then_writes_then_is_content(tmp_path, capsys):
-    readme = tmp_path / "README.md"
+@pytest.fixture
+def documents(tmp_path):
+    """A README and a page with options that name them, and a folder of no results."""
+    readme, page = tmp_path / "README.md", tmp_path / "results.md"
     readme.write_text(f"{BEGIN}\nold\n{END}\n")
-    options = ["--readme", str(readme), "--results", str(tmp_path)]
+    options = ["--readme", str(readme), "--page", str(page), "--results", str(tmp_path)]
+    return readme, page, options
+
+
+def test_command_checks_then_writes_then_is_content(documents, capsys):
+    readme, page, options = documents
     assert main([*options, "--check"]) == 1
     assert "run `python -m benchmarks.readme_tables`" in capsys.readouterr().err
     assert "old" in readme.read_text()
+    assert not page.exists()
     assert main(options) == 0
     assert "old" not in readme.read_text()
     assert main([*options, "--check"]) == 0
 
 
-def test_command_names_a_malformed_file(tmp_path, capsys):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"{BEGIN}\n{END}\n")
+def test_either_document_can_be_stale(documents, capsys):
+    readme, page, options = documents
+    assert main(options) == 0
+    for path in (readme, page):
+        whole = path.read_text()
+        path.write_text(whole.replace("esults", "umours"))
+        capsys.readouterr()
+        assert main([*options, "--check"]) == 1
+        assert str(path) in capsys.readouterr().err
+        path.write_text(whole)
+    assert main([*options, "--check"]) == 0
+
+
+def test_command_names_a_malformed_file(documents, tmp_path, capsys):
     (tmp_path / "bad.json").write_text("{}")
-    assert main(["--readme", str(readme), "--results", str(tmp_path)]) == 1
+    assert main(documents[-1]) == 1
     assert "bad.json: the result lacks: command" in capsys.readouterr().err

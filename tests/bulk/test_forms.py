@@ -34,7 +34,7 @@ def made(form: Form, line: bytes, *texts: str, aligned=()) -> bytes:
 
 def test_plain_text():
     assert made(Form(), "ä b".encode(), "x y") == b"x y\n"
-    assert made(Form(), b"a b", "x", "y") == b"x\ny\n"
+    assert made(Form(), b"a\tb", "x\ty") == b"x\ty\n", "one text, whatever is in it"
     form = Form(shown=Shown(scores=True, alignments=True))
     assert made(form, b"a", "x", "y", aligned=ALIGNED) == b"-0.5000\tx\t0-1 1-0\n-1.0000\ty\t0-0\n"
 
@@ -52,26 +52,94 @@ def test_columns():
     assert made(form, line, "x\ty") == b"id 7\tx y\t\tnote \n"
     assert made(Form(read="tsv", column=1), line, "x") == b"x\n"
     assert made(Form(write="tsv", append=True), b"a b", "x") == b"a b\tx\n"
+    assert made(Form(write="tsv", append=True), b"a\tb", "x") == b"a b\tx\n"
     with pytest.raises(BadLine, match="has 1 column, no column 2"):
         form.parse(b"one")
+
+
+@given(st.text("ab\t ", max_size=5), st.lists(st.text("xy\t ", max_size=5), min_size=1, max_size=3))
+def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
+    """Scores, links and line numbers stand where they are looked for."""
+    for shown in (
+        Shown(scores=True),
+        Shown(alignments=True),
+        Shown(n_best=True),
+        Shown(scores=True, alignments=True, n_best=True),
+    ):
+        further = shown.scores + shown.alignments + shown.n_best
+        aligned = ALIGNED[:1] * len(texts) if shown.alignments else ()
+        for form, columns in (
+            (Form(shown=shown), 1),
+            (Form(write="tsv", append=True, shown=shown), 2),
+        ):
+            lines = made(form, source.encode(), *texts, aligned=aligned).splitlines()
+            assert [line.count(b"\t") + 1 for line in lines] == [columns + further] * len(texts)
+
+
+def test_several_translations_are_told_apart_by_their_line():
+    """A line may have fewer than were asked for: counting lines would assign them to others."""
+    for form, rest in (
+        (Form(shown=Shown(n_best=True)), ["x", "y"]),
+        (Form(read="tsv", write="tsv", column=1, shown=Shown(n_best=True)), ["i\tx", "i\ty"]),
+    ):
+        record = form.parse(b"i\ta")
+        found = form.render(record, said("x", "y"), number=7) + form.render(
+            record, said("x"), number=8
+        )
+        assert found.decode().splitlines() == [f"7\t{rest[0]}", f"7\t{rest[1]}", f"8\t{rest[0]}"]
+
+
+@pytest.mark.parametrize(
+    "added", ["score", "log_prob", "at_limit", "alignment", "tokens", "n_best"]
+)
+def test_no_key_stands_for_two_things(added):
+    """A translation under the key of a score would be lost without a word."""
+    for form in (
+        {"target_key": added},
+        {"key": added, "read": "text"},
+        {"key": f"{added}.en"},
+        {"prefix_key": added},
+        {"key": "x.en", "target_key": "x"},
+    ):
+        with pytest.raises(ValueError, match="would be added under"):
+            Form(**{"read": "jsonl", "write": "jsonl", "shown": ALL, **form})
+    assert Form(read="jsonl", write="jsonl", target_key="n_best").target_key == "n_best"
+
+
+def test_a_dot_in_a_key_that_is_written_is_refused():
+    """`score` would look for an object."""
+    for form in (Form(read="jsonl", write="jsonl", key="a.b"), Form(read="jsonl", key="a.b")):
+        assert form.key == "a.b"
+    for keys in ({"key": "a.b"}, {"target_key": "a.b"}):
+        with pytest.raises(ValueError, match="a dot would lead into an object"):
+            Form(write="jsonl", **keys)
+
+
+def test_an_object_that_becomes_text_may_have_any_keys():
+    line = b'{"source": "a", "translation": "b", "score": 1}'
+    assert made(Form(read="jsonl"), line, "x") == b"x\n"
 
 
 def test_objects_keep_their_own_text_to_the_byte():
     line = b' {"id": 1.10, "n": 12345678901234567890, "source" : "a\\u00e4", "x": {"y": [1e400]}} '
     form = Form(read="jsonl", write="jsonl")
     assert form.parse(line).source == "aä"
-    assert made(form, line, "ö") == line.strip()[:-1] + ', "translation": "ö"}\n'.encode()
+    assert made(form, line, "ö") == (
+        line.strip()[:-1] + ', "translation": "ö", "at_limit": false}\n'.encode()
+    )
     full = Form(read="jsonl", write="jsonl", shown=ALL)
     found = json.loads(made(full, b'{"source": "a"}', "x", "y", aligned=ALIGNED))
     one = {"translation": "x", "score": -0.5, "log_prob": -1.25}
     one |= {"alignment": "0-1 1-0", "tokens": [5, 6]}
     two = {"translation": "y", "score": -1.0, "log_prob": -2.5}
     two |= {"alignment": "0-0", "tokens": [5, 6]}
-    assert found == {"source": "a", **one, "n_best": [one, two]}
+    assert found == {"source": "a", **one, "at_limit": False, "n_best": [one, two]}
     keys = Form(read="jsonl", write="jsonl", key="in.en", target_key="de")
     line = b'{"in": {"en": "a"}}'
-    assert made(keys, line, "x") == b'{"in": {"en": "a"}, "de": "x"}\n'
-    assert made(Form(write="jsonl", key="en"), b"a", "x") == b'{"en": "a", "translation": "x"}\n'
+    assert made(keys, line, "x") == b'{"in": {"en": "a"}, "de": "x", "at_limit": false}\n'
+    assert made(Form(write="jsonl", key="en"), b"a", "x") == (
+        b'{"en": "a", "translation": "x", "at_limit": false}\n'
+    )
     assert made(Form(read="jsonl"), b'{"source": "a"}', "x") == b"x\n"
     # A line break is a blank: it could not be said in the target.
     assert form.parse(b'{"source": "a\\nb\\r\\nc"}').source == "a b  c"

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -123,16 +124,66 @@ def test_two_calls_do_not_write_one_file(path):
     sink.close()
 
 
-def test_a_kill_between_the_last_two_steps_loses_nothing(path, monkeypatch):
-    """FILE is there, and the record of its part still is."""
+class Killed(BaseException):
+    pass
+
+
+def killed_in(path, monkeypatch, step: str) -> None:
+    """A call that has written all and is killed before this step of its end is done."""
     interrupted(path)
-    state = path.with_name("out.part.json").read_bytes()
+    sink, _ = begun(path)
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(*{"rename": (os, "replace"), "unlink": (Path, "unlink")}[step], kill)
+    with pytest.raises(Killed):
+        sink.finish()
+    monkeypatch.undo()
+    sink.close()
+
+
+@pytest.mark.parametrize("step", ["rename", "unlink"])
+def test_a_kill_between_the_last_steps_loses_nothing(path, monkeypatch, step):
+    """The same command finds that all is done, and does nothing of it again."""
+    path.write_bytes(b"before")
+    killed_in(path, monkeypatch, step)
+    assert path.read_bytes() == (b"before" if step == "rename" else b"one\ntwo\n")
+    sink, done = begun(path)
+    assert done == TWO
+    sink.finish()
+    sink.close()
+    assert path.read_bytes() == b"one\ntwo\n" and files(path) == ["out"]
+
+
+def test_an_input_that_has_grown_since_the_last_step_is_gone_on_with(path, monkeypatch):
+    killed_in(path, monkeypatch, "unlink")
+    sink, done = begun(path)
+    assert done == TWO and path.read_bytes() == b"one\ntwo\n"
+    sink.write(b"three\n")
+    sink.commit(Consumed(lines=3, size=12, sha256="abc", sums={"split": 1}))
+    assert path.read_bytes() == b"one\ntwo\n"
+    sink.finish()
+    sink.close()
+    assert path.read_bytes() == b"one\ntwo\nthree\n" and files(path) == ["out"]
+
+
+def test_an_output_that_was_changed_since_the_last_step_is_made_anew(path, monkeypatch):
+    killed_in(path, monkeypatch, "unlink")
+    path.write_bytes(b"mine")
+    sink, done = begun(path)
+    assert done == Consumed()
+    sink.write(b"one\n")
+    sink.finish()
+    assert path.read_bytes() == b"one\n" and files(path) == ["out"]
+
+
+def test_what_kills_left_aside_is_tidied_up(path):
+    interrupted(path)
+    path.with_name(".out.part.json.tmp").write_text("half a rec")
     sink, _ = begun(path)
     sink.finish()
-    path.with_name("out.part.json").write_bytes(state)
-    sink, done = begun(path)
-    assert done == Consumed() and path.read_bytes() == b"one\ntwo\n"
-    sink.close()
+    assert files(path) == ["out"]
 
 
 def test_what_the_system_refuses_is_explained(path, monkeypatch):
@@ -187,3 +238,15 @@ def test_a_stream_is_written_at_once():
     sink.finish()
     sink.close()
     assert stream.getvalue() == b"one\n"
+
+
+def test_a_device_that_refuses_is_named():
+    class Full(io.BytesIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for step in (lambda sink: sink.commit(TWO), lambda sink: sink.finish()):
+        with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left"):
+            step(StreamSink(Full(), "/dev/full"))
+        with pytest.raises(OSError, match="No space left"):
+            step(StreamSink(Full()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import tracemalloc
 
 import pytest
@@ -16,7 +17,7 @@ from flaxformer_mt.bulk.sinks import FileSink, StreamSink
 from flaxformer_mt.bulk.state import Consumed, OutputError
 from flaxformer_mt.bulk.stream import stream, windows
 from flaxformer_mt.bulk.translating import SAID, Translating
-from flaxformer_mt.decoding import Hypothesis, OverlongError, Translation
+from flaxformer_mt.decoding import Hypothesis, OverlongError, PrefixError, Translation
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1, 24))
 
@@ -31,7 +32,9 @@ class Upper:
     def __call__(self, texts, *, prefixes=None, first=1):
         for number, text in enumerate(texts):
             if len(text) > self.longest:
-                raise OverlongError(number, f"{len(text)} tokens")
+                raise OverlongError(number, f"{len(text)} tokens", splits=text[0] == "y")
+            if text.startswith("bad prefix"):
+                raise PrefixError(number, "has a bad prefix")
         self.calls += 1
         return [
             Translation(
@@ -41,6 +44,7 @@ class Upper:
                     ),
                 ),
                 split=text.startswith("split"),
+                at_limit=text.endswith("5"),
             )
             for text in texts
         ]
@@ -97,7 +101,9 @@ def test_long_lines_close_a_window(monkeypatch):
     ("line", "message"),
     [
         (b"bad \xff line", r"in\.txt:8: is not UTF-8 text \(byte 5\)"),
-        (b"y" * 101, r"in\.txt:8: 101 tokens; --overlong split"),
+        (b"y" * 101, r"in\.txt:8: 101 tokens; --overlong split$"),
+        (b"x" * 101, r"in\.txt:8: 101 tokens$"),
+        (b"bad prefix", r"in\.txt:8: has a bad prefix$"),
     ],
 )
 def test_lines_before_a_refused_one_are_written(line, message):
@@ -167,11 +173,12 @@ def test_what_was_counted_is_gone_on_with(tmp_path):
     sink = FileSink(str(tmp_path / "out"))
     run(text, sink, say=say)
     sink.close()
-    assert say[-1] == "30 lines were longer than the model takes: translated in pieces"
+    assert say[-2] == "30 lines longer than the model takes: translated in pieces"
+    assert say[-1].startswith("3 translations as long as an output may be, perhaps cut short")
     say.clear()
     output(text, say=say)
     assert say[0] == "in.txt:1: longer than the model takes; translated in pieces and rejoined"
-    assert len(say) == SAID + 2
+    assert len(say) == SAID + 3
 
 
 def test_another_input_is_not_gone_on_with(tmp_path):
@@ -190,6 +197,21 @@ def test_another_input_is_not_gone_on_with(tmp_path):
     run(TEXT + b"more\n", sink)
     sink.close()
     assert (tmp_path / "out").read_bytes().count(b"\n") == 24
+
+
+def test_a_record_of_other_counts_is_damaged(tmp_path):
+    sink = Fragile(str(tmp_path / "out"), 5)
+    with pytest.raises(Killed):
+        run(TEXT, sink)
+    sink.close()
+    record = tmp_path / "out.part.json"
+    content = json.loads(record.read_text())
+    content["consumed"]["sums"] = {}
+    record.write_text(json.dumps(content))
+    sink = FileSink(str(tmp_path / "out"))
+    with pytest.raises(OutputError, match=r"out\.part: its record is damaged: it has counted 0"):
+        run(TEXT, sink)
+    sink.close()
 
 
 def test_memory_does_not_grow_with_the_number_of_lines():

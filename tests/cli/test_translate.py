@@ -185,6 +185,16 @@ def test_an_unfinished_output_is_for_the_same_command(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
+def test_outputs_at_their_limit_are_told(run: Run, workdir: Path) -> None:
+    options = ("--max-ratio", 0, "--max-extra-tokens", 2, "--output-format", "jsonl", "--tokens")
+    done = run("translate", "--workdir", workdir, *options, stdin=TEXT + b"\n")
+    found = [json.loads(line) for line in done.output.splitlines()]
+    assert [each["at_limit"] for each in found] == [len(each["tokens"]) == 1 for each in found]
+    cut = sum(each["at_limit"] for each in found)
+    assert cut > 0 and not found[-1]["at_limit"]
+    assert f"{cut} translation{'s' * (cut > 1)} as long as an output may be" in done.errors
+
+
 def test_search_settings_replace_the_runs(run: Run, workdir: Path) -> None:
     short = ("--max-ratio", 0, "--max-extra-tokens", 3, "--length-norm", "average")
     options = ("--output-format", "jsonl", "--tokens", "--no-repeat-ngram", 2, *short)
@@ -219,7 +229,9 @@ def test_prefixes_and_suppressed_pieces(run: Run, workdir: Path) -> None:
 def test_samples_and_ensembles(run: Run, workdir: Path, tmp_path: Path) -> None:
     sample = ("translate", "--workdir", workdir, "--sample", "--temperature", 2, "--n-best", 2)
     one, two = (run(*sample, "--window", window, stdin=TEXT) for window in (1, 4096))
-    assert one.status == 0 and len(one.output.splitlines()) == 8
+    assert one.status == 0
+    rows = [line.split("\t") for line in one.output.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3", "4", "4"]
     assert one.output == two.output != run(*sample, "--seed", 2, stdin=TEXT).output
     other = make_run(tmp_path / "other", {3: 10.0}).path
     done = run("translate", "--workdir", workdir, "--ensemble", other, stdin=TEXT)
@@ -233,6 +245,15 @@ def test_samples_and_ensembles(run: Run, workdir: Path, tmp_path: Path) -> None:
         (("--sample", "--temperature", 0), "temperature = 0.0 must be above 0"),
         (("--sample", "--top-p", 2), "top_p = 2.0"),
         (("--prefix-key", "p"), "add --format jsonl"),
+        (("--key", "en"), "--key is a key of JSON objects"),
+        (("--translation-key", "de"), "add --output-format jsonl"),
+        (("--format", "jsonl", "--output-format", "text", "--translation-key", "x"), "add --out"),
+        (("--column", 2), "--column is one of columns: add --format tsv"),
+        (("--append", "--format", "jsonl"), "--append is for columns"),
+        (("--output-format", "jsonl", "--translation-key", "score"), "under 'score', where the"),
+        (("--format", "jsonl", "--key", "score"), "under 'score', where the source is; choose"),
+        (("--format", "jsonl", "--key", "x", "--translation-key", "x"), "under 'x', where"),
+        (("--output-format", "jsonl", "--key", "a.b"), "a dot would lead into an object"),
         (("--ensemble", "x", "--alignments"), "one model's"),
     ],
 )

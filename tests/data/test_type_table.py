@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentencepiece
+from hypothesis import given, strategies as st
 
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.type_table import MARKS, TypeTable, TypeTableError
 from flaxformer_mt.data.vocabulary import (
+    BOS,
     EOS,
     PAD,
     UNK,
@@ -109,6 +111,45 @@ def test_language_codes_are_tokens() -> None:
     assert coded == [4, *plain]
     assert unknown[0] != UNK or len(unknown) > len(plain) + 1, "what is no code is text"
     assert len(quote) > len(plain)
+
+
+def test_a_piece_that_only_the_table_has_is_text_with_plain_blanks() -> None:
+    """Of a joint table, the other language's pieces: the model leaves their blanks as signs."""
+    vocabulary = tabled("\u2581gar\u00e7on")
+    assert vocabulary.table is not None
+    own = vocabulary.encode(["the cat"])[0]
+    other = vocabulary.table.ids["\u2581gar\u00e7on"]
+    assert vocabulary.decode([[*own, other], [other, *own[1:]]])[0] == "the cat gar\u00e7on"
+    assert vocabulary.decode([[other]]) == ["gar\u00e7on"]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_spans_cut_the_text_where_its_tokens_are(kind: str) -> None:
+    vocabulary = tabled("\u2581gar\u00e7on", kind=kind)
+    for text in ("the cat sees", "  a é  dog ", "✗✗ the", ">>fra<< the cat", ">>fra<<é", "", ">>x"):
+        tokens, spans = vocabulary.encode_with_spans(text)
+        assert tokens == vocabulary.encode([text])[0]
+        whole = text.encode()
+        said = "".join(whole[a:b].decode() for a, b in spans)
+        assert "".join(said.split()) == "".join(text.split()), "nothing twice, nothing left out"
+        assert sorted(spans) == spans
+    assert vocabulary.encode_with_spans(">>fra<< the")[1][0] == (0, 7), "one token, all its bytes"
+
+
+@given(st.lists(st.integers(0, 34), max_size=8))
+def test_spans_of_any_tokens_cut_the_decoded_text(tokens: list[int]) -> None:
+    vocabulary = tabled("\u2581gar\u00e7on")
+    assert vocabulary.size == 35
+    text, spans = vocabulary.decode_with_spans(tokens)
+    assert [text] == vocabulary.decode([tokens])
+    assert len(spans) == len(tokens)
+    assert "".join(text.encode()[a:b].decode() for a, b in spans) == text
+    for token, (begin, end), piece in zip(tokens, spans, vocabulary.pieces(tokens), strict=True):
+        if token in (PAD, BOS, EOS):
+            assert begin == end
+        elif token != UNK:
+            said = text.encode()[begin:end].decode()
+            assert said.strip() == piece.replace("\u2581", " ").strip()
 
 
 def test_flat_encoding_is_the_same() -> None:

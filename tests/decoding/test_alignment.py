@@ -9,6 +9,8 @@ import pytest
 
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
+from flaxformer_mt.data.type_table import MARKS, TypeTable
+from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding import OverlongError, Translator, alignment
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.model import Transformer
@@ -93,6 +95,27 @@ def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagona
         assert found.links == tuple((n, n) for n in range(len(line.split())))
         tokens = pair.tgt.encode([line])[0]
         assert spelling.align([(line, tokens)])[0].links == found.links
+
+
+def with_table(side: Vocabulary) -> Vocabulary:
+    """The same pieces under other ids, with a language code."""
+    return Vocabulary(side.model, TypeTable((*MARKS, ">>deu<<", *reversed(side.pieces()[4:]))))
+
+
+def test_words_of_a_vocabulary_with_a_table(translator, diagonal):
+    """As in imported models: ids are not the SentencePiece model's, and a code is one token."""
+    own = translator.vocabularies
+    pair = Vocabularies(with_table(own.src), with_table(own.tgt))
+    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
+    imported = Translator(parameters(model, 0), model, pair, translator.config)
+    for line, same in zip(LINES, translator.align([(line, line) for line in LINES]), strict=True):
+        for target in (line, pair.tgt.encode([line])[0]):
+            (found,) = imported.align([(line, target)])
+            assert found == same
+    (coded,) = imported.align([(">>deu<< a dog", ">>deu<< a dog")])
+    assert str(coded) == "0-0 1-1 2-2" and coded.src_words == (">>deu<<", "a", "dog")
+    every = list(range(3, pair.tgt.size))
+    assert len(imported.align([(LINES[0], every[:20])])[0].tgt_words) > 1
 
 
 def test_a_line_in_parts_has_words_counted_through(translator, diagonal):

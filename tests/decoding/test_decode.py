@@ -274,6 +274,26 @@ def test_an_ensembles_probability_is_the_mean_of_its_members():
             assert output.log_prob == pytest.approx(forced, abs=2e-5)
 
 
+def test_members_of_an_ensemble_may_pad_their_tables_differently():
+    """`model.vocab_multiple` is for the hardware, and not the same everywhere."""
+    (model, first), (_, second) = tiny(), tiny(seed=1)
+    wider = Transformer(dataclasses.replace(model.config, vocab_multiple=16), VOCAB, VOCAB)
+    table = second["embedding"]["shared"]
+    padding = 9.0 * jnp.ones((32 - VOCAB, table.shape[1]))
+    padded = {**second, "embedding": {"shared": jnp.concatenate([table, padding])}}
+    sources = sentences(6, seed=8)
+    expected = decode_ids((first, second), (model, model), sources, CONFIG, n_best=2)
+    for params, models in (
+        ((first, padded), (model, wider)),
+        ((padded, first), (wider, model)),
+    ):
+        found = decode_ids(params, models, sources, CONFIG, n_best=2)
+        for one, other in zip(found, expected, strict=True):
+            assert [each.tokens for each in one] == [each.tokens for each in other]
+            for a, b in zip(one, other, strict=True):
+                assert a.log_prob == pytest.approx(b.log_prob, abs=1e-5)
+
+
 def test_twice_the_same_model_is_that_model():
     model, params = tiny()
     sources = sentences(6, seed=9)

@@ -173,9 +173,13 @@ def test_compiles_once_a_shape():
 
 
 def test_what_is_blank_has_nothing_to_be_scored(translator):
-    pairs = [("", ""), ("\xa0", " "), ("", ()), (LINES[0], "")]
-    *blank, one = translator.score(pairs)
+    # U+2581 reads as a blank: a line of it has no tokens, though it is no blank of Unicode's.
+    lines = ["", "\xa0", " \t", "\u2581", " \u2581\u2581"]
+    pairs = [(line, target) for line in lines for target in (*lines, ())]
+    *blank, one = translator.score([*pairs, (LINES[0], "")])
     assert all((each.tokens, each.score) == ((), 0.0) for each in blank)
+    for line, translation in zip(lines, translator.translate(lines), strict=True):
+        assert translator.score([(line, translation.tokens)])[0].score == translation.score == 0
     assert one.tokens == (EOS,) and one.log_prob < 0
     assert translator.score([]) == []
 
@@ -188,6 +192,7 @@ def test_overlong_lines_are_refused_with_their_number_or_split(translator):
         with pytest.raises(OverlongError, match=f"takes {MAX_LENGTH}") as caught:
             translator.score([(LINES[0], "hund"), pair])
         assert caught.value.number == 1
+        assert caught.value.splits
         (found,) = translator.score([pair], overlong="split")
         assert found.tokens.count(EOS) > 1
         decoded = translator.vocabularies.tgt.decode([found.tokens])[0]
@@ -207,8 +212,10 @@ def test_tokens_of_no_translation_are_refused(translator):
         assert caught.value.number == 1
     with pytest.raises(TargetError, match="is translated in"):
         translator.score([(LONG, translation.tokens[:5])], overlong="split")
-    with pytest.raises(OverlongError, match="target has 33 tokens"):
-        translator.score([("a cat", (5,) * 32)], overlong="split")
+    for overlong in ("split", "refuse"):
+        with pytest.raises(OverlongError, match="target has 33 tokens") as caught:
+            translator.score([("a cat", (5,) * 32)], overlong=overlong)
+        assert not caught.value.splits, "given tokens are one part"
 
 
 def test_parameters_that_are_no_numbers_are_named():

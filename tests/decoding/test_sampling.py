@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 import jax
@@ -19,7 +20,7 @@ DRAWS = 20_000
 
 
 def frequencies(allowed=(True,) * 6, temperature=1.0, top_k=0, top_p=1.0):
-    keys = jax.random.split(jax.random.key(3), DRAWS)
+    keys = jax.random.split(jax.random.key(3), (DRAWS, 1))
     logits = jnp.broadcast_to(jnp.asarray(LOGITS, jnp.float32), (DRAWS, 1, 6))
     log_probs, token = jax.jit(sampled, static_argnames="top_k")(
         logits,
@@ -80,14 +81,14 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
     sources = sentences(20, seed=4)
     config = dataclasses.replace(CONFIG, beam_size=4)
 
-    def draw(chosen, numbers=None, seed=7, batch_tokens=2048):
-        settings = dataclasses.replace(config, batch_tokens=batch_tokens)
+    def draw(chosen, numbers=None, seed=7, batch_tokens=2048, beams=4):
+        settings = dataclasses.replace(config, batch_tokens=batch_tokens, beam_size=beams)
         outputs = decode_ids(
             (params,),
             (model,),
             chosen,
             settings,
-            n_best=4,
+            n_best=beams,
             sampling=Sampling(seed=seed, temperature=1.5),
             numbers=numbers,
         )
@@ -95,12 +96,29 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
 
     together = draw(sources)
     assert draw(sources, batch_tokens=128) == together
-    assert draw(sources[11:14], numbers=range(11, 14)) == together[11:14]
+    assert draw(sources[11:14], numbers=[(n, 0) for n in (11, 12, 13)]) == together[11:14]
     assert draw(sources, seed=8) != together
+    # Further draws leave the first ones as they are, however early some of them end.
+    for four, seven in zip(together, draw(sources, beams=7), strict=True):
+        assert not collections.Counter(four) - collections.Counter(seven)
     # The same sentence at another place is drawn anew, and the four of a sentence differ.
     repeated = draw([[5, 6, 7, EOS]] * 8)
     assert len({tuple(each) for each in repeated}) == 8
     assert all(len(set(each)) > 1 for each in repeated)
+    # Of numbers and seeds no bit is lost.
+    numbers = [(1, 0), (1 + (1 << 32), 0), (0, 1), (0, 1024), (1 << 22, 0), (1, 1), (1 << 10, 0)]
+    assert len({tuple(each) for each in draw([[5, 6, 7, EOS]] * 7, numbers)}) == 7
+    assert draw(sources[:4], seed=7 + (1 << 32)) != together[:4]
+
+
+@pytest.mark.parametrize("temperature", [float(np.finfo(np.float32).tiny), 1e-30, 3e38])
+def test_temperatures_at_the_ends_of_float32_are_drawn_from(temperature):
+    """The likeliest alone, or all alike: no division overflows into what is no number."""
+    expected = np.arange(6) == 0 if temperature < 1 else np.ones(6)
+    assert_close(frequencies(temperature=temperature), expected)
+    allowed = np.array([False, False, True, True, False, False])
+    expected = np.arange(6) == 2 if temperature < 1 else allowed
+    assert_close(frequencies(allowed, temperature=temperature, top_p=0.999), expected)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +129,9 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
         ({"top_p": 0.0}, "top_p = 0.0"),
         ({"top_p": 1.5}, "top_p = 1.5"),
         ({"top_k": -1}, "top_k = -1"),
+        ({"temperature": 1e-46}, "temperature = 1e-46 must lie between 1.2e-38"),
+        ({"temperature": 1e39}, "must lie between"),
+        ({"top_p": 1e-46}, "top_p = 1e-46 must be at least"),
     ],
 )
 def test_what_is_no_distribution_is_refused(changes, message):

@@ -10,7 +10,7 @@ import pytest
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding import DecodingError, Translator
-from flaxformer_mt.decoding.parts import OverlongError
+from flaxformer_mt.decoding.parts import PrefixError
 from flaxformer_mt.decoding.sampling import Sampling
 from tests.decoding.runs import PAIRS, make_run
 
@@ -42,9 +42,19 @@ def test_a_translation_begins_with_its_prefix(translator):
 
 
 def test_a_prefix_that_fills_its_translation_names_its_line(translator):
-    with pytest.raises(OverlongError, match=r"has a prefix of \d+ tokens; .* at most \d+") as why:
+    with pytest.raises(PrefixError, match=r"has a prefix of \d+ tokens; .* at most \d+") as why:
         translator.translate(["", LONG, LINES[2]], prefixes=["x", "", PAIRS[1][1] * 3])
     assert why.value.number == 2
+
+
+def test_a_prefix_that_cannot_be_spelt_is_refused_with_its_line(translator):
+    """Forced as the unknown token, it would begin nothing that was asked for."""
+    prefixes = ["漢", "die 漢字 ☃ katze", "wer"]
+    with pytest.raises(
+        PrefixError, match=r"'die 漢字 ☃ katze'; .* cannot spell '漢字', '☃'"
+    ) as why:
+        translator.translate(["", *LINES[:2]], prefixes=prefixes)
+    assert why.value.number == 1
 
 
 def test_suppressed_pieces_are_in_no_translation(translator):

@@ -1,0 +1,74 @@
+"""Where lines go, and what decides of them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.bulk.state import OutputError
+from flaxformer_mt.cli.streams import identity, writing
+from flaxformer_mt.config import DecodingConfig, ModelConfig
+
+
+def options(output: object, *, restart: bool = False) -> argparse.Namespace:
+    return argparse.Namespace(output=str(output), restart=restart)
+
+
+@pytest.mark.parametrize("name", ["out", "out.part", "out.part.json"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_no_input_is_written_over(tmp_path: Path, name: str, restart: bool) -> None:
+    (tmp_path / name).write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    for source in (tmp_path / name, tmp_path / "link"):
+        asked = options(tmp_path / "out", restart=restart)
+        with pytest.raises(OutputError, match=f"{name}: is the input as well"):
+            with writing(asked, (None, str(source))) as sink:
+                sink.begin({})
+    assert (tmp_path / name).read_text() == "precious"
+    with pytest.raises(OutputError, match="is the input as well"):
+        with writing(options("gs://bucket/x"), ("gs://bucket/x",)):
+            pass
+
+
+def test_an_empty_name_is_no_output() -> None:
+    with pytest.raises(OutputError, match="--output is empty"):
+        with writing(options(""), (None,)):
+            pass
+
+
+def test_what_else_fails_is_not_the_devices_fault() -> None:
+    """A run directory that cannot be read, say, while /dev/null is open."""
+    with pytest.raises(PermissionError, match="weights"):
+        with writing(options("/dev/null"), ("/dev/null",)) as sink:
+            sink.write(b"one\n")
+            sink.finish()
+            raise PermissionError(errno.EACCES, "Permission denied", "weights")
+    with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left"):
+        with writing(options("/dev/full"), (None,)) as sink:
+            sink.write(b"one\n")
+            sink.finish()
+
+
+def test_every_member_of_an_ensemble_decides() -> None:
+    def known(*dtypes: str) -> dict[str, object]:
+        members = [
+            ({"a": np.ones(2)}, SimpleNamespace(config=dataclasses.replace(ModelConfig(), dtype=d)))
+            for d in dtypes
+        ]
+        translator = SimpleNamespace(
+            members=members,
+            model=members[0][1],
+            name="best",
+            vocabularies=SimpleNamespace(digest="0" * 64),
+            config=DecodingConfig(),
+        )
+        return identity(translator, window=3)  # type: ignore[arg-type]
+
+    assert known("float32")["dtype"] == "float32"
+    assert known("float32", "bfloat16") != known("float32", "float32")
