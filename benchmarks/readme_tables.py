@@ -32,6 +32,18 @@ HEADLINES = {
         "beam_bleu_huggingface",
         "largest_log_prob_difference_huggingface",
     ),
+    "decoding_speed": (
+        "ours_beam_4_tokens_per_second",
+        "beam_4_times_ctranslate2_float32",
+        "beam_1_times_ctranslate2_float32",
+        "beam_4_times_ctranslate2_int8",
+    ),
+    "invariance": (
+        "sentences",
+        "float32_batches_of_32768_changed",
+        "bfloat16_batches_of_32768_changed",
+        "bfloat16_against_float32_changed",
+    ),
     "multi30k_tiny": ("bleu_tokenized_lc", "chrf", "valid_perplexity", "target_tokens_per_second"),
     "plan": (
         "base_v5e_8_paper_step_ms",
@@ -39,6 +51,9 @@ HEADLINES = {
         "big_v5e_256_step_ms",
         "big_v5e_8_paper_gib",
     ),
+    "serving": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
+    "serving_beam_1": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
+    "survive": ("sigkills", "sigterms", "damaged_files", "faults"),
     "quickstart": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
 }
 

@@ -108,7 +108,10 @@ def decode_ids(
         for at, found in search.run((src, src_lengths), whose, rows, length=most):
             for row, number in enumerate(at):
                 if number >= 0:
-                    decoded[number] = _decoded(found, row, limits[number])[:n_best]
+                    decoded[number] = _decoded(found, row, limits[number])
+                    if sampling is None:
+                        decoded[number] = _each_once(decoded[number])
+                    del decoded[number][n_best:]
     return decoded
 
 
@@ -261,8 +264,8 @@ def lower_search(
 
 
 def _decoded(hypotheses: Hypotheses, row: int, limit: int) -> list[Decoded]:
-    """Best first, and each once: groups may come to the same output."""
-    found: dict[tuple[int, ...], Decoded] = {}
+    """Best first."""
+    found: list[Decoded] = []
     scores = hypotheses.scores[row]
     for slot in np.argsort(-scores, kind="stable"):
         score, length = float(scores[slot]), int(hypotheses.lengths[row, slot])
@@ -273,10 +276,20 @@ def _decoded(hypotheses: Hypotheses, row: int, limit: int) -> list[Decoded]:
                 "the model's scores are not numbers: its parameters are damaged or its training "
                 "diverged; use another checkpoint"
             )
-        tokens = tuple(hypotheses.tokens[row, slot, : length - 1].tolist())
-        log_prob = float(hypotheses.log_probs[row, slot])
-        found.setdefault(
-            tokens,
-            Decoded(tokens=tokens, log_prob=log_prob, score=score, at_limit=length == limit),
+        found.append(
+            Decoded(
+                tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
+                log_prob=float(hypotheses.log_probs[row, slot]),
+                score=score,
+                at_limit=length == limit,
+            )
         )
-    return list(found.values())
+    return found
+
+
+def _each_once(found: Sequence[Decoded]) -> list[Decoded]:
+    """Without the outputs that another group of a diverse search has found as well."""
+    first: dict[tuple[int, ...], Decoded] = {}
+    for each in found:
+        first.setdefault(each.tokens, each)
+    return list(first.values())

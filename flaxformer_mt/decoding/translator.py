@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from flaxformer_mt.config import DecodingConfig, freeze
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.attention import Attention, attend_part
-from flaxformer_mt.decoding.batches import output_limit
 from flaxformer_mt.decoding.decode import DecodingError, compile_batches, decode_ids
+from flaxformer_mt.decoding.demands import prefix_tokens, types_of
 from flaxformer_mt.decoding.forced import Scored, score_parts
 from flaxformer_mt.decoding.parts import (
     Overlong,
     OverlongError,
     Part,
-    PrefixError,
     Target,
     cut_pairs,
     describe_overlong,
@@ -184,7 +183,7 @@ class Translator:
             raise ValueError(
                 f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
             )
-        banned = self._types(suppress)
+        banned = types_of(suppress, self.vocabularies.tgt)
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
         for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
@@ -215,7 +214,14 @@ class Translator:
                 suppress=(UNK, *banned),
                 prefixes=None
                 if prefixes is None
-                else self._prefixes(prefixes, pieces, sources, config),
+                else prefix_tokens(
+                    prefixes,
+                    self.vocabularies.tgt,
+                    pieces,
+                    sources,
+                    config,
+                    max_length=self.max_length,
+                ),
                 sampling=sampling,
                 numbers=numbers,
                 mesh=self.mesh,
@@ -355,50 +361,6 @@ class Translator:
     def _alone(self, what: str) -> None:
         if len(self.members) > 1:
             raise DecodingError(f"{what} one model's: load the runs of the ensemble one by one")
-
-    def _types(self, pieces: Sequence[str]) -> tuple[int, ...]:
-        """The ids of target pieces. Raises DecodingError for what is none."""
-        if not pieces:
-            return ()
-        ids = {piece: number for number, piece in enumerate(self.vocabularies.tgt.pieces())}
-        for piece in pieces:
-            if piece not in ids or ids[piece] in (PAD, BOS, EOS):
-                raise DecodingError(
-                    f"{piece!r} is no piece of the target vocabulary; a word's first piece begins "
-                    "with '\u2581'"
-                )
-        return tuple(ids[piece] for piece in pieces)
-
-    def _prefixes(
-        self,
-        prefixes: Sequence[str],
-        pieces: Sequence[Sequence[Piece]],
-        sources: Sequence[Sequence[int]],
-        config: DecodingConfig,
-    ) -> list[list[int]]:
-        """The tokens that each piece's output begins with: of a line's pieces, the first's."""
-        tgt, lengths = self.vocabularies.tgt, map(len, sources)
-        found = []
-        for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
-            if parts and UNK in tokens:
-                text = prefixes[line].encode()
-                spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
-                unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
-                raise PrefixError(
-                    line,
-                    f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
-                    f"{', '.join(map(repr, unknown))}",
-                )
-            for piece, length in zip(range(len(parts)), lengths, strict=False):
-                limit = output_limit(config, length, self.max_length)
-                if piece == 0 and len(tokens) >= limit:
-                    raise PrefixError(
-                        line,
-                        f"has a prefix of {len(tokens)} tokens; its translation has at most "
-                        f"{limit}, the end mark included",
-                    )
-                found.append(tokens if piece == 0 else [])
-        return found
 
     def _settings(self, beam_size: int | None, length_penalty: float | None) -> DecodingConfig:
         config = self.config
