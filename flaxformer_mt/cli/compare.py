@@ -33,7 +33,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser.epilog = _EPILOG
     parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="two or more: see below")
     parser.add_argument("--ref", metavar="FILE", help="reference, if the systems bring none")
-    parser.add_argument("--src", metavar="FILE", help="source, for scores by its length")
+    parser.add_argument("--src", metavar="FILE", help="source, for scores by its length and COMET")
     add_testset(parser)
     parser.add_argument("--set", metavar="NAME", help="which evaluation of run directories")
     parser.add_argument(
@@ -74,7 +74,13 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
     if options.testset is not None:
         named = load_testset(options.testset, options.langpair)
         references, sources = named.references, named.sources
-    references, sources = common_text(outputs, references=references, sources=sources)
+    references, sources = common_text(
+        outputs,
+        references=references,
+        sources=sources,
+        need_sources=bool(options.comet),
+        note=say,
+    )
     known = next((output.language for output in outputs if output.language), "")
     comparison = compare(
         [System(name=output.name, hypotheses=output.hypotheses) for output in outputs],

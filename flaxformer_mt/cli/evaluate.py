@@ -88,6 +88,12 @@ def evaluate_run(
     """Several processes share the sentences of each set; the first scores and prints."""
     run = open_run(options.workdir)
     data = freeze(read_record(run).config, str(run.config_file)).data
+    if options.langpair not in (None, f"{data.src_lang}-{data.tgt_lang}"):
+        if options.tgt_lang is None:  # which the paper's BLEU has rules for, or has not
+            parser.error(
+                f"--langpair {options.langpair}: this run translates {data.src_lang} to "
+                f"{data.tgt_lang}; if the pair is meant, say with --tgt-lang what it translates to"
+            )
     tokenizer = "none" if data.tokenized else None
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
     # Every file is read before anything is translated: a misspelt name should not cost minutes.

@@ -13,7 +13,7 @@ from flaxformer_mt.evaluation.examples import worst_and_best
 from flaxformer_mt.evaluation.page import page
 from flaxformer_mt.evaluation.scoring import Assessment
 from flaxformer_mt.evaluation.segments import read_segments
-from flaxformer_mt.rundir.atomic import write_json, write_text
+from flaxformer_mt.rundir.atomic import remove_file, write_json, write_text
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.paths import exists
 
@@ -72,13 +72,17 @@ def keep(
 ) -> Files:
     """Writes an evaluation in place of the one of before under this name.
 
-    Each file appears whole, the scores last: NAME.hyp.txt, NAME.ref.txt, NAME.src.txt where the
-    sources are known, NAME.html with so many of the worst and best examples unless they are 0, and
-    NAME.json with `settings` and the scores. Raises RunDirectoryError.
+    That one's scores go first, and then what this one has no part of, so that no two evaluations
+    are ever read as one. Each file appears whole, the scores last: NAME.hyp.txt, NAME.ref.txt,
+    NAME.src.txt where the sources are known, NAME.html with so many of the worst and best examples
+    unless they are 0, and NAME.json with `settings` and the scores. Raises RunDirectoryError.
     """
     files = Files(directory, name)
     sides = [(files.hypotheses, hypotheses), (files.references, references)]
     sides += [] if sources is None else [(files.sources, sources)]
+    remove_file(files.scores)
+    for path in (files.sources, files.page):
+        remove_file(path)
     for path, lines in sides:
         write_text(path, "".join(f"{line}\n" for line in lines))
     if examples:

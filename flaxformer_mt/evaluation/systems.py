@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,14 @@ def common_text(
     *,
     references: list[str] | None = None,
     sources: list[str] | None = None,
+    need_sources: bool = False,
+    note: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[str], list[str] | None]:
     """The test set of all `outputs`: as given here, else as the first of them brings it.
 
-    Raises ScoringError if there is no reference, or if one of them was scored on other text.
+    Where they bring different sources, there are none; `note` is told, unless they are needed.
+    Raises ScoringError if there is no reference, if one of them was scored on other text, or if
+    sources that are needed differ.
     """
     brought = [output for output in outputs if output.references is not None]
     if references is None:
@@ -73,8 +77,26 @@ def common_text(
                 "evaluate all systems on one test set, or give files of hypotheses with --ref"
             )
     if sources is None:
-        sources = next((out.sources for out in outputs if out.sources is not None), None)
+        sources = _common_sources(outputs, need=need_sources, note=note)
     return references, sources
+
+
+def _common_sources(
+    outputs: Sequence[Output], *, need: bool, note: Callable[[str], None]
+) -> list[str] | None:
+    brought = [output for output in outputs if output.sources is not None]
+    for output in brought:
+        first, other = brought[0].sources, output.sources
+        assert first is not None and other is not None
+        if first != other:
+            line = _first_difference(first, other)
+            problem = f"{output.name}: translated another source than {brought[0].name} (line "
+            problem += f"{line:,} differs)"
+            if need:
+                raise ScoringError(f"{problem}: say with --src FILE which one to score with")
+            note(f"{problem}: no scores by its length; --src FILE says which one to take")
+            return None
+    return brought[0].sources if brought else None
 
 
 def common_tokenizer(outputs: Sequence[Output]) -> str | None:

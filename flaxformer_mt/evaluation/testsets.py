@@ -33,7 +33,7 @@ class NamedSet:
 
 
 def load_testset(name: str, langpair: str) -> NamedSet:
-    """`wmt14/full`, `en-de` and the like, with the first reference where there are several.
+    """`wmt14/full`, `en-de` and the like, with the first reference that sacreBLEU scores it with.
 
     Raises ScoringError, within seconds where there is no network: what is missing, where it goes.
     """
@@ -79,18 +79,35 @@ def _stem(name: str, langpair: str) -> str:
 
 
 def _on_disk(name: str, langpair: str) -> list[Path]:
-    """The source and the references where sacreBLEU keeps them, or nothing."""
-    stem = _stem(name, langpair)
-    source = _folder(name) / f"{stem}.src"
-    references = sorted(_folder(name).glob(f"{stem}.ref*"))
-    return [source, *references] if source.exists() and references else []
+    """The source and the references where sacreBLEU keeps them, its first choice first; or nothing.
+
+    A set's choice depends on the pair, and a score by another reference has the same signature.
+    """
+    folder, stem = _folder(name), _stem(name, langpair)
+    source = folder / f"{stem}.src"
+    there = sorted(folder.glob(f"{stem}.ref*"))
+    if wanted := _wanted_references(name, langpair):
+        chosen = [path for field in wanted if (path := folder / f"{stem}.{field}") in there]
+        there = [*chosen, *(path for path in there if path not in chosen)] if chosen else []
+    return [source, *there] if source.exists() and there else []
+
+
+def _wanted_references(name: str, langpair: str) -> list[str]:
+    """The endings of the files of references that sacreBLEU uses of a pair; none: any there is.
+
+    From WMT21 on a set has several, and its metadata say which are scored with.
+    """
+    choose = getattr(DATASETS[name], "_get_langpair_allowed_refs", None)
+    # A field "ref:B" is kept in a file whose name ends in "ref-B".
+    return [] if choose is None else [field.replace(":", "-") for field in choose(langpair)]
 
 
 def _advice(name: str, langpair: str) -> str:
     stem = _stem(name, langpair)
+    reference = next(iter(_wanted_references(name, langpair)), "ref")
     return (
-        f"put {stem}.src and {stem}.ref (UTF-8, one segment a line) into {_folder(name)}, below "
-        "the folder that $SACREBLEU names; or use --src FILE --ref FILE"
+        f"put {stem}.src and {stem}.{reference} (UTF-8, one segment a line) into {_folder(name)}, "
+        "below the folder that $SACREBLEU names; or use --src FILE --ref FILE"
     )
 
 

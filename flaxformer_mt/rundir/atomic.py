@@ -53,6 +53,21 @@ def write_bytes(path: Path, content: bytes, *, aside: Path | None = None) -> Non
         os.fsync(file.fileno())
 
 
+def remove_file(path: Path) -> None:
+    """Removes the file, if it is there. Raises RunDirectoryError if that is refused."""
+    if not is_primary():
+        return
+    try:
+        if is_remote(path):
+            asking(path, "removed", path.unlink)
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise RunDirectoryError(f"{path}: cannot be removed: {error.strerror or error}") from error
+
+
 def read_json(path: Path) -> Any:
     """The content of `path`. Raises RunDirectoryError naming the line of a syntax error."""
     try:

@@ -128,6 +128,13 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
     trained = make_run(files / "run", {5: 1.0})
     done = run("evaluate", "--workdir", trained, "--beam-size", 1, *named)
     assert list(json.loads(done.output)) == ["wmt14_full.en-de"]
+    # Of other languages than the run's: not by the rules of the run's.
+    other = [*named[:3], "fr-en", *named[4:]]
+    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *other)
+    assert done.status == 2 and "--langpair fr-en: this run translates en to de" in done.last
+    done = run("evaluate", "--workdir", trained, "--beam-size", 1, *other, "--tgt-lang", "en")
+    content = json.loads(done.output)["wmt14_full.fr-en"]
+    assert "tok:moses-en" in content["signatures"]["bleu_paper"]
     done = run("evaluate", "--workdir", trained, "--testset", "wmt15", "--langpair", "en-de")
     assert (done.status, done.last) == (1, "flaxformer-mt evaluate: error: not on this machine")
 

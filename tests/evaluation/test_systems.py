@@ -118,6 +118,24 @@ def test_all_were_scored_on_one_text() -> None:
         common_text([brought], references=[*REFERENCES, "more"])
 
 
+def test_all_have_translated_one_source() -> None:
+    one = Output(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
+    other = Output(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
+    plain = Output(name="plain", hypotheses=[], references=REFERENCES)
+    notes: list[str] = []
+    for order in ([one, other], [other, one], [plain, one, plain, other]):
+        assert common_text(order, note=notes.append) == (REFERENCES, None)
+        with pytest.raises(ScoringError, match=r"line 2 differs\): say with --src FILE which one"):
+            common_text(order, need_sources=True, note=notes.append)
+    assert len(notes) == 3
+    assert notes[0].startswith("other: translated another source than one (line 2 differs): no ")
+    # What is said outright holds.
+    given = common_text([one, other], sources=SOURCES, need_sources=True, note=notes.append)
+    assert given == (REFERENCES, SOURCES) and len(notes) == 3
+    assert common_text([one, plain, one], note=notes.append) == (REFERENCES, SOURCES)
+    assert len(notes) == 3
+
+
 def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
     one = find_output(str(kept(tmp_path, "one")))
     two = find_output(str(kept(tmp_path, "two", tokenizer="none")))

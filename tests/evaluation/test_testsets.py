@@ -22,7 +22,7 @@ from flaxformer_mt.evaluation.testsets import check_testset, load_testset
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """sacreBLEU's folder, empty. A set keeps its place in it from when it was imported."""
     monkeypatch.setattr(sacrebleu.utils, "SACREBLEU_DIR", str(tmp_path))
-    for name in ("wmt14/full", "wmt22"):
+    for name in ("wmt14/full", "wmt21/B", "wmt21/dev", "wmt22", "wmt23"):
         monkeypatch.setattr(DATASETS[name], "_outdir", str(tmp_path / name))
         monkeypatch.setattr(DATASETS[name], "_rawdir", str(tmp_path / name / "raw"))
     return tmp_path
@@ -38,9 +38,9 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     return behave
 
 
-def put(folder: Path, name: str, field: str, lines: list[str]) -> None:
+def put(folder: Path, name: str, field: str, lines: list[str], langpair: str = "en-de") -> None:
     (folder / name).mkdir(parents=True, exist_ok=True)
-    stem = f"{name.replace('/', '_')}.en-de"
+    stem = f"{name.replace('/', '_')}.{langpair}"
     (folder / name / f"{stem}.{field}").write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -68,10 +68,48 @@ def test_of_several_references_it_is_the_first(folder: Path) -> None:
     assert found.references == ["A"] and found.further_references == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "langpair", "field"),
+    [
+        ("wmt21/B", "cs-en", "ref:B"),
+        ("wmt23", "en-he", "ref:refB"),
+        ("wmt23", "en-de", "ref:refA"),
+        ("wmt22", "cs-en", "ref:B"),
+        ("wmt22", "liv-en", "ref"),
+        ("wmt21/dev", "en-ha", "ref:A"),
+    ],
+)
+def test_it_is_the_reference_that_sacrebleu_scores_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, langpair: str, field: str
+) -> None:
+    there = ["src", "ref", "ref:A", "ref:B", "ref:refA", "ref:refB"]
+    for each in there:
+        put(folder, name, each.replace(":", "-"), [each], langpair)
+    found = load_testset(name, langpair)
+    assert (found.references, found.further_references) == ([field], 4)
+    # So does sacreBLEU itself with these files.
+    data = DATASETS[name]
+    monkeypatch.setattr(data, "fieldnames", lambda _: there)
+    paths = [data._get_txt_file_path(langpair, each) for each in there]
+    monkeypatch.setattr(data, "get_files", lambda _: paths)
+    theirs = [Path(path).read_text() for path in data.get_reference_files(langpair)]
+    assert f"{field}\n" in theirs
+
+
+def test_another_reference_alone_does_not_stand_in(
+    folder: Path, network: Callable[[Any], None]
+) -> None:
+    network(unreachable)
+    put(folder, "wmt21/B", "src", ["a"], "cs-en")
+    put(folder, "wmt21/B", "ref-A", ["A"], "cs-en")
+    with pytest.raises(ScoringError, match=r"put wmt21_B.cs-en.src and wmt21_B.cs-en.ref-B "):
+        load_testset("wmt21/B", "cs-en")
+
+
 def test_sides_of_different_length_are_refused(folder: Path) -> None:
     put(folder, "wmt22", "src", ["a", "b"])
-    put(folder, "wmt22", "ref", ["A"])
-    with pytest.raises(ScoringError, match=r"has 2 lines and .*wmt22.en-de.ref has 1: remove"):
+    put(folder, "wmt22", "ref-A", ["A"])
+    with pytest.raises(ScoringError, match=r"has 2 lines and .*wmt22.en-de.ref-A has 1: remove"):
         load_testset("wmt22", "en-de")
 
 
