@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
 from flaxformer_mt.cli.arguments import not_negative, positive
 from flaxformer_mt.config import DecodingConfig
@@ -43,6 +44,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="no sequence of N tokens occurs twice in a translation",
     )
+    add_batch_tokens(group)
+
+
+def add_batch_tokens(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--batch-tokens",
         type=positive,
@@ -61,9 +66,13 @@ def add_length_norm(group: argparse._ActionsContainer) -> None:
 
 def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:
     """`config` with those of the settings that the command has and that were given."""
-    given = {name: getattr(options, name, None) for name in _SETTINGS}
-    changes = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(config, **changes)
+    return dataclasses.replace(config, **given_settings(options))
+
+
+def given_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Those of the settings that were given, by name."""
+    values = {name: getattr(options, name, None) for name in _SETTINGS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
