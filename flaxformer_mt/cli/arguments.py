@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from flaxformer_mt.config.consistency import LARGEST_BEAM
 from flaxformer_mt.rundir.paths import is_primary
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
@@ -76,7 +77,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
         help="average, best, latest, a step, or auto: the first of these that there is",
     )
     parser.add_argument(
-        "--beam-size", type=positive, metavar="K", help="default: the run's decoding.beam_size"
+        "--beam-size", type=_beam, metavar="K", help="default: the run's decoding.beam_size"
     )
     parser.add_argument(
         "--length-penalty",
@@ -91,6 +92,15 @@ def positive(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)
+
+
+def _beam(text: str) -> int:
+    """An argument that is a beam size."""
+    if (value := positive(text)) > LARGEST_BEAM:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is more than {LARGEST_BEAM:,}, the largest beam"
+        )
+    return value
 
 
 def not_negative(text: str) -> float:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
@@ -21,9 +21,10 @@ from flaxformer_mt.cli.scoring import (
     language_of,
     scoring,
 )
-from flaxformer_mt.cli.searching import add_settings, with_settings
+from flaxformer_mt.cli.searching import add_settings, given_settings, with_settings
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
+from flaxformer_mt.data.corpus.paths import is_remote
 from flaxformer_mt.decoding.together import translate_together
 from flaxformer_mt.decoding.translator import Translator, chosen_weights
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
@@ -72,12 +73,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_processes(parser)
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)
+    _check_flags(options, parser)
     if options.hypotheses is not None:
         return score_file(options, parser)
-    if options.workdir is None:
-        parser.error("give --workdir DIR to translate with a run, or --hypotheses FILE")
-    if options.output is not None:
-        parser.error("--output goes with --hypotheses: a run's scores are kept in the run")
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         return evaluate_run(options, parser, processes)
 
@@ -136,11 +134,6 @@ def evaluate_run(
 
 def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Another system's output, scored as a run's would be."""
-    for flag in ("workdir", "set", "folder"):
-        if getattr(options, flag) is not None:
-            parser.error(f"--hypotheses and --{flag} do not go together")
-    if (options.ref is None) == (options.testset is None):
-        parser.error("--hypotheses goes with --ref FILE, or with --testset and --langpair")
     how = scoring(options, parser, language=language_of(options))
     name = options.name or Path(options.hypotheses).name.split(".")[0]
     directory = None if options.output is None else as_path(options.output)
@@ -177,6 +170,31 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     return 0
 
 
+def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Nothing that was asked for is without effect, and what is scored is said once."""
+    given = {name for name, value in vars(options).items() if value is not None}
+    if options.testset is not None and given & {"src", "ref", "set", "folder"}:
+        parser.error("--testset, --set, and --src with --ref exclude each other, and --folder")
+    if options.hypotheses is not None:
+        of_runs = {"workdir", "set", "folder", "beam_size", "length_penalty"} & given
+        of_runs |= {"weights"} if options.weights != "auto" else set()
+        for name in sorted(of_runs | set(given_settings(options))):
+            parser.error(f"--hypotheses and --{name.replace('_', '-')} do not go together")
+        if (options.ref is None) == (options.testset is None):
+            parser.error("--hypotheses goes with --ref FILE, or with --testset and --langpair")
+        return
+    if options.workdir is None:
+        parser.error("give --workdir DIR to translate with a run, or --hypotheses FILE")
+    if options.output is not None:
+        parser.error("--output goes with --hypotheses: a run's scores are kept in the run")
+    if (options.src is None) != (options.ref is None):
+        parser.error("--src and --ref go together")
+    if options.src is not None and given & {"set", "folder"}:
+        parser.error("--src and --ref name the files: leave out --set and --folder")
+    if options.name is not None and options.src is None and options.testset is None:
+        parser.error("--name is for --src with --ref, --testset and --hypotheses")
+
+
 def read_whole(corpus: CorpusConfig, folder: str, name: str) -> Texts:
     """Sources and references of a test set; a defective line is a CorpusError, never left out."""
     pairs = list(read_pairs(corpus, folder, key=f"data.test.{name}"))
@@ -209,11 +227,10 @@ def _texts(
         folder = data.folder if options.folder is None else options.folder
         corpora = _corpora(options, data, parser)
         return {name: read_whole(corpus, folder, name) for name, corpus in corpora.items()}
-    if options.src is not None or options.ref is not None or options.set is not None:
-        parser.error("--testset, --set, and --src with --ref exclude each other")
     # One fetches it first: those that share its disk then find it there.
     processes.first(lambda: _named(options) and None)
     name = options.name or f"{options.testset}.{options.langpair}".replace("/", "_")
+    _check_name(name, data, parser)
     return {name: _named(options)}
 
 
@@ -227,14 +244,10 @@ def _named(options: argparse.Namespace) -> Texts:
 def _corpora(
     options: argparse.Namespace, data: DataConfig, parser: argparse.ArgumentParser
 ) -> dict[str, CorpusConfig]:
-    if (options.src is None) != (options.ref is None):
-        parser.error("--src and --ref go together")
     if options.src is not None:
-        name = options.name or Path(options.src).name.split(".")[0]
-        src, ref = (str(Path(path).absolute()) for path in (options.src, options.ref))
-        for path in (src, ref):
-            if not os.path.exists(path) or os.path.isdir(path):
-                parser.error(f"--src and --ref name files; {path} is none")
+        name = options.name or PurePath(options.src).name.split(".")[0]
+        _check_name(name, data, parser)
+        src, ref = (_whole_path(path, parser) for path in (options.src, options.ref))
         return {name: CorpusConfig(name=name, src=src, tgt=ref)}
     named = {corpus.name: corpus for corpus in data.test} | {"valid": data.valid}
     if options.set is not None:
@@ -246,6 +259,21 @@ def _corpora(
             "this run's config names no data.test: use --set valid, or --src FILE --ref FILE"
         )
     return {corpus.name: corpus for corpus in data.test}
+
+
+def _check_name(name: str, data: DataConfig, parser: argparse.ArgumentParser) -> None:
+    """The scores of one test set must not take the place of another's."""
+    if name in {corpus.name for corpus in data.test} | {"valid"}:
+        parser.error(f"{name!r} is a test set of this run's: give this one another --name")
+
+
+def _whole_path(path: str, parser: argparse.ArgumentParser) -> str:
+    """A file's path, wherever the test files of the run are."""
+    if is_remote(path):
+        return path
+    if not os.path.exists(path) or os.path.isdir(path):
+        parser.error(f"--src and --ref name files; {path} is none")
+    return str(Path(path).absolute())
 
 
 def _print_json(content: Any) -> None:

@@ -46,6 +46,13 @@ COMPILING = {
     "import",
     "doctor",
 }
+# What needs less memory, where that is not training's batch.
+_SMALLER = {
+    "translate": "lower --batch-tokens or --beam-size",
+    "evaluate": "lower --batch-tokens or --beam-size",
+    "score": "lower --batch-tokens",
+    "serve": "lower --beam-size, or decoding.batch_tokens in the run's config.json",
+}
 _ROOM = "make room; the same command goes on with what is complete"
 _RIGHTS = "choose another place, or ask for the right to it"
 # What a system refuses whatever the program does.
@@ -100,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if (message := explained(error)) is None:
+        if (message := explained(error, chosen.command)) is None:
             raise
         print(f"flaxformer-mt {chosen.command}: error: {message}", file=sys.stderr)
         return 1
@@ -119,8 +126,8 @@ def _keep_compiled() -> None:
     keep_compiled(cache_folder() / "xla")
 
 
-def explained(error: Exception) -> str | None:
-    """What to tell a user of an error; None for a bug, which keeps its trace.
+def explained(error: Exception, command: str) -> str | None:
+    """What to tell a user of an error of `command`; None for a bug, which keeps its trace.
 
     Our own errors say what happened and what to do. Others are the machine's: a full disk, missing
     rights, want of memory.
@@ -133,10 +140,12 @@ def explained(error: Exception) -> str | None:
     text = str(error).split("\n")[0]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         where = "this machine" if isinstance(error, MemoryError) else "the device"
-        return (
-            f"{where} has not enough memory: {text}; lower data.batch.tokens (or, where that "
-            "helps nothing, the sizes of the model), or raise training.optimizer.accumulation"
+        advice = _SMALLER.get(
+            command,
+            "lower data.batch.tokens (or, where that helps nothing, the sizes of the model), or "
+            "raise training.optimizer.accumulation",
         )
+        return f"{where} has not enough memory: {text}; {advice}"
     return None
 
 

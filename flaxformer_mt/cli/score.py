@@ -22,7 +22,7 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
-from flaxformer_mt.cli.searching import add_scoring, with_settings
+from flaxformer_mt.cli.searching import add_batch_tokens, add_scoring, with_settings
 from flaxformer_mt.cli.streams import (
     NOT_FINISHED,
     Stopped,
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         help="default: the run's decoding.length_penalty",
     )
     add_scoring(parser)
+    add_batch_tokens(parser)
     _add_input(parser)
     add_output(parser, WINDOW)
     parser.add_argument(

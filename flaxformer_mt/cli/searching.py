@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
 from flaxformer_mt.cli.arguments import not_negative, positive
 from flaxformer_mt.config import ConfigError, DecodingConfig
@@ -59,6 +60,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="no sequence of N tokens occurs twice in a translation",
     )
+    add_batch_tokens(group)
+
+
+def add_batch_tokens(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--batch-tokens",
         type=positive,
@@ -87,9 +92,7 @@ def with_settings(options: argparse.Namespace, config: DecodingConfig) -> Decodi
 
     Raises ConfigError for a beam that its groups do not divide.
     """
-    given = {name: getattr(options, name, None) for name in _SETTINGS}
-    changes = {name: value for name, value in given.items() if value is not None}
-    config = dataclasses.replace(config, **changes)
+    config = dataclasses.replace(config, **given_settings(options))
     beam_size = getattr(options, "beam_size", None) or config.beam_size
     if beam_size % config.diverse_groups:
         raise ConfigError(
@@ -97,6 +100,12 @@ def with_settings(options: argparse.Namespace, config: DecodingConfig) -> Decodi
             "--beam-size must be a multiple of --diverse-groups"
         )
     return config
+
+
+def given_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Those of the settings that were given, by name."""
+    values = {name: getattr(options, name, None) for name in _SETTINGS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:

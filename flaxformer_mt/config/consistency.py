@@ -43,6 +43,8 @@ _NOT_NEGATIVE = {
 _POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
 # No setting needs more, and the libraries below take no more.
 _LARGEST = 2**31 - 1
+# Positions among the candidates of a beam are int32; nobody searches as widely.
+LARGEST_BEAM = 1 << 16
 # The marks and one piece.
 _FEWEST_TYPES = 5
 
@@ -69,6 +71,9 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
             f"'decoding.beam_size' = {config.decoding.beam_size} must be divisible by "
             f"'decoding.diverse_groups' = {groups}"
         )
+    for key, value in _values(config, {"training": "validate_beam", "decoding": "beam_size"}):
+        if LARGEST_BEAM < value <= _LARGEST:
+            yield f"'{key}' = {value} must be at most {LARGEST_BEAM:,}"
     yield from _model_and_data(config)
     yield from _training(config)
     yield from _mesh(config)

@@ -14,6 +14,7 @@ from flaxformer_mt.decoding import programs
 from flaxformer_mt.decoding.batches import FEWER, fewer_rows, more_room
 from flaxformer_mt.decoding.programs import Models, Params, parts_of
 from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.sampling import SEED_WORDS
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
 from flaxformer_mt.parallel import on_mesh, place_batch
 
@@ -75,7 +76,7 @@ class BatchSearch:
         nobody = Sentences(
             np.zeros(rows, np.int32),  # type: ignore[arg-type]
             np.zeros((rows, 0), np.int32),  # type: ignore[arg-type]
-            np.zeros((rows, 2), np.uint32),  # type: ignore[arg-type]
+            np.zeros((rows, SEED_WORDS), np.uint32),  # type: ignore[arg-type]
         )
         known = {(rows // parts, room)}
         states = [(self._begun(sources, nobody, length, room), room)]

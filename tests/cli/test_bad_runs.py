@@ -109,17 +109,27 @@ def test_a_missing_right_is_no_damage(
 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not() -> None:
-    assert explained(OSError(errno.ENOSPC, "No space left on device")) == (
+    assert explained(OSError(errno.ENOSPC, "No space left on device"), "train") == (
         "No space left on device; make room; the same command goes on with what is complete"
     )
     assert "a/b: Permission denied; choose another place" in str(
-        explained(PermissionError(errno.EACCES, "Permission denied", "a/b"))
+        explained(PermissionError(errno.EACCES, "Permission denied", "a/b"), "train")
     )
-    assert "this machine has not enough memory" in str(explained(MemoryError("Unable to allocate")))
+    memory = MemoryError("Unable to allocate")
+    for command, advice in (
+        ("train", "lower data.batch.tokens"),
+        ("translate", "lower --batch-tokens or --beam-size"),
+        ("evaluate", "lower --batch-tokens or --beam-size"),
+        ("score", "lower --batch-tokens"),
+        ("serve", "lower --beam-size"),
+    ):
+        told = str(explained(memory, command))
+        assert told.startswith("this machine has not enough memory: Unable") and advice in told
+        assert ("training." in told) == (command == "train")
     device = RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate\nmore")
-    assert "the device has not enough memory: RESOURCE_EXHAUSTED" in str(explained(device))
+    assert "the device has not enough memory: RESOURCE_EXHAUSTED" in str(explained(device, "train"))
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):
-        assert explained(bug) is None
+        assert explained(bug, "train") is None
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])

@@ -10,6 +10,8 @@ import pytest
 import sacrebleu
 
 from flaxformer_mt.cli import evaluate
+from flaxformer_mt.config import CorpusConfig
+from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.evaluation import ScoringError, comet
 from tests.cli.conftest import Run
 from tests.decoding.runs import make_run
@@ -83,6 +85,12 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> N
     assert kept["weights"] == "best, step 5" and "bleu_paper" in kept["metrics"]
     assert kept["by_source_length"][0]["sentences"] > 0
 
+    # By no name can it take the place of a set that the run has.
+    (files / "valid.en").write_text("x\n")
+    for named in (["--name", "valid"], ["--src", files / "valid.en"]):
+        done = run("evaluate", "--workdir", trained, *sides, *named)
+        assert done.status == 2 and "'valid' is a test set of this run's" in done.errors
+
     done = run(
         *("compare", trained, f"B={files / 'one.txt'}", files / "two.txt", *FAST),
         *("--trials", 50, "--json", "--output", files / "compared.json"),
@@ -100,6 +108,20 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> N
             ).output
         )["two"]["by_source_length"]
     )
+
+
+def test_files_in_a_bucket_keep_their_names(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(corpus: CorpusConfig, folder: str, key: str) -> None:
+        raise CorpusError(f"{corpus.src} and {corpus.tgt} are not here")
+
+    monkeypatch.setattr(evaluate, "read_pairs", read)
+    trained = make_run(files / "run", {5: 1.0})
+    sides = ("--src", "gs://bucket/new.en", "--ref", files / "test.de")
+    done = run("evaluate", "--workdir", trained, *sides)
+    assert done.status == 1
+    assert done.last.endswith(f"gs://bucket/new.en and {files / 'test.de'} are not here")
 
 
 def test_compare_shows_tables(run: Run, files: Path) -> None:
@@ -146,6 +168,39 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
         (["evaluate", "--workdir", "x", "--output", "y"], 2, "--output goes with --hypotheses"),
         (["evaluate", "--hypotheses", "one.txt"], 2, "goes with --ref FILE, or with --testset"),
         (["evaluate", "--hypotheses", "one.txt", "--workdir", "x"], 2, "do not go together"),
+        *(
+            (
+                ["evaluate", "--hypotheses", "one.txt", "--ref", "test.de", *flags],
+                2,
+                "not go together",
+            )
+            for flags in (
+                ["--beam-size", "2"],
+                ["--length-penalty", "1"],
+                ["--weights", "best"],
+                ["--no-repeat-ngram", "3"],
+                ["--batch-tokens", "9"],
+                ["--folder", "x"],
+            )
+        ),
+        *(
+            (
+                ["evaluate", *of, "--testset", "wmt14/full", "--langpair", "en-de", "--src", "s"],
+                2,
+                "exclude each other",
+            )
+            for of in (["--hypotheses", "one.txt"], ["--workdir", "x"])
+        ),
+        *(
+            (
+                ["evaluate", "--workdir", "x", "--src", "s", "--ref", "r", *flags],
+                2,
+                "leave out --set",
+            )
+            for flags in (["--set", "valid"], ["--folder", "f"])
+        ),
+        (["evaluate", "--workdir", "x", "--name", "n"], 2, "--name is for --src with --ref"),
+        (["evaluate", "--workdir", "x", "--src", "s"], 2, "--src and --ref go together"),
         (["evaluate", "--hypotheses", "nowhere", "--ref", "test.de"], 1, "nowhere: does not exist"),
         (["evaluate", "--hypotheses", ".", "--ref", "test.de"], 1, ".: is a folder; name a file"),
         (["evaluate", "--hypotheses", "short", "--ref", "test.de"], 1, "1 hypotheses for 40 ref"),

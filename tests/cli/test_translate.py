@@ -117,6 +117,7 @@ def test_score_is_what_translate_reported(run: Run, workdir: Path, tmp_path: Pat
         ("score", ("--src", "x"), b"", 2, "--src and --tgt go together"),
         ("score", ("--src", "x", "--tgt", "y", "--input", "z"), b"", 2, "--input names pairs"),
         ("score", ("--from-tokens",), b"", 2, "add --format jsonl"),
+        ("score", ("--batch-tokens", "0"), b"", 2, "no whole number"),
         ("score", ("--columns", "0", "1"), b"", 2, "no whole number"),
         ("score", ("--weights", "9"), b"a\tb", 1, "has no checkpoint 9"),
     ],
@@ -255,6 +256,7 @@ def test_samples_and_ensembles(run: Run, workdir: Path, tmp_path: Path) -> None:
         (("--format", "jsonl", "--key", "x", "--translation-key", "x"), "under 'x', where"),
         (("--output-format", "jsonl", "--key", "a.b"), "a dot would lead into an object"),
         (("--ensemble", "x", "--alignments"), "one model's"),
+        (("--beam-size", 9_000_000), "is more than 65,536, the largest beam"),
     ],
 )
 def test_options_that_contradict_each_other(

@@ -147,6 +147,7 @@ def test_values_that_only_the_whole_config_refuses_name_the_file():
         "files: 'model.norm' = 'rms': must be one of 'post', 'pre'"
     )
     assert refused("model.dropout=1.5") == "files: 'model.dropout' = 1.5 must lie in [0, 1)"
+    assert refused("decoding.beam_size=9000000").endswith(" = 9000000 must be at most 65,536")
 
 
 # --- files ------------------------------------------------------------------------------------

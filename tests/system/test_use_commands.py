@@ -55,8 +55,10 @@ def test_n_best_with_scores_descends(command: Run, averaged: Path, tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "" and "the weights 'average'" in done.stderr
-    scores = [float(line.split("\t")[0]) for line in target.read_text().splitlines()]
-    assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+    rows = [line.split("\t") for line in target.read_text().splitlines()]
+    scores = [float(score) for _, score, _ in rows]
+    assert [number for number, _, _ in rows] == ["1"] * 3
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_going_on_says_that_the_average_is_of_earlier_steps(
