@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.serving.sentences import codes_among
 from flaxformer_mt.serving.served import Model
 
 
@@ -38,16 +41,21 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 f"{package} is not installed: pip install 'flaxformer-mt[serve]', or "
                 "FLAXFORMER_EXTRAS=serve before launch/local.sh"
             )
-    from flaxformer_mt.serving.keys import read_keys
+    from flaxformer_mt.serving.keys import KeyFileError, read_keys
     from flaxformer_mt.serving.server import TranslationServer, address, bind
     from flaxformer_mt.serving.settings import ServerSettings
 
+    try:
+        keys = read_keys(_text(options.api_keys)) if options.api_keys else frozenset()
+    except KeyFileError as error:
+        raise ServeError(f"{options.api_keys}:{error.line}: {error}") from error
     settings = ServerSettings(
         max_characters=options.max_characters,
         max_texts=options.max_texts,
         max_sentences=options.max_sentences,
         max_body_bytes=options.max_body_bytes,
         max_n_best=options.max_n_best,
+        max_attention_weights=options.max_attention_weights,
         seconds=options.timeout,
         body_seconds=options.client_timeout,
         batch_sentences=options.batch,
@@ -55,7 +63,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         connections=options.connections,
         drain_seconds=options.drain,
         warm_up_words=options.warm_up,
-        keys=read_keys(_text(options.api_keys)) if options.api_keys else frozenset(),
+        keys=keys,
         cors_origins=tuple(options.cors),
         examples=tuple(_text(options.examples).splitlines()) if options.examples else (),
         log=options.log,
@@ -69,6 +77,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         say(f"{model.src_lang} to {model.tgt_lang}, '{model.weights}': {address(listener)}")
         server.run_until_stopped(listener)
     say("stopped")
+    if server.model_at_work:
+        # An interpreter that ends in order takes the compiler from under that thread, which aborts.
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
@@ -79,6 +91,7 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
     changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     given: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
     translator.config = dataclasses.replace(translator.config, **given)
+    src = translator.vocabularies.src
     return translator, Model(
         src_lang=config.data.src_lang,
         tgt_lang=config.data.tgt_lang,
@@ -87,6 +100,8 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
         beam_size=translator.config.beam_size,
         encoder_layers=config.model.encoder_layers,
         decoder_layers=config.model.decoder_layers,
+        # Only vocabularies with a table take a code for one token.
+        codes=codes_among([] if src.table is None else src.pieces()),
     )
 
 
@@ -126,6 +141,13 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     add("--max-sentences", type=positive, default=256, metavar="N", help="of all its texts")
     add("--max-body-bytes", type=positive, default=256 * 1024, metavar="N", help="its body")
     add("--max-n-best", type=positive, default=8, metavar="N", help="at most the beam size")
+    add(
+        "--max-attention-weights",
+        type=positive,
+        default=400_000,
+        metavar="N",
+        help="rows x columns x heads of an answer",
+    )
     add("--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="then the answer is 503")
     add(
         "--client-timeout",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float32
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
@@ -40,6 +42,7 @@ def _sentence(request: TranslateRequest, found: Translated) -> dict[str, Any]:
             hypothesis["alignment"] = None if alignment is None else _alignment(alignment)
     return {
         "source": found.source,
+        **({"code": found.code} if found.code else {}),
         "split": found.translation.split,
         "at_limit": found.translation.at_limit,
         "hypotheses": hypotheses,
@@ -82,12 +85,16 @@ def detected(text: str, src_lang: str) -> dict[str, Any]:
     return {"language": src_lang, "confidence": confidence(text, src_lang)}
 
 
-def attention(request: AttentionRequest, translation: str, found: Attention) -> dict[str, Any]:
-    """One layer of one kind of attention: each row of each head sums to 1."""
+def attention(request: AttentionRequest, translation: str, found: Attention) -> bytes:
+    """One layer of one kind of attention, as JSON: each row of each head sums to 1.
+
+    For a thread of its own. It is written row by row: in one piece it would hold the interpreter,
+    and with it all other requests, until the last number.
+    """
     weights = getattr(found, request.kind)
     rows = found.src_pieces if request.kind == "encoder" else found.tgt_pieces
     columns = found.tgt_inputs if request.kind == "decoder" else found.src_pieces
-    return {
+    about = {
         "text": request.text,
         "translation": translation,
         "kind": request.kind,
@@ -96,5 +103,16 @@ def attention(request: AttentionRequest, translation: str, found: Attention) -> 
         "heads": len(weights[request.layer]),
         "rows": list(rows),
         "columns": list(columns),
-        "weights": np.round(weights[request.layer].astype(np.float64), DECIMALS).tolist(),
     }
+    heads = ",".join(f"[{','.join(_row(row) for row in head)}]" for head in weights[request.layer])
+    return b'%b,"weights":[%b]}' % (as_json(about)[:-1], heads.encode())
+
+
+def _row(weights: Float32[np.ndarray, " columns"]) -> str:
+    return as_json(np.round(weights.astype(np.float64), DECIMALS).tolist()).decode()
+
+
+def as_json(content: Any) -> bytes:
+    """UTF-8, without blanks. Raises ValueError for what JSON has no number for."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -36,11 +37,13 @@ def create_app(
     settings: ServerSettings,
     *,
     say: Callable[[str], None],
-    failed: Callable[[Exception], None] = lambda error: None,
+    failed: Callable[[BaseException], None] = lambda error: None,
+    connections: Callable[[], int] | None = None,
 ) -> Guard:
     """An ASGI application that translates with `translator`, in one thread, from its lifespan on.
 
-    `say` gets lines for the operator, `failed` the reason if the model cannot be made ready.
+    `say` gets lines for the operator, `failed` the reason if the model cannot be made ready or its
+    thread ends. `connections` tells how many are open; without it requests count as such.
     """
     service = Service(translator, model, settings, say=say, failed=failed)
     endpoints = Endpoints(service)
@@ -84,7 +87,7 @@ def create_app(
     )
     # A trailing slash would otherwise be redirected, to an address made of the Host header.
     app.router.redirect_slashes = False
-    return Guard(app, service, {route.path for route in routes})
+    return Guard(app, service, {route.path for route in routes}, connections=connections)
 
 
 class Endpoints:
@@ -131,7 +134,9 @@ class Endpoints:
     async def attention(self, request: Request, payload: Mapping[str, Any], form: bool) -> Any:
         asked = self.service.reader.attention(payload, form=form)
         work = self.service.attend(asked)
-        return answers.attention(asked, *await self.service.within_limits(request, work))
+        found = await self.service.within_limits(request, work)
+        # Not in the event loop: rounding and writing so many numbers takes long.
+        return await asyncio.to_thread(answers.attention, asked, *found)
 
     async def languages(self, _: Request) -> Response:
         model = self.service.model

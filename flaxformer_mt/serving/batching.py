@@ -12,7 +12,7 @@ import collections
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
 Run = Callable[[Any, list[Any]], Sequence[Any]]
@@ -28,6 +28,10 @@ class QueueFull(Exception):
 
 class NotServing(Exception):
     """The thread is not ready yet, or it takes no more."""
+
+
+class ModelEnded(Exception):
+    """The thread has ended while a request was with it or waited for it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +63,11 @@ Share = tuple[_Ticket, int]  # item number of a ticket
 class Batcher:
     """Items of the same key are computed together by `run(key, items)` in one thread of its own.
 
-    `prepare` is called in that thread before anything else, then `prepared`, in the event loop,
-    with the exception that ended it or None. If `run` raises for a batch of several requests, each
+    `prepare` is called in that thread before anything else, then `prepared` in the event loop,
+    which all methods belong to. If `run` raises an Exception for a batch of several requests, each
     is tried alone, so that one cannot spoil the others'. `report` is called for each batch, in the
-    event loop, which all methods belong to.
+    event loop; so is `failed`, with what ended the thread before its time: an Exception of
+    `prepare`, or what is no Exception, such as SystemExit.
     """
 
     def __init__(
@@ -72,7 +77,8 @@ class Batcher:
         take: Callable[[Any, int], int],
         capacity: int,
         prepare: Callable[[], None] = lambda: None,
-        prepared: Callable[[Exception | None], None] = lambda _: None,
+        prepared: Callable[[], None] = lambda: None,
+        failed: Callable[[BaseException], None] = lambda _: None,
         report: Callable[[BatchReport], None] = lambda _: None,
     ) -> None:
         """`take(key, waiting)` is how many of so many items that wait make the next batch.
@@ -80,10 +86,11 @@ class Batcher:
         `capacity` is how many may wait.
         """
         self._run, self._report = run, report
-        self._prepare, self._prepared = prepare, prepared
+        self._prepare, self._prepared, self._failed = prepare, prepared, failed
         self._take, self._capacity = take, capacity
         self._changed = threading.Condition()
         self._queue: collections.deque[_Ticket] = collections.deque()
+        self._unanswered: set[_Ticket] = set()
         self._open = False
         self._seconds_per_item = 0.05  # a guess until there is experience
         self._thread: threading.Thread | None = None
@@ -100,23 +107,32 @@ class Batcher:
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
         self._thread.start()
 
+    @property
+    def at_work(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread is not None and self._thread.is_alive()
+
     async def close(self) -> None:
         """Takes no more requests, and returns when those that were taken have their results."""
         with self._changed:
             self._open = False
             self._changed.notify()
         if self._ended is not None:
-            await self._ended
+            await asyncio.shield(self._ended)
+        if self._thread is not None:
+            self._thread.join()  # it has said its last word
 
-    async def submit(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
-        """The items' results, in order. Cancelled, it withdraws those that still wait.
+    def submit(self, key: Hashable, items: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
+        """Accepts the items at once; the coroutine, which is to be awaited, has their results.
 
-        Raises QueueFull, NotServing, and what `run` raises for this request's items alone.
+        They are in order. Cancelled, it withdraws the items that still wait. Raises QueueFull and
+        NotServing; the coroutine ModelEnded, and what `run` raises for this request's items alone.
         """
-        if not items:
-            return []
         ticket = _Ticket(key, items, self._loop.create_future(), [None] * len(items))
         ticket.missing = len(items)
+        if not items:
+            ticket.future.set_result([])
+            return self._results_of(ticket)
         with self._changed:
             if not self._open or not self.ready:
                 raise NotServing("the server is stopping" if self.ready else "the model is loading")
@@ -126,11 +142,17 @@ class Batcher:
             self.waiting += len(items)
             self._queue.append(ticket)
             self._changed.notify()
+        self._unanswered.add(ticket)
+        return self._results_of(ticket)
+
+    async def _results_of(self, ticket: _Ticket) -> list[Any]:
         try:
             return await ticket.future
         except asyncio.CancelledError:
             self._withdraw(ticket)
             raise
+        finally:
+            self._unanswered.discard(ticket)
 
     def _withdraw(self, ticket: _Ticket) -> None:
         with self._changed:
@@ -143,13 +165,14 @@ class Batcher:
     def _work(self) -> None:
         try:
             self._prepare()
-        except Exception as error:
-            self._call(self._prepared, error)
-        else:
             self.ready = True
-            self._call(self._prepared, None)
+            self._call(self._prepared)
             while shares := self._next():
                 self._compute(shares)
+        # What is no Exception as well: a thread that ends unseen leaves all requests waiting.
+        except BaseException as error:
+            self.ready = False
+            self._call(self._break_off, error)
         self._call(self._end)
 
     def _next(self) -> list[Share]:
@@ -234,6 +257,16 @@ class Batcher:
             if ticket.missing == 0:
                 ticket.future.set_result(ticket.results)
         self._report(report)
+
+    def _break_off(self, error: BaseException) -> None:
+        with self._changed:
+            self._open = False
+            self._queue.clear()
+            self.waiting = 0
+        for ticket in self._unanswered:
+            if not ticket.future.done():
+                ticket.future.set_exception(ModelEnded(type(error).__name__))
+        self._failed(error)
 
     def _end(self) -> None:
         if self._ended is not None and not self._ended.done():

@@ -9,6 +9,7 @@ from typing import Any
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.parts import OverlongError, TargetError
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.serving.served import ServedTranslator
 
@@ -20,10 +21,18 @@ ALIGNED_TOGETHER = 8
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """A sentence to translate; the `aligned` best translations get word alignments."""
+    """A sentence to translate; the `aligned` best translations get word alignments.
+
+    The model reads `code` before the text, which does not hold it.
+    """
 
     text: str
     aligned: int = 0
+    code: str = ""
+
+    @property
+    def read(self) -> str:
+        return f"{self.code} {self.text}" if self.code else self.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +42,7 @@ class Translated:
     source: str
     translation: Translation
     alignments: tuple[Alignment | None, ...]
+    code: str = ""  # that was put before the source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +108,7 @@ class Engine:
         return [self._attend(item) for item in items]
 
     def _translate(self, key: Search, sentences: Sequence[Sentence]) -> list[Translated]:
-        texts = [sentence.text for sentence in sentences]
+        texts = [sentence.read for sentence in sentences]
         size = min(size for size in self.sizes(key) if size >= len(texts))
         filled = [*texts, *[texts[-1]] * (size - len(texts))]
         found = self.translator.translate(filled, n_best=key.n_best)[: len(texts)]
@@ -111,12 +121,12 @@ class Engine:
                 continue  # translated in pieces: the model has never seen it whole
             for place, hypothesis in enumerate(hypotheses):
                 if hypothesis.text.strip():
-                    pairs.append((sentence.text, hypothesis.text))
+                    pairs.append((sentence.read, hypothesis.text))
                     places.append((number, place))
         for (number, place), alignment in zip(places, self.align(pairs), strict=True):
-            alignments[number][place] = alignment
+            alignments[number][place] = _without_code(alignment, sentences[number].code)
         return [
-            Translated(sentence.text, translation, tuple(aligned))
+            Translated(sentence.text, translation, tuple(aligned), sentence.code)
             for sentence, translation, aligned in zip(sentences, found, alignments, strict=True)
         ]
 
@@ -135,8 +145,19 @@ class Engine:
             translation = self.translator.translate([pair.text])[0].text
         try:
             return translation, self.translator.attend(pair.text, translation)
-        except ValueError as error:
+        except (OverlongError, TargetError) as error:
             raise PairRefused(str(error)) from error
+
+
+def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
+    """In the words of the sentence itself."""
+    if alignment is None or not code or alignment.src_words[:1] != (code,):
+        return alignment
+    return dataclasses.replace(
+        alignment,
+        src_words=alignment.src_words[1:],
+        links=tuple((source - 1, target) for source, target in alignment.links if source),
+    )
 
 
 def _each_that_can(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import h11
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flaxformer_mt.serving.answers import as_json
 from flaxformer_mt.serving.service import Service
 
 # Everything comes from this server, and nothing may embed it. Data for images: the tab's icon.
@@ -37,8 +37,12 @@ _HEADERS = [
 ]
 
 
+# Not refused with the others: who looks after a server that is full wants to see it.
+_ALWAYS = frozenset({"/health", "/metrics"})
+
+
 class JsonResponse(Response):
-    """UTF-8 JSON, never cached: translations are nobody else's."""
+    """UTF-8 JSON, never cached: translations are nobody else's. Bytes are JSON already."""
 
     media_type = "application/json"
 
@@ -48,15 +52,25 @@ class JsonResponse(Response):
         super().__init__(content, status_code, {"cache-control": "no-store", **(headers or {})})
 
     def render(self, content: Any) -> bytes:
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8")
+        return content if isinstance(content, bytes) else as_json(content)
 
 
 class Guard:
-    """The outermost application. Paths not among `paths` are counted as one."""
+    """The outermost application. Paths not among `paths` are counted as one.
 
-    def __init__(self, app: ASGIApp, service: Service, paths: Collection[str]) -> None:
+    While more `connections` are open than may be, requests are refused.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        paths: Collection[str],
+        *,
+        connections: Callable[[], int] | None = None,
+    ) -> None:
         self.app, self.service, self.paths = app, service, frozenset(paths)
+        self._connections = connections or (lambda: service.metrics.open_requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,11 +93,14 @@ class Guard:
         metrics.open_requests += 1
         try:
             try:
-                await self.app(scope, receive, send_guarded)
+                app = self._full if self._is_full(scope) else self.app
+                await app(scope, receive, send_guarded)
             except asyncio.CancelledError:
                 # The time that a stopping server gives its last requests is over.
                 if not status:
-                    late = JsonResponse({"error": "the server is stopping"}, 503)
+                    late = JsonResponse(
+                        {"error": "the server is stopping"}, 503, {"retry-after": "5"}
+                    )
                     await late(scope, receive, send_guarded)
             except Exception as error:
                 number = self.service.explain(error)
@@ -98,3 +115,14 @@ class Guard:
             metrics.request_seconds.observe(seconds, path=path)
             if self.service.settings.log != "quiet":
                 self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
+
+    def _is_full(self, scope: Scope) -> bool:
+        full = self._connections() > self.service.settings.connections
+        return full and scope["path"] not in _ALWAYS
+
+    async def _full(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.service.metrics.refused.add(reason="connections")
+        message = f"more than {self.service.settings.connections} connections are open"
+        # Closed, so that it is soon one less.
+        headers = {"retry-after": "1", "connection": "close"}
+        await JsonResponse({"error": message}, 503, headers)(scope, receive, send)

@@ -37,10 +37,28 @@ def key_in_headers(headers: Mapping[str, str]) -> str | None:
     return headers.get("x-api-key")
 
 
+class KeyFileError(ValueError):
+    """A key that clients cannot send; `line` is its number in the file."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(
+            "the key has characters beyond printable ASCII, which headers cannot carry: "
+            "write another one"
+        )
+        self.line = line
+
+
 def read_keys(text: str) -> frozenset[str]:
-    """One key a line; blank lines and those that begin with `#` are none."""
-    lines = (line.strip() for line in text.splitlines())
-    return frozenset(line for line in lines if line and not line.startswith("#"))
+    """One key a line; blank lines and those that begin with `#` are none. Raises KeyFileError."""
+    keys = set()
+    for number, line in enumerate(text.split("\n"), start=1):
+        key = line.strip()
+        if not key or key.startswith("#"):
+            continue
+        if not (key.isascii() and key.isprintable()):
+            raise KeyFileError(number)
+        keys.add(key)
+    return frozenset(keys)
 
 
 def _digest(key: str) -> bytes:

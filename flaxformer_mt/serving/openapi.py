@@ -140,10 +140,10 @@ _REASONS = {
     "401": "An API key is needed",
     "403": "The API key is not valid",
     "408": "The body did not arrive in time",
-    "413": "More bytes, characters, texts or sentences than a request may have",
+    "413": "More bytes, characters, texts, sentences or weights than a request may have",
     "415": "Neither JSON nor a form",
     "500": "An error of the server's, which has logged it under the id in the message",
-    "503": "No room in the queue, no answer in time, or the server is starting or stopping",
+    "503": "No room for the request, no answer in time, or the server is starting or stopping",
 }
 
 
@@ -229,6 +229,7 @@ def _schemas(model: Model, settings: ServerSettings) -> Json:
             "source split at_limit hypotheses",
             {
                 "source": string,
+                "code": string | {"description": "language code taken over from a sentence before"},
                 "split": boolean | {"description": "longer than the model takes: cut and rejoined"},
                 "at_limit": boolean | {"description": "as long as an output may be"},
                 "hypotheses": {"type": "array", "items": _ref("Hypothesis"), "minItems": 1},

@@ -146,7 +146,8 @@ class Reader:
         return tuple(texts), one
 
     def _cut(self, texts: Sequence[str], cut: bool) -> tuple[Sentences, ...]:
-        parts = tuple(split_sentences(text, at_marks=cut) for text in texts)
+        codes = self.model.codes
+        parts = tuple(split_sentences(text, at_marks=cut, codes=codes) for text in texts)
         count = sum(len(part.texts) for part in parts)
         if count > self.settings.max_sentences:
             raise too_large(f"{count} sentences; at most {self.settings.max_sentences} a request")

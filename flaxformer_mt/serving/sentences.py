@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 LONGEST = 1000  # characters: about what models take at once, and what a turn at the model may cost
 # What Unicode counts as the end of a line or paragraph (UAX 14).
@@ -19,6 +19,7 @@ _ABBREVIATED = re.compile(
     r"|vs|etc|No|Nr|Fig|Abb|Vol|pp?|ca|cf|vgl|bzw|usw|inkl|evtl|Hr|Fr|Str|Inc|Ltd|Co|approx)\.$",
     re.IGNORECASE,
 )
+_CODE = re.compile(r">>[^<>\s]+<<")
 # No part of it can be tried from many places over the same characters: a text is read once.
 _BREAK = re.compile(
     rf"(?P<line>[{_LINE_ENDS}]\s*)"
@@ -34,10 +35,12 @@ class Sentences:
     """A text as sentences with what stands around them: `glue[0]` before the first, and so on.
 
     `glue` has one entry more than `texts`; sentences have no outer blanks and no line breaks.
+    `codes` has what the model is to read before each, which is not in it.
     """
 
     texts: tuple[str, ...]
     glue: tuple[str, ...]
+    codes: tuple[str, ...]
 
     def joined(self, translated: Sequence[str]) -> str:
         """The text with each sentence exchanged."""
@@ -45,10 +48,17 @@ class Sentences:
         return self.glue[0] + "".join(inner)
 
 
-def split_sentences(text: str, *, at_marks: bool = True) -> Sentences:
+def codes_among(pieces: Iterable[str]) -> frozenset[str]:
+    """The pieces that tell a model of several languages which one to write, such as >>fra<<."""
+    return frozenset(piece for piece in pieces if _CODE.fullmatch(piece))
+
+
+def split_sentences(text: str, *, at_marks: bool = True, codes: Collection[str] = ()) -> Sentences:
     """Cuts at line breaks and, `at_marks`, at sentence ends; in doubt it does not cut.
 
-    What is longer than LONGEST nevertheless is cut at a blank, or anywhere if it has none.
+    What is longer than LONGEST nevertheless is cut at a blank, or anywhere if it has none. One of
+    `codes` that a sentence begins with holds for those after it too, until there is another; if it
+    stands alone there, it is no sentence, and is left out of the text.
 
     `split_sentences(text).joined(sentences) == text` for the sentences themselves.
     """
@@ -64,7 +74,26 @@ def split_sentences(text: str, *, at_marks: bool = True) -> Sentences:
         _add(texts, glue, text[start:end], text[end : match.end()])
         start = match.end()
     _add(texts, glue, text[start:], "")
-    return Sentences(tuple(texts), tuple(glue))
+    return _coded(texts, glue, codes)
+
+
+def _coded(texts: Sequence[str], glue: Sequence[str], codes: Collection[str]) -> Sentences:
+    kept: list[str] = []
+    around = [glue[0]]
+    before: list[str] = []
+    current = ""
+    for text, after in zip(texts, glue[1:], strict=True):
+        match = _CODE.match(text)
+        own = match is not None and match[0] in codes
+        if match is not None and own:
+            current = match[0]
+            if match.end() == len(text):
+                around[-1] += after
+                continue
+        kept.append(text)
+        before.append("" if own else current)
+        around.append(after)
+    return Sentences(tuple(kept), tuple(around), tuple(before))
 
 
 def _ends(text: str, start: int, match: re.Match[str]) -> bool:

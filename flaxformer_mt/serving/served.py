@@ -30,3 +30,4 @@ class Model:
     beam_size: int
     encoder_layers: int
     decoder_layers: int
+    codes: frozenset[str] = frozenset()  # language codes that its sources may begin with

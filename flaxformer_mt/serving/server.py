@@ -34,6 +34,8 @@ def bind(host: str, port: int) -> socket.socket:
             # A server that was just stopped leaves connections behind that would block the port.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place[4])
+            # With that option two may bind one port: who listens has it.
+            listener.listen()
         except OSError:
             listener.close()
             raise
@@ -55,7 +57,7 @@ def address(listener: socket.socket) -> str:
 class TranslationServer(uvicorn.Server):
     """Serves until a signal or `stop()`, answers what it has accepted, and returns.
 
-    `run_until_stopped` raises ServerError if the model could not be made ready.
+    `run_until_stopped` raises ServerError if the model could not be made ready or its thread ended.
     """
 
     def __init__(
@@ -67,8 +69,16 @@ class TranslationServer(uvicorn.Server):
         say: Callable[[str], None],
     ) -> None:
         self._say = say
-        self._broken: Exception | None = None
-        app = create_app(translator, model, settings, say=say, failed=self._fail)
+        self._broken: BaseException | None = None
+        app = create_app(
+            translator,
+            model,
+            settings,
+            say=say,
+            failed=self._fail,
+            connections=lambda: len(self.server_state.connections),
+        )
+        self._service = app.service
 
         class Patient(PatientProtocol):
             patience = settings.body_seconds
@@ -84,7 +94,8 @@ class TranslationServer(uvicorn.Server):
                 server_header=False,
                 # Addresses of clients are not used, so those that proxies report are not either.
                 proxy_headers=False,
-                limit_concurrency=settings.connections,
+                # The application answers those beyond `connections`; this is for what floods it.
+                limit_concurrency=2 * settings.connections + 16,
                 timeout_keep_alive=max(1, round(settings.body_seconds)),
                 timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
             )
@@ -94,23 +105,34 @@ class TranslationServer(uvicorn.Server):
         with self._logging():
             self.run(sockets=[listener])
         if self._broken is not None:
-            raise ServerError(f"the model cannot be used: {self._broken}") from self._broken
+            reason = str(self._broken) or type(self._broken).__name__
+            raise ServerError(f"the model cannot be used: {reason}") from self._broken
 
     def stop(self) -> None:
         self.should_exit = True
+
+    @property
+    def model_at_work(self) -> bool:
+        """Whether the model's thread outlives the server: nothing can interrupt it."""
+        return self._service.batcher.at_work
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.begin_stop()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         """SIGINT and SIGTERM end the server in order, and then it has done what it was told.
 
         (uvicorn's own raises the signal again after that, which makes a clean stop look like a
-        crash to whoever started the process.) A second signal does not wait for requests.
+        crash to whoever started the process.) A second signal waits for neither requests nor model.
         """
         loop = asyncio.get_running_loop()
 
         def stop(name: str) -> None:
             if self.should_exit:
                 self.force_exit = True
+                self._service.hurry()
                 return
             self._say(f"{name}: answering what was accepted, then stopping")
             self.should_exit = True
@@ -126,7 +148,7 @@ class TranslationServer(uvicorn.Server):
                 for number in numbers:
                     loop.remove_signal_handler(number)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._broken = error
         self.should_exit = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Coroutine, Hashable, Sequence
@@ -21,7 +22,7 @@ from flaxformer_mt.serving.engine import (
     Translated,
 )
 from flaxformer_mt.serving.metrics import Metrics, watch_compilations
-from flaxformer_mt.serving.refusals import Refusal, bad_request, unavailable
+from flaxformer_mt.serving.refusals import Refusal, bad_request, too_large, unavailable
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateRequest
 from flaxformer_mt.serving.served import Model, ServedTranslator
 from flaxformer_mt.serving.settings import ServerSettings
@@ -29,14 +30,15 @@ from flaxformer_mt.serving.warm_up import warm_up
 
 State = Literal["starting", "ok", "failing", "stopping"]
 _FAILING_AFTER = 3  # batches in a row
+_TOLD_WITHIN = 1.0  # seconds, in which requests that are given up at the end get their 503
 _T = TypeVar("_T")
 
 
 class Service:
     """One per application: requests go in checked, results come out, or a Refusal is raised.
 
-    `say` gets lines for the operator. `failed`, if the model cannot be made ready, gets the reason;
-    the server should then end.
+    `say` gets lines for the operator. `failed`, if the model cannot be made ready or its thread
+    ends before its time, gets the reason; the server should then end.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Service:
         settings: ServerSettings,
         *,
         say: Callable[[str], None],
-        failed: Callable[[Exception], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         self.model, self.settings, self.say = model, settings, say
         self._failed = failed
@@ -59,12 +61,15 @@ class Service:
             take=self.engine.take,
             capacity=settings.waiting_sentences,
             prepare=self._prepare,
-            prepared=self._prepared,
+            prepared=lambda: say("ready"),
+            failed=self._break_off,
             report=self._report,
         )
         self.metrics = Metrics(model, lambda: self.batcher.waiting)
         self.warm = (0, 0)  # steps done, of how many
         self._stopping = False
+        self._deadline = 0.0
+        self._hurried = asyncio.Event()
         self._failures = 0  # batches in a row
 
     @property
@@ -78,23 +83,65 @@ class Service:
     def start(self) -> None:
         self.batcher.start()
 
+    def begin_stop(self) -> None:
+        """From now on `drain_seconds` are left for what was accepted."""
+        if not self._stopping:
+            self._stopping = True
+            self._deadline = time.monotonic() + self.settings.drain_seconds
+
+    def hurry(self) -> None:
+        """`stop` waits no longer."""
+        self._hurried.set()
+
     async def stop(self) -> None:
-        self._stopping = True
-        await self.batcher.close()
+        """Returns when the model has done what was accepted, or its time is over.
+
+        A model that was never ready has nothing to do for anybody: it may compile for minutes, and
+        is not waited for. Neither is one that hangs: nothing can interrupt its thread.
+        """
+        self.begin_stop()
+        closing = asyncio.ensure_future(self.batcher.close())
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        left = self._deadline - time.monotonic() if self.batcher.ready else 0.0
+        done, _ = await asyncio.wait(
+            {closing, hurried}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED
+        )
+        closing.cancel()
+        hurried.cancel()
+        if closing not in done and self.batcher.ready:
+            self.say("the model is still at work, and not waited for")
+        told = time.monotonic() + _TOLD_WITHIN
+        while self.metrics.open_requests and time.monotonic() < told and not self._hurried.is_set():
+            await asyncio.sleep(0.01)
 
     async def translate(self, request: TranslateRequest) -> list[list[Translated]]:
         """The sentences of each text."""
         aligned = request.n_best if request.alignment else 0
-        sentences = [Sentence(each, aligned) for text in request.texts for each in text.texts]
+        sentences = [
+            Sentence(each, aligned, code)
+            for text in request.texts
+            for each, code in zip(text.texts, text.codes, strict=True)
+        ]
+        results = self._submit(self.engine.key_of(request.n_best), sentences)
         self.metrics.sentences.add(len(sentences))
         self.metrics.characters.add(sum(len(sentence.text) for sentence in sentences))
-        found = iter(await self._submit(self.engine.key_of(request.n_best), sentences))
+        found = iter(await results)
         return [[next(found) for _ in text.texts] for text in request.texts]
 
     async def attend(self, request: AttentionRequest) -> tuple[str, Attention]:
         """The translation that was looked at, and its attention."""
-        (found,) = await self._submit(Attend(), [Pair(request.text, request.translation)])
+        try:
+            (found,) = await self._submit(Attend(), [Pair(request.text, request.translation)])
+        except PairRefused as refused:
+            raise bad_request(str(refused)) from None
         translation, attention = found
+        weights = getattr(attention, request.kind)[request.layer]
+        if weights.size > (most := self.settings.max_attention_weights):
+            heads, rows, columns = weights.shape
+            raise too_large(
+                f"{rows} x {columns} tokens with {heads} heads have {weights.size} weights; "
+                f"at most {most} a request"
+            )
         return translation, attention
 
     async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
@@ -120,15 +167,14 @@ class Service:
             task.cancel()
             gone.cancel()
 
-    async def _submit(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
+    def _submit(self, key: Hashable, items: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
+        """Accepted now; what is to be awaited has the results."""
         try:
-            return await self.batcher.submit(key, items)
+            return self.batcher.submit(key, items)
         except QueueFull as full:
             raise unavailable(str(full), retry_after=full.retry_after, reason="queue") from None
         except NotServing as not_serving:
             raise unavailable(str(not_serving), retry_after=5, reason=self.state) from None
-        except PairRefused as refused:
-            raise bad_request(str(refused)) from None
 
     def explain(self, error: Exception) -> str:
         """Tells the operator of an error that no client caused; returns the id it was given.
@@ -158,11 +204,9 @@ class Service:
             progress=progress,
         )
 
-    def _prepared(self, error: Exception | None) -> None:
-        if error is not None:
-            self._failed(error)
-        else:
-            self.say("ready")
+    def _break_off(self, error: BaseException) -> None:
+        self.begin_stop()
+        self._failed(error)
 
     def _report(self, report: BatchReport) -> None:
         refused = isinstance(report.error, PairRefused)

@@ -24,6 +24,7 @@ class ServerSettings:
     max_sentences: int = 256  # of all its texts, after they are cut at sentence ends
     max_body_bytes: int = 256 * 1024
     max_n_best: int = 8  # never more than the beam
+    max_attention_weights: int = 400_000  # rows x columns x heads: about 3 MB of JSON
     seconds: float = 30.0  # from its last byte to the answer
     body_seconds: float = 10.0  # for its body to arrive, and for a client's silence otherwise
     batch_sentences: int = 16  # translated together

@@ -51,6 +51,14 @@ def test_files_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
     assert done.status == 1 and "has no key; write one a line" in done.last
 
 
+def test_a_key_that_no_header_carries_is_named_by_its_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# ours\none\nключ\n", encoding="utf-8")
+    done = run("serve", "--workdir", tmp_path, "--api-keys", tmp_path / "keys")
+    assert done.status == 1
+    assert f"{tmp_path / 'keys'}:3: the key has characters beyond printable ASCII" in done.last
+    assert "ключ" not in done.errors
+
+
 def test_a_port_that_is_taken(run: Run, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

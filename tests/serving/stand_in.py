@@ -16,6 +16,7 @@ import numpy as np
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.parts import OverlongError
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.served import Model
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
@@ -85,7 +86,7 @@ class StandIn:
         self.threads.add(threading.get_ident())
         rows, columns = (*tgt.split(), "</s>"), (*src.split(), "</s>")
         if len(columns) > LONGEST:
-            raise DecodingError(f"{len(columns)} tokens; the model takes {LONGEST}")
+            raise OverlongError(0, f"{len(columns)} tokens; the model takes {LONGEST}")
 
         def weights(layers: int, *shape: int) -> Any:
             heads = np.random.default_rng(1).random((layers, 2, *shape), np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import urllib.parse
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.serving.stand_in import Running, StandIn, quick, running
+from tests.serving.stand_in import MODEL, Running, StandIn, quick, running
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -48,6 +49,22 @@ def test_sentences_are_left_together_on_request(server: Running) -> None:
     payload = {"text": "First one. Second one.\nThird.", "sentences": False}
     (translation,) = server.post("/translate", payload)[1]["translations"]
     assert translation["text"] == "ONE. SECOND ONE. FIRST\nTHIRD."
+
+
+def test_every_sentence_is_translated_into_the_language_that_the_text_asks_for() -> None:
+    translator = StandIn()
+    model = dataclasses.replace(MODEL, codes=frozenset({">>fra<<"}))
+    with running(translator, model=model) as server:
+        payload = {"text": ">>fra<< One two. Three four.", "alignment": True}
+        answer = server.post("/translate", payload)[1]["translations"][0]
+        assert {line for lines, _ in translator.calls for line in lines} == {
+            ">>fra<< One two.",
+            ">>fra<< Three four.",
+        }
+        first, second = answer["sentences"]
+        assert first["source"] == ">>fra<< One two." and "code" not in first
+        assert (second["source"], second["code"]) == ("Three four.", ">>fra<<")
+        assert second["hypotheses"][0]["alignment"]["source_words"] == ["Three", "four."]
 
 
 @pytest.mark.parametrize("n_best", [1, 2, 3, 4])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.serving.batching import Batcher, BatchReport, NotServing, QueueFull
+from flaxformer_mt.serving.batching import Batcher, BatchReport, ModelEnded, NotServing, QueueFull
 
 
 class Model:
@@ -202,7 +202,7 @@ def test_closing_answers_what_was_taken_and_takes_no_more() -> None:
 
 def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> None:
     async def main(error: Exception | None) -> None:
-        ready, said = threading.Event(), list[Exception | None]()
+        ready, said = threading.Event(), list[BaseException | None]()
 
         def prepare() -> None:
             assert ready.wait(20)
@@ -214,7 +214,8 @@ def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> No
             take=lambda _, waiting: min(4, waiting),
             capacity=9,
             prepare=prepare,
-            prepared=said.append,
+            prepared=lambda: said.append(None),
+            failed=said.append,
         )
         batcher.start()
         with pytest.raises(NotServing, match="loading"):
@@ -231,6 +232,42 @@ def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> No
 
     asyncio.run(asyncio.wait_for(main(None), 30))
     asyncio.run(asyncio.wait_for(main(MemoryError("no room")), 30))
+
+
+@pytest.mark.parametrize("ended", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended: BaseException) -> None:
+    async def main() -> None:
+        may, said = threading.Event(), list[BaseException]()
+
+        def broken(key: Any, items: list[Any]) -> list[Any]:
+            assert may.wait(20)
+            raise ended
+
+        batcher = Batcher(
+            broken, take=lambda _, waiting: min(2, waiting), capacity=9, failed=said.append
+        )
+        batcher.start()
+        await until(lambda: batcher.ready)
+        tasks = await waiting(batcher, ("a", [1, 2, 3]), ("b", [4]))
+        may.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [ModelEnded, ModelEnded]
+        assert said == [ended] and batcher.waiting == 0 and not batcher.ready
+        with pytest.raises(NotServing):
+            await batcher.submit("a", [1])
+        await batcher.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_who_gives_up_waiting_for_the_end_does_not_undo_it() -> None:
+    async def test(batcher: Batcher, model: Model, _: Any) -> None:
+        await held(batcher, model)
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(batcher.close(), 0.01)
+
+    run(test)
 
 
 def test_a_request_without_items_needs_no_model() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from flaxformer_mt.serving.engine import Attend, Engine, Search, Sentence
+from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.parts import OverlongError, TargetError
+from flaxformer_mt.serving.engine import Attend, Engine, Pair, PairRefused, Search, Sentence
 from tests.serving.stand_in import StandIn, reversed_words
 
 BEST, WIDE = Search(1), Search(4)
@@ -44,6 +48,42 @@ def test_a_batch_is_filled_up_and_its_filling_left_out() -> None:
     assert [each.translation.text for each in found] == [reversed_words(text) for text in texts]
     ((lines, _),) = translator.calls
     assert lines == texts + texts[-1:] * 7
+
+
+class Broken(StandIn):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def attend(self, src: str, tgt: str) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [OverlongError(0, "40 tokens"), TargetError(0, "token 1")])
+def test_a_pair_that_the_model_cannot_take_is_refused(error: Exception) -> None:
+    made = Engine(Broken(error), widest=4, largest=16)
+    with pytest.raises(PairRefused, match=str(error)):
+        made.run(Attend(), [Pair("a b", None)])
+
+
+@pytest.mark.parametrize("error", [ValueError("shapes differ"), DecodingError("not a number")])
+def test_whatever_else_goes_wrong_is_no_clients_fault(error: Exception) -> None:
+    made = Engine(Broken(error), widest=4, largest=16)
+    with pytest.raises(ValueError, match=str(error)) as raised:
+        made.run(Attend(), [Pair("a b", None)])
+    assert raised.value is error
+
+
+def test_a_code_is_read_and_not_shown() -> None:
+    translator = StandIn()
+    made = Engine(translator, widest=4, largest=1)
+    (found,) = made.run(BEST, [Sentence("the dog", aligned=1, code=">>deu<<")])
+    assert translator.calls == [([">>deu<< the dog"], 1)]
+    assert (found.source, found.code) == ("the dog", ">>deu<<")
+    (alignment,) = found.alignments
+    assert alignment.src_words == ("the", "dog")
+    # The stand-in's last word is the code's.
+    assert alignment.links == ((0, 1), (1, 0))
 
 
 def test_pairs_are_aligned_in_one_size_of_batch() -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.serving.sentences import split_sentences
+from flaxformer_mt.serving.sentences import codes_among, split_sentences
 
 LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 PARTS = [*"aB3 .!?…,\"'”)(。！」\t\xa0\u3000", *LINE_ENDS, "Dr", " é"]
@@ -75,6 +75,57 @@ def test_what_is_too_long_is_cut_where_it_hurts_least(text: str, lengths: list[i
         cut = split_sentences(text, at_marks=at_marks)
         assert [len(part) for part in cut.texts] == lengths
         assert cut.joined(cut.texts) == text
+
+
+CODES = frozenset({">>fra<<", ">>deu<<"})
+
+
+def read(text: str) -> list[str]:
+    """What the model reads of each sentence."""
+    cut = split_sentences(text, codes=CODES)
+    pairs = zip(cut.codes, cut.texts, strict=True)
+    return [f"{code} {sentence}" if code else sentence for code, sentence in pairs]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (">>fra<< One. Two!\nThree", [">>fra<< One.", ">>fra<< Two!", ">>fra<< Three"]),
+        (">>fra<<One. Two.", [">>fra<<One.", ">>fra<< Two."]),
+        ("One. Two.", ["One.", "Two."]),
+        (">>fra<<\nOne. Two.", [">>fra<< One.", ">>fra<< Two."]),
+        (">>fra<< One.\n>>deu<< Two. Three", [">>fra<< One.", ">>deu<< Two.", ">>deu<< Three"]),
+        ("One.\n>>deu<< Two.", ["One.", ">>deu<< Two."]),
+        # Quotes in several languages, and no code of this model.
+        (">>tout va bien<< One. Two.", [">>tout va bien<< One.", "Two."]),
+        (">>xho<< One. Two.", [">>xho<< One.", "Two."]),
+        (">>fra<< " + "a" * 1500, [">>fra<<", ">>fra<< " + "a" * 1000, ">>fra<< " + "a" * 500]),
+    ],
+)
+def test_a_language_code_holds_for_all_that_follows(text: str, sentences: list[str]) -> None:
+    if text.endswith("a" * 1500):
+        # Wherever it is cut, each part is told the language.
+        assert all(each.startswith(">>fra<<") for each in read(text))
+    else:
+        assert read(text) == sentences
+
+
+@given(texts | st.text())
+def test_where_there_are_no_codes_nothing_changes(text: str) -> None:
+    plain, coded = split_sentences(text), split_sentences(text, codes=CODES)
+    assert plain == coded and not any(plain.codes)
+
+
+@given(st.sampled_from(sorted(CODES)), texts.filter(lambda text: bool(text.strip())))
+def test_every_sentence_of_a_coded_text_has_its_code(code: str, text: str) -> None:
+    cut = split_sentences(f"{code} {text}", codes=CODES)
+    for sentence, before in zip(cut.texts, cut.codes, strict=True):
+        assert sentence.startswith(code) != (before == code)
+
+
+def test_codes_are_pieces_of_their_form() -> None:
+    pieces = ["<pad>", "\u2581a", ">>fra<<", ">>", "<<", ">><<", ">>zle_Cyrl<<", "x>>deu<<"]
+    assert codes_among(pieces) == {">>fra<<", ">>zle_Cyrl<<"}
 
 
 def test_a_long_text_is_cut_in_linear_time() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from benchmarks.serving.load import drive
 from benchmarks.serving.process import ServerProcess, serving
 from tests.decoding.runs import PAIRS, make_run
+from tests.serving.test_load import request
 from tests.system.conftest import ROOT, WARNINGS
 
 
@@ -81,25 +83,47 @@ def test_a_signal_stops_it_in_order(workdir: Path, name: str) -> None:
             if line == "ready\n":
                 break
         port = int(re.search(r"127\.0\.0\.1:(\d+)", "".join(said))[1])  # type: ignore[index]
-        answers: list[int] = []
-
-        def ask() -> None:
-            load = drive(ServerProcess(port), ["the old house ."], clients=4, requests=4)
-            answers.append(len(load.milliseconds) - load.refused)
-
-        # Their first answers wait for a compilation; the signal comes before that.
-        asking = threading.Thread(target=ask)
-        asking.start()
+        clients = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(4)]
+        for client in clients:
+            client.sendall(request("the old house ."))
+        # The first answers wait for a compilation; the signal comes as soon as all are accepted.
         end = time.monotonic() + 30
-        metric = "flaxformer_open_requests"
-        while ServerProcess(port).metrics()[metric] < 5 and time.monotonic() < end:
-            pass
+        while ServerProcess(port).metrics()["flaxformer_sentences_total"] < 4:
+            assert time.monotonic() < end
         process.send_signal(getattr(signal, name))
-        asking.join(60)
+        for client in clients:
+            assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+            client.close()
         said += process.stderr.readlines()
         assert process.wait(60) == 0, said
-        assert answers == [4]
         assert said[-2:] == [f"{name}: answering what was accepted, then stopping\n", "stopped\n"]
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_signal_while_it_compiles_stops_it_at_once(workdir: Path, tmp_path: Path) -> None:
+    """Nobody waits for that model, and the process ends as one that has done what it was told."""
+    command = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", "serve"]
+    process = subprocess.Popen(
+        [*command, "--workdir", str(workdir), "--port", "0", "--drain", "300"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        # Nothing compiled is found there.
+        env={**os.environ, "FLAXFORMER_CACHE": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": ""},
+    )
+    assert process.stderr is not None
+    try:
+        said = [process.stderr.readline(), process.stderr.readline()]
+        assert said[1].startswith("warming up 1 of "), said
+        process.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        said += process.stderr.readlines()
+        assert process.wait(60) == 0, said
+        assert "ready\n" not in said and said[-1] == "stopped\n"
+        assert time.monotonic() - start < 20
     finally:
         process.kill()
         process.wait()

@@ -1,0 +1,94 @@
+"""What clients get as JSON, and that writing it holds nobody up."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import json
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.decoding.attention import Attention
+from flaxformer_mt.serving import answers
+from flaxformer_mt.serving.requests import KINDS, AttentionRequest, Kind
+from tests.serving.stand_in import StandIn, quick, running
+from tests.serving.test_load import clients
+
+__all__ = ["clients"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_is_its_layers_weights_rounded(kind: Kind) -> None:
+    found = StandIn().attend("a » b", 'x "y"\n z')
+    asked = AttentionRequest(text="a » b", translation=None, kind=kind, layer=1)
+    answer = json.loads(answers.attention(asked, "é", found))
+    expected = getattr(found, kind)[1]
+    assert np.shape(answer["weights"]) == expected.shape
+    np.testing.assert_allclose(answer["weights"], expected, atol=5.1e-5)
+    assert answer["translation"] == "é" and answer["heads"] == len(expected)
+    assert len(answer["rows"]) == expected.shape[1]
+    assert len(answer["columns"]) == expected.shape[2]
+
+
+class Wide(StandIn):
+    """Many heads."""
+
+    heads = 300
+
+    def attend(self, src: str, tgt: str) -> Attention:
+        found = super().attend(src, tgt)
+        many: dict[str, Any] = {
+            kind: np.repeat(getattr(found, kind)[:, :1], self.heads, axis=1) for kind in KINDS
+        }
+        return dataclasses.replace(found, **many)
+
+
+def test_more_weights_than_an_answer_may_have_are_refused() -> None:
+    with running(Wide(), quick(max_attention_weights=4 * 4 * 300)) as server:
+        payload = {"text": "a b c", "kind": "encoder"}
+        assert server.post("/attention", payload)[0] == 200
+        status, answer = server.post("/attention", {**payload, "text": "a b c d"})
+        assert status == 413
+        assert answer["error"] == (
+            "5 x 5 tokens with 300 heads have 7500 weights; at most 4800 a request"
+        )
+        assert server.metric('flaxformer_refused_total{reason="size"}') == 1
+
+
+def test_while_an_answer_is_written_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch, clients: concurrent.futures.ThreadPoolExecutor
+) -> None:
+    may, writes = threading.Event(), answers.attention
+    begun = threading.Event()
+
+    def slowly(*arguments: Any) -> bytes:
+        begun.set()
+        assert may.wait(20)
+        return writes(*arguments)
+
+    monkeypatch.setattr(answers, "attention", slowly)
+    with running(StandIn()) as server:
+        asked = clients.submit(server.post, "/attention", {"text": "a b"})
+        assert begun.wait(20)
+        assert server.ask("GET", "/health")[0] == 200
+        assert server.post("/translate", {"text": "a b"})[0] == 200
+        may.set()
+        assert asked.result()[0] == 200
+
+
+def test_the_interpreter_is_held_for_no_more_than_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    whole = answers.as_json
+
+    def counted(content: Any) -> bytes:
+        sizes.append(np.size(content))
+        return whole(content)
+
+    monkeypatch.setattr(answers, "as_json", counted)
+    found = Wide().attend("w " * 30, "w " * 20)
+    asked = AttentionRequest(text="w", translation=None, kind="cross", layer=0)
+    answer = json.loads(answers.attention(asked, "w", found))
+    assert np.shape(answer["weights"]) == (Wide.heads, 21, 31) and max(sizes) <= 31
