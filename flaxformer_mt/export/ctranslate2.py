@@ -7,6 +7,7 @@ and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / n
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,33 @@ QUANTIZATIONS = ("float32", "float16", "int8")
 # Measured on trained models (docs/interoperability.md); beyond these something is wrong.
 BOUNDS = {"float32": 1e-3, "float16": 5e-2, "int8": 1.0}
 _USE = """\
-import ctranslate2
+{json}import ctranslate2
 from sentencepiece import SentencePieceProcessor
 
-src, tgt = (SentencePieceProcessor(model_file=f"{side}.spm") for side in ("source", "target"))
+src, tgt = (SentencePieceProcessor(model_file=f"{{side}}.spm") for side in ("source", "target"))
 model = ctranslate2.Translator(".")
-[best] = model.translate_batch([src.encode("TEXT", out_type=str)], disable_unk=True)
+{encode}
+# Unknown characters may spell a mark, and are none.
+pieces = ["{unk}" if piece in {marks} else piece for piece in pieces]
+[best] = model.translate_batch(
+    [pieces],
+    max_input_length=0,  # cuts nothing off
+    # End marks are counted on both sides, but not by CTranslate2.
+    max_decoding_length=min(int({ratio} * (len(pieces) + 1)) + {extra}, {longest}) - 1,
+    disable_unk=True,
+    suppress_sequences=[["{pad}"], ["{bos}"]],
+)
 print(tgt.decode(best.hypotheses[0]))
 """
+_ENCODE = """\
+pieces = src.encode("TEXT", out_type=str)"""
+_ENCODE_CODED = """\
+# A language code at the beginning is a piece of its own.
+code, closing, text = "TEXT".partition("<<")
+if code.startswith(">>") and code + closing in json.load(open("{vocabulary}", encoding="utf-8")):
+    pieces = [code + closing, *src.encode(text, out_type=str)]
+else:
+    pieces = src.encode("TEXT", out_type=str)"""
 _NOTES = """\
 CTranslate2 adds the end mark. Its length penalty divides by |Y|^alpha, the paper's by
 ((5 + |Y|) / 6)^alpha: with `length_penalty=0` both are the same search.
@@ -66,7 +86,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
         folder,
         title=f"A CTranslate2 model, {quantization}",
         install="ctranslate2 sentencepiece",
-        use=_USE,
+        use=_use(translator),
         notes=_NOTES,
     )
 
@@ -86,11 +106,18 @@ class Runtime:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """As in parity.Runtime: by the folder's SentencePiece model, and the piece's place."""
-        ids = {piece: number for number, piece in enumerate(self._src.pieces())}
-        return [
-            [*(ids.get(piece, UNK) for piece in row), EOS]
-            for row in self._cutter.encode(list(lines), out_type=str)
-        ]
+        # As the README's lines do it: a run of unknown characters may spell a mark, and is none.
+        every = enumerate(self._src.pieces())
+        ids = {piece: number for number, piece in every if number > UNK}
+        found = []
+        for line in lines:
+            code, closing, text = line.partition("<<")
+            known = self._src.table is not None and code + closing in ids
+            coded = known and code.startswith(">>")
+            row = self._cutter.encode(text if coded else line, out_type=str)
+            row = [code + closing, *row] if coded else row
+            found.append([*(ids.get(piece, UNK) for piece in row), EOS])
+        return found
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """As in parity.Runtime."""
@@ -125,6 +152,27 @@ class Runtime:
             [self._tgt.pieces(target) for target in targets],
         )
         return [np.asarray(score.log_probs, np.float32) for score in scores]
+
+
+def _use(translator: Translator) -> str:
+    src, tgt = translator.vocabularies.src, translator.vocabularies.tgt
+    decoding = translator.config
+    pad, bos, eos, unk = src.pieces([PAD, BOS, EOS, UNK])
+    pieces = src.pieces()
+    coded = src.table is not None and any(re.fullmatch(">>.+<<", piece) for piece in pieces)
+    vocabulary = "shared" if pieces == tgt.pieces() else "source"
+    encode = _ENCODE_CODED.format(vocabulary=f"{vocabulary}_vocabulary.json")
+    return _USE.format(
+        json="import json\n\n" if coded else "",
+        encode=encode if coded else _ENCODE,
+        marks=[pad, bos, eos],
+        unk=unk,
+        pad=pad,
+        bos=bos,
+        ratio=decoding.max_ratio,
+        extra=decoding.max_extra_tokens,
+        longest=translator.model.config.max_length,
+    )
 
 
 def _package() -> Any:

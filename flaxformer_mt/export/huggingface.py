@@ -80,6 +80,8 @@ def write_tokenizer(
         "pad_token": pad,
         "eos_token": eos,
         "unk_token": unk,
+        # Blanks before full stops and the like are text.
+        "clean_up_tokenization_spaces": False,
         "model_max_length": max_length,
     }
     _write_json(folder / "tokenizer_config.json", tokenizer)
@@ -150,6 +152,7 @@ def _generation(translator: Translator) -> dict[str, Any]:
         "max_length": translator.model.config.max_length,
         "num_beams": translator.config.beam_size,
         "length_penalty": translator.config.length_penalty,
+        "no_repeat_ngram_size": translator.config.no_repeat_ngram,
     }
 
 

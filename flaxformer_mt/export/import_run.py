@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
@@ -15,14 +17,20 @@ from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import transformers_runtime
 from flaxformer_mt.export.errors import ModelImportError
 from flaxformer_mt.export.marian_folder import MarianFolder, read_folder
-from flaxformer_mt.export.marian_form import Types, model_config, renumbered, types_of
+from flaxformer_mt.export.marian_form import (
+    Types,
+    is_shared,
+    model_config,
+    renumbered,
+    sizes,
+    types_of,
+)
 from flaxformer_mt.export.marian_state import POSITIONS, from_state, sinusoids_in_halves
 from flaxformer_mt.export.parity import Parity, compare
 from flaxformer_mt.export.placing import appearing
 from flaxformer_mt.export.reference import Reference
 from flaxformer_mt.export.sample import sample_lines
 from flaxformer_mt.export.weights import to_params
-from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -55,27 +63,18 @@ def import_marian(
     model = model_config(source.config)
     src, tgt = types_of(source)
     _check_positions(source, model)
-    weights = from_state(
-        source.state,
-        tie=model.tie,
-        encoder_layers=model.encoder_layers,
-        decoder_layers=model.decoder_layers,
-    )
+    src_types, tgt_types = sizes(source.config)
     try:
-        params = to_params(renumbered(weights, src, tgt), model)
-    except (IndexError, ValueError) as error:
-        raise ModelImportError(
-            f"{source.path}: arrays of other shapes than config.json's"
-        ) from error
-    sizes = len(src.ids), len(tgt.ids)
-    described, found = (
-        sum(parts.values()) for parts in (count_by_formula(model, *sizes), count(params))
-    )
-    if described != found:
-        raise ModelImportError(
-            f"{source.path}: config.json describes a model of {described:,} parameters, and the "
-            f"weights are {found:,}"
+        weights = from_state(
+            source.state,
+            model,
+            shared=is_shared(source.config),
+            src_types=src_types,
+            tgt_types=tgt_types,
         )
+    except ModelImportError as error:
+        raise ModelImportError(f"{source.path}: {error}") from error
+    params = to_params(renumbered(weights, src, tgt), model)
     vocabularies = Vocabularies(
         _vocabulary(source.path / "source.spm", source.source_spm, src),
         _vocabulary(source.path / "target.spm", source.target_spm, tgt),
@@ -106,7 +105,7 @@ def _check_positions(source: MarianFolder, model: ModelConfig) -> None:
         table = source.state.get(name)
         if table is None:
             continue
-        expected = sinusoids_in_halves(len(table), model.d_model)
+        expected = sinusoids_in_halves(np.shape(table)[0] if np.ndim(table) else 0, model.d_model)
         if table.shape != expected.shape or abs(table - expected).max() > _TABLE_TOLERANCE:
             raise ModelImportError(f"{source.path}: '{name}' holds other positions than sinusoids")
 
@@ -135,30 +134,32 @@ def _experiment(
         key = {"src": "source_lang", "tgt": "target_lang"}[side]
         if isinstance(language := source.tokenizer.get(key), str) and language:
             tree.data[f"{side}_lang"] = language
-    tree.data.vocabulary.shared = model.tie == "all"
+    tree.data.vocabulary.shared = is_shared(source.config)
     tree.data.vocabulary.size = vocabularies.tgt.size
     tree.data.vocabulary.kind = "bpe" if vocabularies.tgt.is_bpe else "unigram"
     tree.data.filter.max_length = min(tree.data.filter.max_length, model.max_length)
-    beams = source.generation.get("num_beams", source.config.get("num_beams"))
-    if isinstance(beams, int) and beams >= 1:
-        tree.decoding.beam_size = beams
+    # Their search: the penalty is of another formula than the paper's, and 1 where none is given.
+    tree.decoding.length_norm, tree.decoding.ends_among = "average", "beam"
     try:
+        for name, theirs, usual in (
+            ("beam_size", "num_beams", None),
+            ("length_penalty", "length_penalty", 1.0),
+            ("no_repeat_ngram", "no_repeat_ngram_size", 0),
+        ):
+            given = [each.get(theirs) for each in (source.generation, source.config)]
+            value = next((each for each in given if each is not None), usual)
+            if value is not None:
+                tree.decoding[name] = value
         return freeze(tree, str(source.path / "config.json"))
-    except ConfigError as error:
-        raise ModelImportError(str(error)) from error
+    except (ConfigError, TypeError, ValueError) as error:
+        raise ModelImportError(f"{source.path}: {error}") from error
 
 
 def _left_out(source: MarianFolder, tgt: Types) -> list[str]:
     """What the checkpoint asks of decoding that this program does not do by itself."""
     bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
     more = [words for words in bad if words not in ([tgt.ids[0]], [tgt.ids[1]], [tgt.ids[3]])]
-    notes = []
-    if more:
-        notes.append(f"bad_words_ids {more} are not kept: suppress them when translating")
-    penalty = source.generation.get("length_penalty", source.config.get("length_penalty", 1.0))
-    if penalty != 1.0:
-        notes.append(f"length_penalty {penalty} is of another formula than here, and not kept")
-    return notes
+    return [f"bad_words_ids {more} are not kept: suppress them when translating"] if more else []
 
 
 def _save(run: RunDirectory, params: Mapping[str, Any], reason: str) -> None:

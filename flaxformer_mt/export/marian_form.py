@@ -57,12 +57,12 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             if config.get(name, value) != value
         ]
         for name in ("attention_heads", "ffn_dim"):
-            encoder, decoder = config[f"encoder_{name}"], config[f"decoder_{name}"]
+            encoder, decoder = (_whole(config, f"{side}_{name}") for side in ("encoder", "decoder"))
             if encoder != decoder:
                 problems.append(f"encoder_{name} = {encoder} and decoder_{name} = {decoder}")
         if config["activation_function"] not in _ACTIVATIONS:
             problems.append(f"activation_function = {config['activation_function']!r}")
-        d_model, heads = config["d_model"], config["encoder_attention_heads"]
+        d_model, heads = _whole(config, "d_model"), config["encoder_attention_heads"]
         if d_model % heads or d_model % 2:
             problems.append(f"d_model = {d_model} with {heads} heads")
         if problems:
@@ -70,8 +70,8 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
                 f"config.json: this program has no form for {'; '.join(problems)}"
             )
         return ModelConfig(
-            encoder_layers=config["encoder_layers"],
-            decoder_layers=config["decoder_layers"],
+            encoder_layers=_whole(config, "encoder_layers"),
+            decoder_layers=_whole(config, "decoder_layers"),
             d_model=d_model,
             d_ff=config["encoder_ffn_dim"],
             num_heads=heads,
@@ -80,7 +80,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             norm="post",
             norm_epsilon=NORM_EPSILON,
             positions="sinusoidal",
-            max_length=config["max_position_embeddings"],
+            max_length=_whole(config, "max_position_embeddings"),
             tie=_tie(config),
             activation=_ACTIVATIONS[config["activation_function"]],
             attention_bias=True,
@@ -89,25 +89,48 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             attention_dropout=float(config.get("attention_dropout", 0.0)),
             ffn_dropout=float(config.get("activation_dropout", 0.0)),
         )
-    except (KeyError, TypeError, ZeroDivisionError) as error:
+    except ModelImportError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise ModelImportError(f"config.json: is not a Marian model's: {error!r}") from error
 
 
 def _tie(config: Mapping[str, Any]) -> Literal["all", "target", "none"]:
-    if config.get("share_encoder_decoder_embeddings", True):
-        return "all"
-    return "target" if config.get("tie_word_embeddings", True) else "none"
+    """Both sides may share a table that the softmax has no part in: tied to nothing, here."""
+    if not config.get("tie_word_embeddings", True):
+        return "none"
+    return "all" if is_shared(config) else "target"
+
+
+def is_shared(config: Mapping[str, Any]) -> bool:
+    """Whether source and target have one vocabulary, and one table of embeddings."""
+    return bool(config.get("share_encoder_decoder_embeddings", True))
+
+
+def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Source and target types. Raises ModelImportError."""
+    src = _whole(config, "vocab_size")
+    if is_shared(config) or config.get("decoder_vocab_size") is None:
+        return src, src
+    return src, _whole(config, "decoder_vocab_size")
+
+
+def _whole(config: Mapping[str, Any], name: str) -> int:
+    value = config.get(name)
+    if type(value) is not int or value < 1:
+        raise ModelImportError(f"config.json: {name} = {value!r} is no whole number of at least 1")
+    return value
 
 
 def types_of(folder: MarianFolder) -> tuple[Types, Types]:
     """Source and target types. Raises ModelImportError for marks or ids that do not fit."""
-    config = folder.config
-    size = config["vocab_size"]
-    start = config.get("decoder_start_token_id")
-    if config.get("share_encoder_decoder_embeddings", True):
+    size, tgt_size = sizes(folder.config)
+    start = folder.config.get("decoder_start_token_id")
+    if start is not None and type(start) is not int:
+        raise ModelImportError(f"config.json: decoder_start_token_id = {start!r} is no id")
+    if is_shared(folder.config):
         one = _types(folder, folder.vocab, size, start)
         return one, one
-    tgt_size = config.get("decoder_vocab_size") or size
     tgt = _types(folder, folder.target_vocab, tgt_size, start)
     # Nothing begins a source; a vocabulary may have the mark all the same.
     return _types(folder, folder.vocab, size, folder.vocab.get(MARKS[1])), tgt

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
+from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.export.errors import ModelImportError
 from flaxformer_mt.export.weights import (
     Attention,
@@ -61,25 +62,39 @@ def to_state(weights: Weights, *, tie: str) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(array, np.float32) for name, array in state.items()}
 
 
-def from_state(state: State, *, tie: str, encoder_layers: int, decoder_layers: int) -> Weights:
+def from_state(
+    state: State, config: ModelConfig, *, shared: bool, src_types: int, tgt_types: int
+) -> Weights:
     """The inverse of `to_state`, of any floating-point dtype.
 
-    Raises ModelImportError for an array that is missing, or that nothing here stands for.
+    `shared` is whether both sides have one table; whether the softmax has it too is `config.tie`'s.
+    Raises ModelImportError for an array that is missing, of another shape than `config` has, or
+    that nothing here stands for, as a table of its own where the model has but one.
     """
     read = _Reader(state)
-    shared = read(SHARED) if tie == "all" and SHARED in state else None
-    if tie == "all" and shared is None:
-        shared = read(TABLES["encoder"])
-    tables = {side: read(name) if shared is None else shared for side, name in TABLES.items()}
-    # A tied table may stand there more than once.
-    read.skip(SHARED, *TABLES.values(), *POSITIONS.values())
-    softmax = read(SOFTMAX) if tie == "none" else tables["decoder"]
-    read.skip(SOFTMAX)
+    width = config.d_model
+    if shared:
+        name = SHARED if SHARED in state else TABLES["encoder"]
+        tables = dict.fromkeys(TABLES, read(name, src_types, width))
+        for each in (SHARED, *TABLES.values()):
+            read.again(each, tables["encoder"])
+    else:
+        sizes = {"encoder": src_types, "decoder": tgt_types}
+        tables = {side: read(name, sizes[side], width) for side, name in TABLES.items()}
+    softmax = read(SOFTMAX, tgt_types, width) if config.tie == "none" else tables["decoder"]
+    read.again(SOFTMAX, softmax)
+    read.skip(*POSITIONS.values())
+    counts = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
     layers = {
-        side: tuple(_layer(read, f"model.{side}.layers.{number}", side) for number in range(count))
-        for side, count in (("encoder", encoder_layers), ("decoder", decoder_layers))
+        side: tuple(
+            _layer(read, f"model.{side}.layers.{number}", side, width, config.d_ff)
+            for number in range(count)
+        )
+        for side, count in counts.items()
     }
-    bias = read(BIAS) if BIAS in state else np.zeros(len(softmax), np.float32)
+    bias = np.zeros(tgt_types, np.float32)
+    if BIAS in state:
+        bias = read(BIAS, *[1] * (np.ndim(state[BIAS]) - 1), tgt_types)
     read.finish()
     weights = Weights(
         encoder=Stack(tables["encoder"], None, layers["encoder"], None),
@@ -102,11 +117,24 @@ class _Reader:
     def __init__(self, state: State) -> None:
         self._state, self._seen = state, set[str]()
 
-    def __call__(self, name: str) -> np.ndarray:
+    def __call__(self, name: str, *shape: int) -> np.ndarray:
         self._seen.add(name)
         if name not in self._state:
             raise ModelImportError(f"the checkpoint has no array '{name}'")
+        if (found := self._state[name].shape) != shape:
+            there, wanted = (" x ".join(map(str, sizes)) or "1" for sizes in (found, shape))
+            raise ModelImportError(
+                f"the array '{name}' is {there}, where config.json describes {wanted}"
+            )
         return np.asarray(self._state[name], np.float32)
+
+    def again(self, name: str, array: np.ndarray) -> None:
+        """A tied table may stand there more than once, and must be the same each time."""
+        self._seen.add(name)
+        if name in self._state and not np.array_equal(self._state[name], array):
+            raise ModelImportError(
+                f"the array '{name}' is another than the table that config.json ties it to"
+            )
 
     def skip(self, *names: str) -> None:
         self._seen.update(names)
@@ -120,32 +148,33 @@ class _Reader:
             )
 
 
-def _layer(read: _Reader, prefix: str, side: str) -> Layer:
+def _layer(read: _Reader, prefix: str, side: str, d_model: int, d_ff: int) -> Layer:
+    own = _attention(read, f"{prefix}.self_attn", d_model)
+    cross = _attention(read, f"{prefix}.encoder_attn", d_model) if side == "decoder" else None
     return Layer(
-        self_attention=_attention(read, f"{prefix}.self_attn"),
-        cross_attention=_attention(read, f"{prefix}.encoder_attn") if side == "decoder" else None,
-        inner=_linear(read, f"{prefix}.fc1"),
-        outer=_linear(read, f"{prefix}.fc2"),
-        norm=_norm(read, f"{prefix}.final_layer_norm"),
+        self_attention=own,
+        cross_attention=cross,
+        inner=_linear(read, f"{prefix}.fc1", d_model, d_ff),
+        outer=_linear(read, f"{prefix}.fc2", d_ff, d_model),
+        norm=_norm(read, f"{prefix}.final_layer_norm", d_model),
     )
 
 
-def _attention(read: _Reader, prefix: str) -> Attention:
-    return Attention(
-        query=_linear(read, f"{prefix}.q_proj"),
-        key=_linear(read, f"{prefix}.k_proj"),
-        value=_linear(read, f"{prefix}.v_proj"),
-        out=_linear(read, f"{prefix}.out_proj"),
-        norm=_norm(read, f"{prefix}_layer_norm"),
+def _attention(read: _Reader, prefix: str, d_model: int) -> Attention:
+    query, key, value, out = (
+        _linear(read, f"{prefix}.{name}_proj", d_model, d_model) for name in ("q", "k", "v", "out")
     )
+    norm = _norm(read, f"{prefix}_layer_norm", d_model)
+    return Attention(query=query, key=key, value=value, out=out, norm=norm)
 
 
-def _linear(read: _Reader, prefix: str) -> Linear:
-    return Linear(np.ascontiguousarray(read(f"{prefix}.weight").T), read(f"{prefix}.bias"))
+def _linear(read: _Reader, prefix: str, inputs: int, outputs: int) -> Linear:
+    kernel = read(f"{prefix}.weight", outputs, inputs).T
+    return Linear(np.ascontiguousarray(kernel), read(f"{prefix}.bias", outputs))
 
 
-def _norm(read: _Reader, prefix: str) -> Norm:
-    return Norm(read(f"{prefix}.weight"), read(f"{prefix}.bias"))
+def _norm(read: _Reader, prefix: str, d_model: int) -> Norm:
+    return Norm(read(f"{prefix}.weight", d_model), read(f"{prefix}.bias", d_model))
 
 
 def _put_attention(state: dict[str, np.ndarray], prefix: str, attention: Attention) -> None:

@@ -17,6 +17,8 @@ from flaxformer_mt.decoding.batches import output_limit
 from flaxformer_mt.decoding.decode import decode_ids
 from flaxformer_mt.model import Transformer
 
+ROWS = 4  # scored together: their logits are whole, a float32 for each type at each position
+
 
 class Reference:
     """Greedy outputs and log-probabilities of a run's model, token ids in and out.
@@ -34,7 +36,10 @@ class Reference:
             model.tgt_vocab_size,
         )
         self._params = translator.params
-        self._decoding = dataclasses.replace(translator.config, beam_size=1, length_penalty=0.0)
+        # The model alone: rules of the search are not among what every program has.
+        self._decoding = dataclasses.replace(
+            translator.config, beam_size=1, length_penalty=0.0, no_repeat_ngram=0
+        )
 
     @property
     def longest(self) -> int:
@@ -58,18 +63,19 @@ class Reference:
         src = _padded(sources)
         tgt_in = _padded([[BOS, *target] for target in targets])
         tgt_out = _padded([[*target, EOS] for target in targets])
+        src_segment_ids = _segments([len(ids) for ids in sources], src.shape[1])
+        tgt_segment_ids = _segments([len(ids) + 1 for ids in targets], tgt_in.shape[1])
+        arrays = (src, src_segment_ids, tgt_in, tgt_segment_ids, tgt_out)
+        score = jax.jit(self._score)
         with jax.default_matmul_precision("highest"):
-            table = np.asarray(
-                jax.jit(self._score)(
-                    self._params,
-                    src,
-                    _segments([len(ids) for ids in sources], src.shape[1]),
-                    tgt_in,
-                    _segments([len(ids) + 1 for ids in targets], tgt_in.shape[1]),
-                    tgt_out,
+            rows = [
+                row
+                for start in range(0, len(sources), ROWS)
+                for row in np.asarray(
+                    score(self._params, *(array[start : start + ROWS] for array in arrays))
                 )
-            )
-        return [row[: len(target) + 1] for row, target in zip(table, targets, strict=True)]
+            ]
+        return [row[: len(target) + 1] for row, target in zip(rows, targets, strict=True)]
 
     def _score(
         self,

@@ -47,7 +47,9 @@ class Model:
             json.loads((folder / f"{side}_pieces.json").read_text("utf-8"))
             for side in ("source", "target")
         )
-        self._ids = {piece: number for number, piece in enumerate(src)}
+        # A run of unknown characters is one piece, which may spell a mark, and is none.
+        marks = {self.settings[mark] for mark in ("pad", "bos", "eos", "unk")}
+        self._ids = {piece: number for number, piece in enumerate(src) if number not in marks}
 
     def translate(self, lines: Sequence[str]) -> list[str]:
         """The greedy translation of each line; a blank line's is empty."""

@@ -92,6 +92,7 @@ class Runtime:
                 max_length=None,
                 decoder_start_token_id=self._start,
                 forced_eos_token_id=self._tgt[EOS],
+                no_repeat_ngram_size=0,
                 bad_words_ids=[[token] for token in {self._tgt[mark] for mark in (PAD, BOS, UNK)}],
             ).tolist()
         found = []

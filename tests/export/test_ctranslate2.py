@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.data.type_table import TypeTable
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
+from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ctranslate2
 from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.parity import compare
 from flaxformer_mt.export.reference import Reference
-from tests.export.translators import LINES, translator
+from tests.export.translators import LINES, digits, translator, vocabularies
 
 package = pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 
@@ -51,21 +53,62 @@ def test_rounded_weights_are_near(quantization: str, bound: float, tmp_path: Pat
     assert 1e-5 < np.abs(found - expected).max() < bound
 
 
-def test_the_readmes_lines_translate(tmp_path: Path) -> None:
-    made = translator(logits_bias=True)
-    # Of a trained model these are never the likeliest.
-    bias = made.params["embedding"]["softmax_bias"]
-    made.params["embedding"]["softmax_bias"] = bias.at[:2].set(-50)
-    ctranslate2.write(made, tmp_path, quantization="float32")
-    [code] = re.findall(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)
-    code = code.replace("TEXT", LINES[0])
-    code = code.replace("disable_unk=True", "disable_unk=True, beam_size=1, max_decoding_length=9")
+def by_the_readme(folder: Path, line: str) -> str:
+    """What its lines print, with the beam of the comparison."""
+    [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    assert code.count("disable_unk=True,") == 1
+    code = code.replace("TEXT", line).replace("disable_unk=True,", "disable_unk=True, beam_size=1,")
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-W", "error::SyntaxWarning", "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    sources = [[*made.vocabularies.src.encode([LINES[0]])[0], EOS]]
-    [output] = Reference(made).greedy(sources)
-    assert done.stdout.rstrip("\n") == made.vocabularies.tgt.decode([output[:9]])[0]
+    return done.stdout.rstrip("\n")
+
+
+def greedily(made: Translator, line: str) -> str:
+    [tokens] = made.vocabularies.src.encode([line])
+    return made.vocabularies.tgt.decode(Reference(made).greedy([[*tokens, EOS]]))[0]
+
+
+@pytest.mark.parametrize("mark", [None, PAD, BOS])
+def test_the_readmes_lines_are_the_search_that_was_proven(mark: int | None, tmp_path: Path) -> None:
+    made = translator(logits_bias=True)
+    if mark is not None:  # what is never generated here, though it were the likeliest
+        bias = made.params["embedding"]["softmax_bias"]
+        made.params["embedding"]["softmax_bias"] = bias.at[mark].set(50)
+    ctranslate2.write(made, tmp_path, quantization="float32")
+    for line in LINES[:2]:
+        assert by_the_readme(tmp_path, line) == greedily(made, line) != ""
+
+
+def test_the_readmes_lines_cut_off_a_language_code(tmp_path: Path) -> None:
+    pieces = vocabularies(shared=True).src.pieces()
+    assert not pieces[-1].startswith(">>")
+    table = TypeTable((*pieces[:-1], ">>fra<<"))
+    coded = Vocabulary(vocabularies(shared=True).src.model, table)
+    made = translator(pair=Vocabularies(coded, coded))
+    ctranslate2.write(made, tmp_path, quantization="float32")
+    lines = [f">>fra<< {LINES[0]}", f">>deu<< {LINES[0]}", LINES[0]]
+    assert len({greedily(made, line) for line in lines}) == 3
+    for line in lines:
+        assert by_the_readme(tmp_path, line) == greedily(made, line)
+    runtime = ctranslate2.Runtime(tmp_path, made.vocabularies, quantization="float32")
+    assert runtime.encode(lines) == [[*ids, EOS] for ids in coded.encode(lines)]
+    assert compare(Reference(made), runtime, lines, "lines", bound=1e-4).agrees
+
+
+def test_text_that_spells_a_mark_is_text(tmp_path: Path) -> None:
+    made = translator(pair=digits())
+    ctranslate2.write(made, tmp_path, quantization="float32")
+    lines = ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
+    assert all(UNK in ids for ids in made.vocabularies.src.encode(lines))
+    runtime = ctranslate2.Runtime(tmp_path, made.vocabularies, quantization="float32")
+    assert runtime.encode(lines) == [[*ids, EOS] for ids in made.vocabularies.src.encode(lines)]
+    for line in lines[:2]:
+        assert by_the_readme(tmp_path, line) == greedily(made, line)
 
 
 def test_wider_heads_are_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -46,11 +47,30 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
     assert expected.items() <= config.items()
     vocab = read(tmp_path / "vocab.json")
     assert [vocab[piece] for piece in made.vocabularies.src.pieces()] == list(range(60))
-    assert read(tmp_path / "generation_config.json")["bad_words_ids"] == [[0], [1], [3]]
+    generation = read(tmp_path / "generation_config.json")
+    assert generation["bad_words_ids"] == [[0], [1], [3]]
+    assert generation["no_repeat_ngram_size"] == 0
     tokenizer = read(tmp_path / "tokenizer_config.json")
     assert tokenizer["source_lang"] == "en" and not tokenizer["separate_vocabs"]
+    assert tokenizer["clean_up_tokenization_spaces"] is False
     assert not (tmp_path / "target_vocab.json").exists()
     assert (tmp_path / "source.spm").read_bytes() == made.vocabularies.src.model
+
+
+def test_rules_of_the_search_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch"])
+    made = translator(norm_epsilon=1e-5)
+    made.config = dataclasses.replace(
+        made.config, no_repeat_ngram=3, beam_size=5, length_norm="average", length_penalty=0.75
+    )
+    (tmp_path / "folder").mkdir()
+    huggingface.write(made, tmp_path / "folder", languages=LANGUAGES)
+    generation = read(tmp_path / "folder" / "generation_config.json")
+    assert generation["no_repeat_ngram_size"] == 3
+    import_marian(tmp_path / "folder", tmp_path / "run", ["test"])
+    back = Translator.load(tmp_path / "run").config
+    for name in ("no_repeat_ngram", "beam_size", "length_norm", "length_penalty"):
+        assert getattr(back, name) == getattr(made.config, name)
 
 
 def test_two_vocabularies_are_two(tmp_path: Path) -> None:

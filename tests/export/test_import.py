@@ -117,14 +117,25 @@ def change(path: Path, **values: Any) -> None:
         ({"activation_function": "gelu"}, "no form for activation_function = 'gelu'"),
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model = 32 with 5 heads"),
-        ({"d_model": "wide"}, "config.json: is not a Marian model's: TypeError"),
+        ({"d_model": "wide"}, "d_model = 'wide' is no whole number of at least 1"),
+        ({"encoder_layers": 2.0}, "encoder_layers = 2.0 is no whole number"),
+        ({"dropout": "some"}, "config.json: is not a Marian model's: ValueError"),
         ({"vocab_size": 50}, "the model 50 types"),
+        ({"vocab_size": None}, "vocab_size = None is no whole number of at least 1"),
+        ({"vocab_size": 300}, r"'model.shared.weight' is \d+ x 32, where .* describes 300 x 32"),
+        ({"d_model": 64}, "'model.shared.weight' is .* x 32, where .* describes .* x 64"),
+        ({"decoder_start_token_id": "<pad>"}, "decoder_start_token_id = '<pad>' is no id"),
+        ({"length_penalty": "high"}, "marian: .*length_penalty|marian: .*high"),
+        ({"num_beams": 0}, "'decoding.beam_size' = 0 must be at least 1"),
         ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 fits no mark"),
         ({"eos_token_id": 5}, "eos_token_id is 5 in config.json and 0 in the vocabulary"),
         ({"encoder_layers": 1}, "arrays that stand for nothing .*'model.encoder.layers.1"),
         ({"decoder_layers": 4}, "has no array 'model.decoder.layers.3.self_attn.q_proj.weight'"),
-        ({"encoder_ffn_dim": 50, "decoder_ffn_dim": 50}, "describes a model of .* parameters"),
-        ({"max_position_embeddings": 0}, "'model.max_length' = 0 must be at least 1"),
+        (
+            {"encoder_ffn_dim": 50, "decoder_ffn_dim": 50},
+            "'model.encoder.layers.0.fc1.weight' is 48 x 32, where config.json describes 50 x 32",
+        ),
+        ({"max_position_embeddings": 0}, "max_position_embeddings = 0 is no whole number"),
     ],
 )
 def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message: str) -> None:
@@ -191,8 +202,82 @@ def test_pickled_weights_need_pytorch(
 
 def test_what_is_not_kept_is_said(folder: Path, tmp_path: Path) -> None:
     pad = len(vocabulary("en", "de")) - 1
-    change(folder / "config.json", bad_words_ids=[[pad], [5, 6]], length_penalty=0.8)
+    change(folder / "config.json", bad_words_ids=[[pad], [5, 6]])
     notes: list[str] = []
     import_marian(folder, tmp_path / "run", ["x"], report=notes.append)
-    assert "bad_words_ids [[5, 6]] are not kept" in notes[0]
-    assert "length_penalty 0.8 is of another formula" in notes[1]
+    assert len(notes) == 1 and "bad_words_ids [[5, 6]] are not kept" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("generation", "expected"),
+    [
+        ({}, (6, 1.0, 0)),  # the beam is config.json's
+        ({"num_beams": 2, "length_penalty": 0.8, "no_repeat_ngram_size": 3}, (2, 0.8, 3)),
+        ({"num_beams": None, "length_penalty": None}, (6, 1.0, 0)),
+        ({"length_penalty": 0}, (6, 0.0, 0)),
+    ],
+)
+def test_the_search_is_theirs(folder: Path, tmp_path: Path, generation, expected) -> None:
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    notes: list[str] = []
+    import_marian(folder, tmp_path / "run", ["x"], report=notes.append)
+    config = Translator.load(tmp_path / "run").config
+    assert (config.beam_size, config.length_penalty, config.no_repeat_ngram) == expected
+    assert (config.length_norm, config.ends_among) == ("average", "beam") and not notes
+
+
+def put_arrays(folder: Path, **arrays: np.ndarray) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file, save_file
+
+    file = str(folder / "model.safetensors")
+    state = {**load_file(file), **{name.replace("__", "."): a for name, a in arrays.items()}}
+    save_file(state, file)
+    return state
+
+
+def test_a_softmax_of_its_own_beside_a_shared_table(folder: Path, tmp_path: Path) -> None:
+    rows = len(vocabulary("en", "de"))
+    own = np.random.default_rng(3).standard_normal((rows, SIZES["d_model"])).astype(np.float32)
+    state = put_arrays(folder, lm_head__weight=own)
+    with pytest.raises(ModelImportError, match=r"'lm_head.weight' is another than the table"):
+        import_marian(folder, tmp_path / "run", ["x"])
+    change(folder / "config.json", tie_word_embeddings=False)
+    import_marian(folder, tmp_path / "run", ["x"])
+    made = Translator.load(tmp_path / "run")
+    assert made.model.config.tie == "none"
+    assert made.vocabularies.src.pieces() == made.vocabularies.tgt.pieces()
+    tables = {name: np.asarray(table) for name, table in made.params["embedding"].items()}
+    order = interleaved_from_halves(SIZES["d_model"])
+    number = made.vocabularies.tgt.pieces().index(">>deu<<")
+    np.testing.assert_array_equal(tables["softmax"][number], own[-2][order])
+    for name in ("source", "target"):
+        shared = np.float32(state["model.shared.weight"][-2][order])
+        np.testing.assert_array_equal(tables[name][number], shared)
+
+
+def test_a_softmax_of_its_own_must_be_there(folder: Path, tmp_path: Path) -> None:
+    change(folder / "config.json", tie_word_embeddings=False)
+    with pytest.raises(ModelImportError, match=r"has no array 'lm_head.weight'"):
+        import_marian(folder, tmp_path / "run", ["x"])
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("name", ["lm_head__weight", "model__decoder__embed_tokens__weight"])
+def test_a_tied_table_may_be_there_twice_if_it_is_the_same(
+    tmp_path: Path, separate: bool, name: str
+) -> None:
+    state = write_arrays(tmp_path / "marian", separate=separate)
+    table = state["model.decoder.embed_tokens.weight" if separate else "model.shared.weight"]
+    put_arrays(tmp_path / "marian", **{name: table})
+    import_marian(tmp_path / "marian", tmp_path / "run", ["x"])
+    if separate and name != "lm_head__weight":
+        return  # that is the table itself
+    put_arrays(tmp_path / "marian", **{name: table + np.float16(0.5)})
+    with pytest.raises(ModelImportError, match="is another than the table that config.json ties"):
+        import_marian(tmp_path / "marian", tmp_path / "other", ["x"])
+
+
+def test_a_bias_of_too_few_types_is_refused(folder: Path, tmp_path: Path) -> None:
+    put_arrays(folder, final_logits_bias=np.zeros((1, 20), np.float16))
+    with pytest.raises(ModelImportError, match="'final_logits_bias' is 1 x 20, where config.json"):
+        import_marian(folder, tmp_path / "run", ["x"])

@@ -86,12 +86,16 @@ def padded(rows) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize(
     "changes",
-    [{"pickled": True}, {"activation_function": "relu", "tie_word_embeddings": None}],
-    ids=["swish", "relu"],
+    [
+        {"pickled": True},
+        {"activation_function": "relu", "tie_word_embeddings": None},
+        {"tie_word_embeddings": False},
+    ],
+    ids=["swish", "relu", "untied"],
 )
 def test_an_imported_model_is_the_same(changes, separate: bool, tmp_path: Path, few: str) -> None:
     changes = dict(changes)
-    if "tie_word_embeddings" in changes:
+    if changes.get("tie_word_embeddings", "given") is None:
         changes["tie_word_embeddings"] = not separate
     model = marian_models.write_model(tmp_path / "marian", separate=separate, **changes)
     parity = import_marian(tmp_path / "marian", tmp_path / "run", ["x"], sample=few)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +38,55 @@ def test_after_an_error_there_is_nothing(tmp_path: Path) -> None:
         (folder / "file").write_text("x")
         raise KeyError
     assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for place in (".", "../here", "../here/."):
+        with appearing(place) as folder:
+            (folder / "file").write_text("x")
+        assert [path.name for path in tmp_path.iterdir()] == ["here"]
+        (tmp_path / "here" / "file").unlink()
+        monkeypatch.chdir(tmp_path / "here")  # it is another one now
+    (tmp_path / "here" / "file").write_text("x")
+    with pytest.raises(ExportError, match="here: is there already"), appearing("."):
+        pass
+
+
+def test_what_another_left_behind_is_in_nobodys_way(tmp_path: Path) -> None:
+    """Even by a process of the same number."""
+    (tmp_path / f".model.{os.getpid()}.partial").mkdir()
+    with appearing(tmp_path / "model") as folder:
+        (folder / "file").write_text("x")
+    assert (tmp_path / "model" / "file").exists()
+
+
+def test_it_may_be_read_as_any_new_folder(tmp_path: Path) -> None:
+    (tmp_path / "usual").mkdir()
+    with appearing(tmp_path / "model"):
+        pass
+    assert (tmp_path / "model").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_after_sigterm_there_is_nothing(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from flaxformer_mt.export.placing import appearing
+with appearing(sys.argv[1]) as folder:
+    (folder / "file").write_text("x")
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise AssertionError
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "model")], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (143, "")
+    assert not list(tmp_path.iterdir())
+    before = signal.getsignal(signal.SIGTERM)
+    with appearing(tmp_path / "model"):
+        pass
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

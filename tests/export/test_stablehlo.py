@@ -16,7 +16,7 @@ from flaxformer_mt.export import stablehlo, stablehlo_runner, stablehlo_runtime
 from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.parity import compare
 from flaxformer_mt.export.reference import Reference
-from tests.export.translators import LINES, translator
+from tests.export.translators import LINES, digits, translator
 
 pytest.importorskip("flatbuffers", reason="needs the [export] extra")
 
@@ -58,6 +58,14 @@ def test_the_folder_translates_alone(tmp_path: Path) -> None:
     sources = [[*ids, EOS] for ids in made.vocabularies.src.encode([lines[0], lines[2]])]
     first, last = made.vocabularies.tgt.decode(Reference(made).greedy(sources))
     assert done.stdout.split("\n") == [first, "", last, ""]
+
+
+def test_text_that_spells_a_mark_is_text(tmp_path: Path) -> None:
+    made = translator(pair=digits())
+    stablehlo.write(made, tmp_path)
+    lines = ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
+    expected = [[*ids, EOS] for ids in made.vocabularies.src.encode(lines)]
+    assert stablehlo_runner.Model(tmp_path).encode(lines) == expected
 
 
 def test_a_source_longer_than_the_model_is_refused(tmp_path: Path) -> None:

@@ -47,10 +47,17 @@ def model_config(**changes: Any) -> ModelConfig:
     return dataclasses.replace(base, **changes)
 
 
-def translator(*, seed: int = 0, **changes: Any) -> Translator:
+@functools.cache
+def digits() -> Vocabularies:
+    """One that knows digits alone: other text is a run of unknown characters."""
+    texts = [f"{number} {number * 7}" for number in range(200)]
+    return train_pair([(text, text) for text in texts], VocabularyConfig(size=40))
+
+
+def translator(*, seed: int = 0, pair: Vocabularies | None = None, **changes: Any) -> Translator:
     """A model with these changes of its config and random weights: no bias 0 and no scale 1."""
     config = model_config(**changes)
-    pair = vocabularies(shared=config.tie == "all")
+    pair = pair or vocabularies(shared=config.tie == "all")
     model = Transformer(config, pair.src.size, pair.tgt.size)
     shapes = nn.meta.unbox(
         jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
