@@ -67,20 +67,26 @@ def from_state(
 ) -> Weights:
     """The inverse of `to_state`, of any floating-point dtype.
 
-    `shared` is whether both sides have one table; whether the softmax has it too is `config.tie`'s.
+    `shared` is whether both sides may have one table; whether they must is said by `config.tie`.
     Raises ModelImportError for an array that is missing, of another shape than `config` has, or
     that nothing here stands for, as a table of its own where the model has but one.
     """
     read = _Reader(state)
     width = config.d_model
-    if shared:
+    sizes = {"encoder": src_types, "decoder": tgt_types}
+    if config.tie == "all":
         name = SHARED if SHARED in state else TABLES["encoder"]
         tables = dict.fromkeys(TABLES, read(name, src_types, width))
         for each in (SHARED, *TABLES.values()):
             read.again(each, tables["encoder"])
     else:
-        sizes = {"encoder": src_types, "decoder": tgt_types}
-        tables = {side: read(name, sizes[side], width) for side, name in TABLES.items()}
+        # One for both, which nothing ties to each side's own: where these are there, they are read.
+        names = {
+            side: SHARED if shared and name not in state else name for side, name in TABLES.items()
+        }
+        tables = {side: read(name, sizes[side], width) for side, name in names.items()}
+        if shared:
+            read.skip(SHARED)
     softmax = read(SOFTMAX, tgt_types, width) if config.tie == "none" else tables["decoder"]
     read.again(SOFTMAX, softmax)
     read.skip(*POSITIONS.values())

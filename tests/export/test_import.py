@@ -255,6 +255,27 @@ def test_a_softmax_of_its_own_beside_a_shared_table(folder: Path, tmp_path: Path
         np.testing.assert_array_equal(tables[name][number], shared)
 
 
+def test_tables_that_nothing_ties_are_each_sides_own(folder: Path, tmp_path: Path) -> None:
+    """So transformers, since version 5, reads and writes a model whose embeddings are not tied."""
+    shape = len(vocabulary("en", "de")), SIZES["d_model"]
+    rng = np.random.default_rng(3)
+    names = {
+        "source": "model__encoder__embed_tokens__weight",
+        "target": "model__decoder__embed_tokens__weight",
+        "softmax": "lm_head__weight",
+    }
+    own = {side: rng.standard_normal(shape).astype(np.float32) for side in names}
+    put_arrays(folder, **{name: own[side] for side, name in names.items()})
+    change(folder / "config.json", tie_word_embeddings=False)
+    import_marian(folder, tmp_path / "run", ["x"])
+    made = Translator.load(tmp_path / "run")
+    number = made.vocabularies.tgt.pieces().index(">>deu<<")
+    order = interleaved_from_halves(SIZES["d_model"])
+    for side, table in own.items():
+        found = np.asarray(made.params["embedding"][side][number])
+        np.testing.assert_array_equal(found, table[-2][order])
+
+
 def test_a_softmax_of_its_own_must_be_there(folder: Path, tmp_path: Path) -> None:
     change(folder / "config.json", tie_word_embeddings=False)
     with pytest.raises(ModelImportError, match=r"has no array 'lm_head.weight'"):
