@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.serving.browser import NoBrowser, chromium
-from tests.serving.stand_in import Running, StandIn, eventually, quick, running
+from tests.serving.stand_in import MODEL, Running, StandIn, eventually, quick, running
 
 pytestmark = pytest.mark.browser
 EXAMPLES = ("ein Satz", "one two three")
@@ -184,6 +185,20 @@ def test_each_sentence_has_its_own_alternatives(page: Any) -> None:
     assert "Second two." in page.inner_text("#alternatives-of")
     page.locator("#hypotheses input").nth(1).check()
     assert page.evaluate("target.textContent") == "ONE. FIRST\nTWO. SECOND 1"
+
+
+def test_a_language_code_holds_for_attention_too(browser: Any, translator: StandIn) -> None:
+    model = dataclasses.replace(MODEL, codes=frozenset({">>fra<<"}))
+    with running(translator, quick(), model=model) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        page.wait_for_function("() => document.title.includes('→')")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.post_data or ""))
+        translate(page, ">>fra<< One.\nTwo.", "ONE. >>FRA<<\nTWO. >>FRA<<")
+        page.locator("#target .word", has_text="TWO.").click()
+        eventually(lambda: any('">>fra<< Two."' in data for data in asked))
+        page.close()
 
 
 def test_attention_by_kind_layer_and_head(page: Any) -> None:

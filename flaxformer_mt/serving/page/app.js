@@ -83,10 +83,11 @@ function select(sentence) {
   attend(sentence);
 }
 
-const attend = (sentence) =>
+function attend(sentence) {
   // A code that the sentence took over from one before it.
   const read = [sentence.code, sentence.source].filter(Boolean).join(" ");
   attention.show(read, sentence.hypotheses[sentence.chosen].text);
+}
 
 // A text survives a reload of the page, in this tab alone.
 const STORED_TEXT = "flaxformer-text";
