@@ -80,11 +80,16 @@ def ctranslate2(workdir: Path, compute_type: str) -> Decode:
     if not (folder / "model.bin").exists():
         model, params = model_and_params()
         side = SimpleNamespace(
-            pieces=lambda ids=None: pieces if ids is None else [pieces[i] for i in ids], model=b""
+            pieces=lambda ids=None: pieces if ids is None else [pieces[i] for i in ids],
+            model=b"",
+            table=None,
         )
         folder.mkdir(parents=True, exist_ok=True)
         stand_in = SimpleNamespace(
-            model=model, params=params, vocabularies=SimpleNamespace(src=side, tgt=side)
+            model=model,
+            params=params,
+            vocabularies=SimpleNamespace(src=side, tgt=side),
+            config=DecodingConfig(),
         )
         write(stand_in, folder, quantization="float32")  # type: ignore[arg-type]
     translator = ctranslate2.Translator(
