@@ -24,10 +24,10 @@ from flaxformer_mt.decoding.parts import (
     cut_pairs,
     describe_overlong,
     encode,
-    fits,
+    source_pieces,
 )
 from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.split import Piece, split_to_fit
+from flaxformer_mt.decoding.split import Piece
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
@@ -196,8 +196,8 @@ class Translator:
             elif overlong == "refuse":
                 raise OverlongError(number, describe_overlong(max_length, source=tokens))
             else:
-                pieces.append(split_to_fit(line, fits(self.vocabularies.src, max_length)))
-                encoded = self._encode([piece.text for piece in pieces[-1]])
+                _, parts, encoded = source_pieces(line, self.vocabularies.src, max_length)
+                pieces.append(parts)
                 sources.extend([*tokens, EOS] for tokens in encoded)
         numbers = [
             (first + line, piece)
