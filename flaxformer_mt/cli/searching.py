@@ -93,13 +93,17 @@ def with_settings(options: argparse.Namespace, config: DecodingConfig) -> Decodi
     Raises ConfigError for a beam that its groups do not divide.
     """
     config = dataclasses.replace(config, **given_settings(options))
-    beam_size = getattr(options, "beam_size", None) or config.beam_size
+    check_groups(getattr(options, "beam_size", None) or config.beam_size, config)
+    return config
+
+
+def check_groups(beam_size: int, config: DecodingConfig) -> None:
+    """Raises ConfigError for a beam that its groups do not divide."""
     if beam_size % config.diverse_groups:
         raise ConfigError(
             f"a beam of {beam_size} cannot be split into {config.diverse_groups} groups: "
-            "--beam-size must be a multiple of --diverse-groups"
+            "--beam-size must be a multiple of decoding.diverse_groups (--diverse-groups)"
         )
-    return config
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -144,4 +148,6 @@ def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
         parser.error(str(error))
     if not options.sample and sampling != Sampling():
         parser.error("--temperature, --top-k, --top-p and --seed are for --sample")
+    if options.sample and (options.diverse_groups or options.diversity is not None):
+        parser.error("--diverse-groups and --diversity are for searching, and --sample draws")
     return sampling if options.sample else None

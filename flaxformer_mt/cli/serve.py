@@ -20,6 +20,7 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
+from flaxformer_mt.cli.searching import check_groups
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -91,6 +92,7 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
     changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     given: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
     translator.config = dataclasses.replace(translator.config, **given)
+    check_groups(translator.config.beam_size, translator.config)
     src = translator.vocabularies.src
     return translator, Model(
         src_lang=config.data.src_lang,

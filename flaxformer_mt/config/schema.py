@@ -305,7 +305,8 @@ class DecodingConfig:
     )
     diverse_groups: int = setting(
         1,
-        "diverse beam search: the beam in this many groups, which shun what earlier ones say",
+        "diverse beam search: the beam in this many groups, which shun what earlier ones say; "
+        "without effect on sampling",
         resume=True,
     )
     diversity: float = setting(
