@@ -9,6 +9,7 @@ from typing import Any
 from flaxformer_mt.cli.arguments import not_negative, positive
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.translator import Translator
 
 # Flags that stand for the setting of the same name.
 _SETTINGS = (
@@ -61,6 +62,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="no sequence of N tokens occurs twice in a translation",
     )
     add_batch_tokens(group)
+    add_dtype(group)
 
 
 def add_batch_tokens(group: argparse._ActionsContainer) -> None:
@@ -85,6 +87,21 @@ def add_scoring(group: argparse._ActionsContainer) -> None:
         help="lower the score of what leaves parts of the source without attention (Wu et al., "
         "2016: 0.2)",
     )
+
+
+def add_dtype(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        help="of the operands of matrix products, by default the run's model.dtype: bfloat16 is "
+        "faster on chips, and on CPUs that have it, and changes a few translations",
+    )
+
+
+def as_asked(options: argparse.Namespace, translator: Translator) -> Translator:
+    """The model with the settings and the dtype of the command line. Raises ConfigError."""
+    translator = translator.with_config(with_settings(options, translator.config))
+    return translator if options.dtype is None else translator.with_dtype(options.dtype)
 
 
 def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:

@@ -149,6 +149,19 @@ class Translator:
         other.config = config
         return other
 
+    def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
+        """The same weights with products of another dtype, `model.dtype`.
+
+        In bfloat16 an output may differ from float32's, and a score does in its third digit.
+        """
+        other = copy.copy(self)
+        other.members = tuple(
+            (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
+            for params, model in self.members
+        )
+        other.model = other.members[0][1]
+        return other
+
     def translate(
         self,
         lines: Sequence[str],

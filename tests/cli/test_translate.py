@@ -237,6 +237,8 @@ def test_samples_and_ensembles(run: Run, workdir: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", {3: 10.0}).path
     done = run("translate", "--workdir", workdir, "--ensemble", other, stdin=TEXT)
     assert done.status == 0 and "'best, step 2 + best, step 3'" in done.last
+    done = run("translate", "--workdir", workdir, "--dtype", "bfloat16", stdin=TEXT)
+    assert done.status == 0 and done.output.count("\n") == TEXT.count(b"\n")
 
 
 def test_a_beam_that_its_groups_do_not_divide(run: Run, workdir: Path) -> None:
