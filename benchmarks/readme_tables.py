@@ -35,8 +35,8 @@ HEADLINES = {
     "decoding_speed": (
         "ours_beam_4_tokens_per_second",
         "beam_4_times_ctranslate2_float32",
-        "beam_1_times_ctranslate2_float32",
-        "beam_4_times_ctranslate2_int8",
+        "bfloat16_beam_4_times_ctranslate2_float32",
+        "bfloat16_beam_4_times_ctranslate2_int8",
     ),
     "invariance": (
         "sentences",
@@ -76,8 +76,8 @@ LABELS = {
     "largest_log_prob_difference_huggingface": "largest difference of log P (transformers)",
     "ours_beam_4_tokens_per_second": "target tokens/s, beam 4",
     "beam_4_times_ctranslate2_float32": "times CTranslate2's in float32",
-    "beam_1_times_ctranslate2_float32": "greedy, times CTranslate2's",
-    "beam_4_times_ctranslate2_int8": "beam 4, times its int8",
+    "bfloat16_beam_4_times_ctranslate2_float32": "with bfloat16",
+    "bfloat16_beam_4_times_ctranslate2_int8": "that, times its int8",
     "requests_per_second": "requests/s",
     "p99_ms": "99 of 100 answered within ms",
     "hostile_requests": "hostile requests",
