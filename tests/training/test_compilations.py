@@ -1,4 +1,4 @@
-"""A run compiles the programs that it is known to need, each once: no shape or constant slips in."""
+"""A run compiles the programs that it is known to need, each once: no shape slips in."""
 
 from __future__ import annotations
 
