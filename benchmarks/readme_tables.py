@@ -44,6 +44,12 @@ HEADLINES = {
         "bfloat16_batches_of_32768_changed",
         "bfloat16_against_float32_changed",
     ),
+    "learning_curves": (
+        "target_tokens",
+        "ours_loss_after_3_thirds",
+        "joeynmt_loss_after_3_thirds",
+        "loss_below_joeynmt",
+    ),
     "multi30k_tiny": ("bleu_tokenized_lc", "chrf", "valid_perplexity", "target_tokens_per_second"),
     "plan": (
         "base_v5e_8_paper_step_ms",
@@ -90,6 +96,10 @@ LABELS = {
     "big_v5e_8_paper_step_ms": "of big on 8 v5e",
     "big_v5e_256_step_ms": "of big on 256 v5e",
     "big_v5e_8_paper_gib": "GiB a chip for big on 8 v5e",
+    "target_tokens": "target tokens",
+    "ours_loss_after_3_thirds": "loss after them here",
+    "joeynmt_loss_after_3_thirds": "of JoeyNMT",
+    "loss_below_joeynmt": "difference",
     "tiny_ours_tokens_per_second": "target tokens/s training tiny",
     "tiny_ours_times_torch_bfloat16": "times PyTorch in bfloat16",
     "base_ours_tokens_per_second": "target tokens/s training base",

@@ -42,6 +42,54 @@ class Contestant:
     compiled: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class Jobs:
+    """What files in a folder ask contestants to do: the work, and the parameters of the model."""
+
+    work: Work
+    parameters: int
+
+
+def write_jobs(
+    workload: Workload,
+    folder: Path,
+    contestants: Mapping[str, Contestant],
+    *,
+    tokens: int | None = None,
+) -> Jobs:
+    """The batches of a workload (or of so many target tokens), and a job for each contestant."""
+    config = workload.load()
+    vocabulary = config.data.vocabulary.size
+    if workload.shape is not None:
+        batches = synthetic(workload.shape, vocabulary, workload.steps)
+    elif tokens is not None:
+        batches, vocabulary = real(config, folder / "run", tokens=tokens)
+    else:
+        batches, vocabulary = real(config, folder / "run", steps=workload.steps)
+    path = folder / "batches.npz"
+    write_batches(path, [dataclasses.asdict(batch) for batch in batches])
+    for name, contestant in contestants.items():
+        job_of(
+            workload,
+            vocabulary,
+            path,
+            bfloat16=contestant.bfloat16,
+            compiled=contestant.compiled,
+        ).write(folder / f"{name}.json")
+    parameters = sum(count_by_formula(config.model, vocabulary, vocabulary).values())
+    return Jobs(work_of(config, vocabulary, batches), parameters)
+
+
+def command_of(contestant: Contestant, environments: Environments, job: Path) -> list[str]:
+    """What starts a contestant. Raises EnvironmentMissing."""
+    module = f"benchmarks.training_contestants.{contestant.module}"
+    return [str(python_of(contestant.environment, environments)), "-m", module, str(job.resolve())]
+
+
+def python_of(environment: str, environments: Environments) -> Path:
+    return Path(sys.executable) if environment == HERE else environments.python(environment)
+
+
 class Contest:
     """The contestants of a machine, and what its matrix products reached in `packages`."""
 
@@ -70,17 +118,19 @@ class Contest:
         folder = self._workdir / name
         folder.mkdir(parents=True, exist_ok=True)
         if workload.shape is None:
-            overrides = (*workload.overrides, f"data.folder={data}")
-            workload = dataclasses.replace(workload, overrides=overrides)
-        work, expected = self._write_jobs(workload, folder, entered)
+            assert data is not None
+            workload = workload.of_corpus(data)
+        contestants = {each: self._contestants[each] for each in entered}
+        jobs = write_jobs(workload, folder, contestants)
+        work = jobs.work
         print(f"{name}: {work.steps} batches, {work.tgt_tokens:,} target tokens", flush=True)
-        measured = {each: Measured(bfloat16=self._contestants[each].bfloat16) for each in entered}
+        measured = {each: Measured(bfloat16=it.bfloat16) for each, it in contestants.items()}
         for number in range(rounds + 1):
             if number:
                 self.measure_ceilings()
             for each in entered:
                 if not measured[each].failure:
-                    self._turn(each, measured[each], folder, expected, cold=number == 0)
+                    self._turn(each, measured[each], folder, jobs.parameters, cold=number == 0)
         for each in entered:
             print(line(each, work, measured[each]), flush=True)
         metrics, signatures = workload_metrics(name, work, measured, self.ceilings())
@@ -88,30 +138,6 @@ class Contest:
             for state, seconds in command_seconds(workload, folder, seconds=SECONDS).items():
                 metrics[f"{name}_train_command_{state}_first_step_seconds"] = seconds
         return metrics, signatures
-
-    def _write_jobs(
-        self, workload: Workload, folder: Path, entered: Sequence[str]
-    ) -> tuple[Work, int]:
-        """Files for the contestants; what a run does, and the parameters that all must have."""
-        config = workload.load()
-        vocabulary = config.data.vocabulary.size
-        if workload.shape is None:
-            batches, vocabulary = real(config, folder / "run", workload.steps)
-        else:
-            batches = synthetic(workload.shape, vocabulary, workload.steps)
-        path = folder / "batches.npz"
-        write_batches(path, [dataclasses.asdict(batch) for batch in batches])
-        for each in entered:
-            contestant = self._contestants[each]
-            job_of(
-                workload,
-                vocabulary,
-                path,
-                bfloat16=contestant.bfloat16,
-                compiled=contestant.compiled,
-            ).write(folder / f"{each}.json")
-        expected = sum(count_by_formula(config.model, vocabulary, vocabulary).values())
-        return work_of(config, vocabulary, batches), expected
 
     def _turn(
         self, name: str, measured: Measured, folder: Path, expected: int, *, cold: bool
@@ -121,12 +147,7 @@ class Contest:
         if cold:
             shutil.rmtree(cache, ignore_errors=True)
         try:
-            command = [
-                str(self._python(contestant.environment)),
-                "-m",
-                f"benchmarks.training_contestants.{contestant.module}",
-                str((folder / f"{name}.json").resolve()),
-            ]
+            command = command_of(contestant, self._environments, folder / f"{name}.json")
             start = time.perf_counter()
             with AskedProcess(
                 command,
@@ -157,7 +178,7 @@ class Contest:
         """Matrix products of both packages and number types, where the package is there."""
         for package, environment in list(self._packages.items()):
             try:
-                command = [str(self._python(environment)), "-m"]
+                command = [str(python_of(environment, self._environments)), "-m"]
                 command += ["benchmarks.training_contestants.ceiling", package]
                 log = self._workdir / f"ceiling-{package}.log"
                 with AskedProcess(command, log=log, folder=ROOT) as process:
@@ -180,11 +201,6 @@ class Contest:
             f"ceiling_{package}_{dtype}_gflops": statistics.median(values) / 1e9
             for (package, dtype), values in self._ceilings.items()
         }
-
-    def _python(self, environment: str) -> Path:
-        return (
-            Path(sys.executable) if environment == HERE else self._environments.python(environment)
-        )
 
 
 def kept_in(cache: Path) -> dict[str, str]:

@@ -55,10 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-    environments = Environments(
-        options.workdir / "environments", install=options.install, present=options.python
-    )
-    contest = Contest(options.workdir, environments, CONTESTANTS)
+    contest = Contest(options.workdir, options.environments, CONTESTANTS)
     machine = this_machine()
     metrics: dict[str, float] = {}
     signatures: dict[str, str] = {}
@@ -104,11 +101,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="Multi30k, tokenised")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--steps", type=int, metavar="N", help="of a run (default: by workload)")
-    parser.add_argument("--install", action="store_true", help="make environments that are missing")
-    parser.add_argument(
-        "--python", nargs="+", default=[], metavar="ENVIRONMENT=PYTHON",
-        help="interpreters of environments that are there: torch, joeynmt, eole",
-    )  # fmt: skip
+    add_environments(parser)
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.config = options.config or [*ON_CPU, *(["multi30k"] if options.data else [])]
@@ -116,12 +109,29 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--config multi30k reads a corpus: --data names its folder")
     if options.rounds < 1:
         parser.error("--rounds: at least one")
+    options.environments = environments_of(options, parser)
+    return options
+
+
+def add_environments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--install", action="store_true", help="make environments that are missing")
+    parser.add_argument(
+        "--python", nargs="+", default=[], metavar="ENVIRONMENT=PYTHON",
+        help="interpreters of environments that are there: torch, joeynmt, eole",
+    )  # fmt: skip
+
+
+def environments_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Environments:
+    """Those that `add_environments` asks for, below the working directory."""
     named = [each.partition("=") for each in options.python]
     known = {each.environment for each in CONTESTANTS.values()} - {HERE}
     if wrong := [name for name, _, path in named if name not in known or not path]:
         parser.error(f"--python {wrong[0]}: write one of {', '.join(sorted(known))} = PYTHON")
-    options.python = {name: Path(path) for name, _, path in named}
-    return options
+    return Environments(
+        options.workdir / "environments",
+        install=options.install,
+        present={name: Path(path) for name, _, path in named},
+    )
 
 
 def file_name(accelerator: str) -> str:

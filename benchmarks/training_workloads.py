@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,9 @@ from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.vocabulary import BOS, EOS, Vocabularies
 from flaxformer_mt.model.flops import training_flops
+from flaxformer_mt.training.schedule import learning_rate
 
 _FIRST_TYPE = 4  # after the special marks
-_LEARNING_RATE = 1e-4  # of the peers; what it is takes no time
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +38,10 @@ class Workload:
     def settings(self, *, bfloat16: bool) -> tuple[str, ...]:
         """The overrides, and the setting that multiplies bfloat16 operands."""
         return (*self.overrides, *(("model.dtype=bfloat16",) if bfloat16 else ()))
+
+    def of_corpus(self, folder: Path) -> Workload:
+        """The same with its corpus in `folder`."""
+        return dataclasses.replace(self, overrides=(*self.overrides, f"data.folder={folder}"))
 
 
 WORKLOADS = {
@@ -101,17 +104,26 @@ def synthetic(shape: Shape, vocabulary: int, count: int) -> list[Batch]:
     return [one() for _ in range(count)]
 
 
-def real(config: ExperimentConfig, folder: Path, count: int) -> tuple[list[Batch], int]:
+def real(
+    config: ExperimentConfig, folder: Path, *, steps: int | None = None, tokens: int = 0
+) -> tuple[list[Batch], int]:
     """The first batches that `train` would see of a corpus, prepared in `folder`; its types.
 
-    A batch that lacks rows, of which a window has one, is left out: attention over a row of nothing
-    but padding is not defined in every package.
+    So many, or as many as hold so many target tokens. A batch that lacks rows, of which a window
+    has one, is left out: attention over a row of nothing but padding is not defined in every
+    package.
     """
     store = prepare(config.data, seed=config.training.seed, directory=folder)
     vocabulary = Vocabularies.load(folder / "vocabulary").tgt.size
+    found: list[Batch] = []
+    seen = 0
     with Batches(store.train, config.data.batch, config.training.seed) as batches:
-        full = (batch for batch, _ in batches if (batch.src_segment_ids[:, 0] > 0).all())
-        return list(itertools.islice(full, count)), vocabulary
+        while len(found) < steps if steps is not None else seen < tokens:
+            batch, _ = next(batches)
+            if (batch.src_segment_ids[:, 0] > 0).all():
+                found.append(batch)
+                seen += int(batch.tgt_tokens)
+    return found, vocabulary
 
 
 def work_of(config: ExperimentConfig, vocabulary: int, batches: list[Batch]) -> Work:
@@ -145,6 +157,8 @@ def job_of(
     """The workload as a contestant reads it."""
     config = workload.load(bfloat16=bfloat16)
     model, adam = config.model, config.training.optimizer
+    schedule = config.training.schedule
+    warmup = schedule.warmup_steps
     return Job(
         precision="bfloat16" if bfloat16 else "float32",
         compiled=compiled,
@@ -160,7 +174,8 @@ def job_of(
         max_length=model.max_length,
         dropout=model.dropout,
         label_smoothing=config.training.label_smoothing,
-        learning_rate=_LEARNING_RATE,
+        learning_rate=float(learning_rate(schedule, model.d_model)(warmup - 1)),
+        warmup_steps=warmup,
         beta1=adam.beta1,
         beta2=adam.beta2,
         epsilon=adam.epsilon,

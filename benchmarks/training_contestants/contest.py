@@ -4,7 +4,8 @@
 
 It builds the model that the job describes, does one step, and says that it is ready. Then it
 answers lines: `warm` does a step of every shape and a few more, `run` goes through all batches and
-is timed. Each answer is a line of JSON on standard output, which is kept for that alone.
+is timed, `learn` goes through all but the first, which it has seen, and says each step's loss. Each
+answer is a line of JSON on standard output, which is kept for that alone.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Job:
     max_length: int
     dropout: float  # on sub-layers' outputs and on embeddings, nowhere else
     label_smoothing: float
-    learning_rate: float
+    learning_rate: float  # at the end of the warm-up: it grows linearly, then falls as step^-0.5
+    warmup_steps: int
     beta1: float
     beta2: float
     epsilon: float
@@ -147,7 +149,7 @@ def serve(build: Callable[[Job], Trainer]) -> None:
     first = trainer.loss()
     _say(answers, {"parameters": trainer.parameters, "setup": trainer.setup, "loss": first})
     for line in sys.stdin:
-        _say(answers, {"warm": warmed, "run": timed}[line.strip()](trainer))
+        _say(answers, {"warm": warmed, "run": timed, "learn": learnt}[line.strip()](trainer))
 
 
 def warmed(trainer: Trainer) -> dict[str, Any]:
@@ -171,6 +173,17 @@ def timed(trainer: Trainer) -> dict[str, Any]:
     # Linux counts kilobytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"seconds": seconds, "loss": loss, "peak_bytes": peak, "device_bytes": device}
+
+
+def learnt(trainer: Trainer) -> dict[str, Any]:
+    """The batches in order, each once, and the loss of every step."""
+    losses = []
+    for number in range(1, len(trainer.shapes)):
+        trainer.step(number)
+        losses.append(trainer.loss())
+        if number % 50 == 0:
+            print(f"step {number}: loss {losses[-1]:.4f}", file=sys.stderr, flush=True)
+    return {"losses": losses}
 
 
 def _private_output() -> TextIO:

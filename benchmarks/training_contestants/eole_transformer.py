@@ -1,4 +1,8 @@
-"""Eole's encoder-decoder, loss and optimizer, put together by its own builders."""
+"""Eole's encoder-decoder, loss and optimizer, put together by its own builders.
+
+Its decoder has norms before sub-layers only, and so has the encoder here, with a final one in each
+stack: as much work as after them. Dropout inside the feed-forward network is turned off.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module="eole")
 import torch  # noqa: E402
 from eole.config.run import TrainConfig  # noqa: E402
 from eole.models.model import get_model_class  # noqa: E402
+from eole.modules.transformer_mlp import MLP  # noqa: E402
 from eole.utils.loss import LossCompute  # noqa: E402
 from eole.utils.optimizers import Optimizer  # noqa: E402
 
@@ -36,6 +41,9 @@ class EoleTrainer:
         model_class = get_model_class(config.model)
         self._model = model_class.for_training(config.model, vocabularies, config.training)
         self._model.to(self._device).train()
+        for module in self._model.modules():
+            if isinstance(module, MLP):
+                module.dropout_1.p = 0.0
         self._loss = LossCompute.from_config(config, self._model, vocabularies)
         self._optimizer = Optimizer.from_config(self._model, config)
         self._rows = rows_of(job)
@@ -95,7 +103,9 @@ class Types(dict[str, int]):
 
 
 def settings(job: Job) -> TrainConfig:
-    """A Transformer with norms after sub-layers, tied tables and the paper's dropout."""
+    """A Transformer with tied tables, the paper's schedule and its dropout."""
+    # Its "noam" is the schedule by its formula, times a factor.
+    highest = (job.d_model * job.warmup_steps) ** -0.5
     return TrainConfig(
         src_vocab="none",
         tgt_vocab="none",
@@ -119,11 +129,12 @@ def settings(job: Job) -> TrainConfig:
         },
         training={
             "optim": "adam",
-            "learning_rate": job.learning_rate,
+            "learning_rate": job.learning_rate / highest,
             "adam_beta1": job.beta1,
             "adam_beta2": job.beta2,
             "adam_eps": job.epsilon,
-            "decay_method": "none",
+            "decay_method": "noam",
+            "warmup_steps": job.warmup_steps,
             "max_grad_norm": 0.0,
             "label_smoothing": job.label_smoothing,
             "dropout": [job.dropout],

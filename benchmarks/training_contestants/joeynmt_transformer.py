@@ -1,7 +1,8 @@
 """JoeyNMT's model, loss, optimizer and trainer, on batches of its own class.
 
-The step is its `TrainManager`'s own; what its loop does between steps (clipping nothing, the
-schedule, counters) is done here in the same order.
+The step is its `TrainManager`'s own; what its loop does between steps (optimizer, schedule,
+counters) is done here in the same order. Dropout inside sub-layers, which the paper has not, is
+turned off.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from joeynmt.batch import Batch
 from joeynmt.config import parse_train_args
 from joeynmt.model import build_model
 from joeynmt.training import TrainManager
+from joeynmt.transformer_layers import MultiHeadedAttention, PositionwiseFeedForward
 from joeynmt.vocabulary import Vocabulary
 
 from benchmarks.training_contestants.contest import BOS, EOS, PAD, SPECIALS, UNK, Job, serve
@@ -36,6 +38,11 @@ class JoeyTrainer:
         self._device = device()
         vocabulary = vocabulary_of(job)
         model = build_model(model_settings(job), vocabulary, vocabulary).to(self._device)
+        for module in model.modules():
+            if isinstance(module, MultiHeadedAttention):
+                module.dropout.p = 0.0
+            elif isinstance(module, PositionwiseFeedForward):
+                next(each for each in module.pwff_layer if isinstance(each, torch.nn.Dropout)).p = 0
         model.loss_function = ("crossentropy", job.label_smoothing)
         for_tensorboard = Path(tempfile.mkdtemp(prefix="joeynmt-"))
         self._manager = TrainManager(
@@ -51,6 +58,8 @@ class JoeyTrainer:
             },
             train_args=parse_train_args(training_settings(job)),
         )
+        # Its loop asks the schedule after a step: the first one would have the highest rate.
+        self._manager.scheduler.step(0)
         self._rows = rows_of(job)
         self.shapes: Sequence[tuple[int, ...]] = [rows.shape for rows in self._rows]
         self.parameters = count(model)
@@ -80,9 +89,9 @@ class JoeyTrainer:
         else:
             manager.scaler.step(manager.optimizer)
             manager.scaler.update()
-        manager.stats.steps += 1
         manager.scheduler.step(manager.stats.steps)
         manager.model.zero_grad()
+        manager.stats.steps += 1
 
     def loss(self) -> float:
         return self._last
@@ -139,7 +148,8 @@ def training_settings(job: Job) -> dict[str, object]:
         "adam_betas": [job.beta1, job.beta2],
         "learning_rate": job.learning_rate,
         "scheduling": "warmupinversesquareroot",
-        "learning_rate_warmup": 2000,
+        "learning_rate_warmup": job.warmup_steps,
+        "learning_rate_min": 0.0,
         "label_smoothing": job.label_smoothing,
         "normalization": "tokens",
         "batch_size": 4096,

@@ -54,6 +54,9 @@ class TorchTrainer:
         self.parameters = count(module)
         self.setup = described(job, name)
         self._loss, self._optimizer = loss, optimizer
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda done: warmed_up(done + 1, job.warmup_steps)
+        )
         self._precision = job.precision
         self._last: torch.Tensor | None = None
         module.train()
@@ -66,6 +69,7 @@ class TorchTrainer:
         mean = total / tokens.count
         mean.backward()
         self._optimizer.step()
+        self._schedule.step()
         self._last = mean.detach()
 
     def loss(self) -> float:
@@ -94,6 +98,11 @@ def device_bytes(place: torch.device) -> int | None:
 
 def autocast(place: torch.device, precision: str) -> Any:
     return torch.autocast(place.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def warmed_up(step: int, warmup_steps: int) -> float:
+    """The paper's schedule (section 5.3) relative to its highest value; steps count from 1."""
+    return min(step / warmup_steps, (warmup_steps / step) ** 0.5)
 
 
 def rows_of(job: Job) -> list[Rows]:

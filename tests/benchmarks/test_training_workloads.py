@@ -60,15 +60,15 @@ def test_synthetic_batches_have_no_padding_and_end_marks():
 
 def test_real_batches_are_the_first_that_train_sees(tmp_path):
     config = load_config("quickstart", ["data.train.grammar.size=300", "data.batch.tokens=512"])
-    batches, vocabulary = real(config, tmp_path, 3)
+    batches, vocabulary = real(config, tmp_path, steps=3)
     assert len(batches) == 3 and vocabulary == config.data.vocabulary.size
     for batch in batches:
         assert (batch.src_segment_ids[:, 0] > 0).all()
     work = work_of(config, vocabulary, batches)
     assert 0 < work.padding < 0.5
     assert work.tgt_tokens == sum(int((batch.tgt_out != PAD).sum()) for batch in batches)
-    again, _ = real(config, tmp_path, 3)
-    for one, other in zip(batches, again, strict=True):
+    by_tokens, _ = real(config, tmp_path, tokens=work.tgt_tokens)
+    for one, other in zip(batches, by_tokens, strict=True):
         assert np.array_equal(one.src, other.src)
 
 
@@ -85,6 +85,7 @@ def test_what_is_written_is_what_contestants_read(tmp_path):
     job.write(tmp_path / "job.json")
     assert Job.read(tmp_path / "job.json") == job
     assert (job.precision, job.dropout, job.num_heads) == ("bfloat16", 0.3, 4)
+    assert (job.learning_rate, job.warmup_steps) == (pytest.approx(0.004), 2000)
 
 
 def test_rows_are_cut_to_their_longest_and_keep_their_tokens():
