@@ -23,8 +23,14 @@ import numpy as np
 
 from benchmarks.asked_process import AskedProcess
 from benchmarks.peer_environments import Environments
-from benchmarks.result_file import RESULTS, write_result
-from benchmarks.training_contest import ROOT, Contestant, command_of, write_jobs
+from benchmarks.result_file import RESULTS, this_machine, write_result
+from benchmarks.training_contest import (
+    ROOT,
+    Contestant,
+    accelerator,
+    command_of,
+    write_jobs,
+)
 from benchmarks.training_contestants.contest import read_rows
 from benchmarks.training_report import check_parameters
 from benchmarks.training_speed import CONTESTANTS, add_environments, environments_of
@@ -49,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     begin = time.perf_counter()
+    machine = this_machine(accelerator())
     environments = environments_of(options, parser)
     names = ("ours", *options.peers)
     folder = options.workdir
@@ -71,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command="python -m benchmarks.learning_curves --workdir DIR --data FOLDER --install"
         + (f" --tokens {options.tokens}" if options.tokens != 1_500_000 else ""),
         config=WORKLOADS["multi30k"].experiment,
+        machine=machine,
         seconds=time.perf_counter() - begin,
         metrics=metrics,
         signatures=signatures,

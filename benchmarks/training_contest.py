@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import jax
 
 from benchmarks.asked_process import AskedProcess, ProcessFailed
 from benchmarks.first_step import command_seconds
@@ -84,6 +87,19 @@ def command_of(contestant: Contestant, environments: Environments, job: Path) ->
     """What starts a contestant. Raises EnvironmentMissing."""
     module = f"benchmarks.training_contestants.{contestant.module}"
     return [str(python_of(contestant.environment, environments)), "-m", module, str(job.resolve())]
+
+
+def accelerator() -> str:
+    """The device that contestants will find, "none" for a CPU; this process keeps off it from now.
+
+    A process that has once asked JAX for a GPU holds most of its memory.
+    """
+    program = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    platform, _, kind = done.stdout.strip().splitlines()[-1].partition("|")
+    jax.config.update("jax_platforms", "cpu")
+    return "none" if platform == "cpu" else kind
 
 
 def python_of(environment: str, environments: Environments) -> Path:
@@ -208,5 +224,4 @@ def kept_in(cache: Path) -> dict[str, str]:
     return {
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "TORCHINDUCTOR_CACHE_DIR": str(cache),
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }

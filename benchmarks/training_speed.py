@@ -31,7 +31,7 @@ from pathlib import Path
 
 from benchmarks.peer_environments import Environments
 from benchmarks.result_file import RESULTS, this_machine, write_result
-from benchmarks.training_contest import HERE, Contest, Contestant
+from benchmarks.training_contest import HERE, Contest, Contestant, accelerator
 from benchmarks.training_workloads import ON_CPU, WORKLOADS
 
 CONTESTANTS = {
@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
+    machine = this_machine(accelerator())
     contest = Contest(options.workdir, options.environments, CONTESTANTS)
-    machine = this_machine()
     metrics: dict[str, float] = {}
     signatures: dict[str, str] = {}
     for name in options.config:
