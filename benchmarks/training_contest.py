@@ -22,6 +22,7 @@ from benchmarks.training_report import (
     Measured,
     check_parameters,
     line,
+    without_paths,
     workload_metrics,
 )
 from benchmarks.training_workloads import Work, Workload, job_of, real, synthetic, work_of
@@ -151,8 +152,12 @@ class Contest:
             print(line(each, work, measured[each]), flush=True)
         metrics, signatures = workload_metrics(name, work, measured, self.ceilings())
         if workload.shape is None:
-            for state, seconds in command_seconds(workload, folder, seconds=SECONDS).items():
-                metrics[f"{name}_train_command_{state}_first_step_seconds"] = seconds
+            try:
+                for state, seconds in command_seconds(workload, folder, seconds=SECONDS).items():
+                    metrics[f"{name}_train_command_{state}_first_step_seconds"] = seconds
+            except ProcessFailed as error:
+                metrics[f"{name}_train_command_failed"] = 1
+                signatures[f"{name}_train_command_failed"] = without_paths(str(error))
         return metrics, signatures
 
     def _turn(
