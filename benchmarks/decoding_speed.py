@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -23,12 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.asked_process import AskedProcess
 from benchmarks.result_file import RESULTS, this_machine, write_result
 
 VOCAB, SENTENCES, OUTPUT = 32_000, 128, 32
 OURS = {"ours": "", "ours_bfloat16": "bfloat16_"}
 PEERS = ("ctranslate2_float32", "ctranslate2_int8")
 BEAMS = (4, 1)
+SECONDS = 1800.0  # for one answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,10 +76,7 @@ class Contestant:
 
     def __init__(self, name: str, workdir: Path) -> None:
         command = [sys.executable, "-m", "benchmarks.decoding_contestants", name, str(workdir)]
-        self._name = name
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = AskedProcess(command, log=workdir / f"{name}.log")
         self._warm: set[int] = set()
 
     def tokens_per_second(self, beam: int) -> float:
@@ -90,19 +87,10 @@ class Contestant:
         return float(answer["tokens"] / answer["seconds"])
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.close()
 
     def _ask(self, beam: int) -> dict[str, Any]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{beam}\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{self._name}: ended with {self._process.wait()}")
-        result: dict[str, Any] = json.loads(answer)
-        return result
+        return self._process.ask(str(beam), seconds=SECONDS)
 
 
 def sources() -> list[list[int]]:

@@ -44,6 +44,12 @@ HEADLINES = {
         "bfloat16_batches_of_32768_changed",
         "bfloat16_against_float32_changed",
     ),
+    "learning_curves": (
+        "target_tokens",
+        "ours_loss_after_3_thirds",
+        "joeynmt_loss_after_3_thirds",
+        "loss_below_joeynmt",
+    ),
     "multi30k_tiny": ("bleu_tokenized_lc", "chrf", "valid_perplexity", "target_tokens_per_second"),
     "plan": (
         "base_v5e_8_paper_step_ms",
@@ -54,6 +60,18 @@ HEADLINES = {
     "serving": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
     "serving_beam_1": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
     "survive": ("sigkills", "sigterms", "damaged_files", "faults"),
+    "training_speed": (
+        "tiny_ours_tokens_per_second",
+        "tiny_ours_times_torch_bfloat16",
+        "base_ours_tokens_per_second",
+        "base_ours_times_torch_bfloat16",
+    ),
+    "training_speed_gpu": (
+        "paper_base_ours_bfloat16_share_of_ceiling",
+        "paper_base_ours_bfloat16_times_torch_compile_bfloat16",
+        "paper_big_ours_bfloat16_share_of_ceiling",
+        "paper_big_ours_bfloat16_times_torch_compile_bfloat16",
+    ),
     "quickstart": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
 }
 
@@ -93,6 +111,18 @@ LABELS = {
     "big_v5e_8_paper_step_ms": "of big on 8 v5e",
     "big_v5e_256_step_ms": "of big on 256 v5e",
     "big_v5e_8_paper_gib": "GiB a chip for big on 8 v5e",
+    "target_tokens": "target tokens",
+    "ours_loss_after_3_thirds": "loss after them here",
+    "joeynmt_loss_after_3_thirds": "of JoeyNMT",
+    "loss_below_joeynmt": "difference",
+    "tiny_ours_tokens_per_second": "target tokens/s training tiny",
+    "tiny_ours_times_torch_bfloat16": "times PyTorch in bfloat16",
+    "base_ours_tokens_per_second": "target tokens/s training base",
+    "base_ours_times_torch_bfloat16": "of base times PyTorch in bfloat16",
+    "paper_base_ours_bfloat16_share_of_ceiling": "base's share of the matrix rate",
+    "paper_base_ours_bfloat16_times_torch_compile_bfloat16": "times compiled PyTorch",
+    "paper_big_ours_bfloat16_share_of_ceiling": "big's share of the matrix rate",
+    "paper_big_ours_bfloat16_times_torch_compile_bfloat16": "of big times compiled PyTorch",
 }
 
 

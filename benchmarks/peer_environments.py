@@ -1,0 +1,94 @@
+"""Environments of packages that a benchmark compares with, made when they are asked for.
+
+`peers/NAME.txt` has an environment's requirements, and `peers/NAME.alone.txt`, where there is one,
+those installed without what they depend on. Nothing of this project is in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).parent / "peers"
+_MADE = "made-of.txt"  # in an environment that is complete: the digest of its requirements
+
+
+class EnvironmentMissing(RuntimeError):
+    """An environment that is not there, or could not be made; says what to do."""
+
+
+class Environments:
+    """Those below `folder`, by name.
+
+    `present` names interpreters of environments that are there already and are taken as they are.
+    `install` says whether one that is missing, or whose requirements have changed, is made.
+    """
+
+    def __init__(
+        self, folder: Path, *, install: bool, present: Mapping[str, Path] | None = None
+    ) -> None:
+        self._folder, self._install = folder, install
+        self._present = dict(present or {})
+        self._failed: dict[str, str] = {}
+
+    def python(self, name: str) -> Path:
+        """The interpreter of an environment. Raises EnvironmentMissing."""
+        if name in self._present:
+            if not self._present[name].exists():
+                raise EnvironmentMissing(f"{self._present[name]}: there is no such interpreter")
+            return self._present[name]
+        place = self._folder / name
+        if _text(place / _MADE) != digest(name):
+            if not self._install:
+                raise EnvironmentMissing(
+                    f"the environment '{name}' is not there: --install makes it, "
+                    f"--python {name}=PYTHON names one"
+                )
+            if name not in self._failed:
+                self._failed[name] = _make(name, place)
+            if self._failed[name]:
+                raise EnvironmentMissing(self._failed[name])
+        return place / "bin" / "python"
+
+
+def files(name: str) -> list[tuple[Path, tuple[str, ...]]]:
+    """Requirement files of an environment, in order, each with pip's further options."""
+    whole, alone = REQUIREMENTS / f"{name}.txt", REQUIREMENTS / f"{name}.alone.txt"
+    return [(whole, ()), *([(alone, ("--no-deps",))] if alone.exists() else [])]
+
+
+def digest(name: str) -> str:
+    """What an environment is made of: its requirements and this Python."""
+    text = "".join(path.read_text(encoding="utf-8") for path, _ in files(name))
+    return hashlib.sha256(f"{sys.version_info[:2]}{text}".encode()).hexdigest()
+
+
+def _make(name: str, place: Path) -> str:
+    """Makes the environment; returns what went wrong, or nothing."""
+    print(f"making the environment '{name}'", file=sys.stderr, flush=True)
+    shutil.rmtree(place, ignore_errors=True)
+    # This environment's pip installs into that one, which then holds nothing but the peer.
+    pip = [sys.executable, "-m", "pip", "--python", str(place), "--disable-pip-version-check"]
+    steps = [
+        [sys.executable, "-m", "venv", "--without-pip", str(place)],
+        *(
+            [*pip, "install", "--quiet", *options, "--requirement", str(path)]
+            for path, options in files(name)
+        ),
+    ]
+    for command in steps:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            said = [*errors, *done.stderr.strip().splitlines()[-1:], "pip said nothing"]
+            return f"the environment '{name}' could not be made: {said[0]}"
+    (place / _MADE).write_text(digest(name), encoding="utf-8")
+    return ""
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -1,0 +1,59 @@
+"""What a machine's matrix products reach at best, in one package: `jax` or `torch`.
+
+    python -m benchmarks.training_contestants.ceiling jax|torch
+
+Answers each line, a number type, with FLOP/s of a square product (the best of several tries).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+# Sizes that fill the device, and how many products one call to an accelerator has.
+_ON_CPU = (2048, 1)
+_ON_ACCELERATOR = (8192, 20)
+_SECONDS = 1.5
+
+
+def jax_flops(dtype: str) -> float:
+    import jax
+
+    from flaxformer_mt.parallel.throughput import product_flops
+
+    device = jax.devices()[0]
+    size, times = _ON_CPU if device.platform == "cpu" else _ON_ACCELERATOR
+    return product_flops(device, dtype=dtype, size=size, seconds=_SECONDS, times=times)
+
+
+def torch_flops(dtype: str) -> float:
+    import torch
+
+    from benchmarks.training_contestants.torch_steps import device, prepare
+
+    prepare()
+    place = device()
+    size, times = _ON_CPU if place.type == "cpu" else _ON_ACCELERATOR
+    kind = getattr(torch, dtype)
+    left = torch.ones(size, size, dtype=kind, device=place)
+    right = torch.eye(size, dtype=kind, device=place)
+
+    def once() -> float:
+        start, product = time.perf_counter(), left
+        for _ in range(times):
+            product = product @ right
+        float(product[0, 0])  # waits
+        return time.perf_counter() - start
+
+    once()
+    best, begin = float("inf"), time.perf_counter()
+    while best == float("inf") or time.perf_counter() - begin < _SECONDS:
+        best = min(best, once())
+    return 2 * size**3 * times / best
+
+
+if __name__ == "__main__":
+    measured = {"jax": jax_flops, "torch": torch_flops}[sys.argv[1]]
+    for line in sys.stdin:
+        print(json.dumps({"flops": measured(line.strip())}), flush=True)

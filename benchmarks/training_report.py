@@ -1,0 +1,116 @@
+"""From what contestants have measured to the numbers of a result: medians, ratios, shares."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+
+from benchmarks.training_workloads import Work
+
+TOLERANCE = 0.02
+"""How far a contestant's parameters may be from ours: biases and norms that one has and the other
+has not. What is farther off is another model."""
+
+OURS = ("ours", "ours_bfloat16")
+# A path is one machine's. Kept are its last parts, which say what is meant.
+_PATH = re.compile(r"(?:/[\w.+@=-]+){2,}/([\w.+@=-]+)")
+
+
+class Disqualified(RuntimeError):
+    """A contestant that does not do what it is compared in; says why."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Measured:
+    """What one contestant has shown in one workload. Seconds and bytes; lists are of rounds."""
+
+    bfloat16: bool = False
+    setup: str = ""
+    parameters: int = 0
+    cold_seconds: float | None = None
+    warm_seconds: list[float] = dataclasses.field(default_factory=list)
+    run_seconds: list[float] = dataclasses.field(default_factory=list)
+    peak_bytes: int = 0
+    device_bytes: int | None = None
+    failure: str = ""
+
+
+def check_parameters(name: str, count: int, expected: int) -> None:
+    """Raises Disqualified where a model is not ours in size, to within TOLERANCE."""
+    if abs(count - expected) > TOLERANCE * expected:
+        raise Disqualified(
+            f"{name} has {count:,} parameters, {count / expected - 1:+.1%} of the {expected:,} "
+            f"compared; {TOLERANCE:.0%} are allowed"
+        )
+
+
+def workload_metrics(
+    workload: str,
+    work: Work,
+    measured: Mapping[str, Measured],
+    ceilings: Mapping[str, float],
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Metrics of one workload, and the signatures that say how each contestant was set up.
+
+    `ceilings` are FLOP/s by number type; where one is unknown there is no share of it. A contestant
+    that has failed is in the result with its reason, and in no ratio.
+    """
+    metrics: dict[str, float] = {
+        f"{workload}_gflops_a_token": work.flops / work.tgt_tokens / 1e9,
+        f"{workload}_padding": work.padding,
+    }
+    signatures: dict[str, str] = {}
+    rates = {
+        name: [work.tgt_tokens / seconds for seconds in each.run_seconds]
+        for name, each in measured.items()
+        if not each.failure
+    }
+    for name, each in measured.items():
+        key = f"{workload}_{name}"
+        if each.failure:
+            metrics[f"{key}_failed"] = 1
+            signatures[f"{key}_failed"] = without_paths(each.failure)
+            continue
+        middle = statistics.median(rates[name])
+        metrics[f"{key}_tokens_per_second"] = middle
+        metrics[f"{key}_tokens_per_second_lowest"] = min(rates[name])
+        metrics[f"{key}_tokens_per_second_highest"] = max(rates[name])
+        signatures[f"{key}_tokens_per_second"] = each.setup
+        ceiling = ceilings.get("bfloat16" if each.bfloat16 else "float32")
+        if ceiling is not None:
+            rate = work.flops * middle / work.tgt_tokens
+            metrics[f"{key}_share_of_ceiling"] = rate / ceiling
+        metrics[f"{key}_peak_memory_mib"] = each.peak_bytes / 2**20
+        if each.device_bytes is not None:
+            metrics[f"{key}_device_memory_mib"] = each.device_bytes / 2**20
+        if each.cold_seconds is not None:
+            metrics[f"{key}_cold_first_step_seconds"] = each.cold_seconds
+        metrics[f"{key}_warm_first_step_seconds"] = statistics.median(each.warm_seconds)
+        metrics[f"{key}_parameters"] = each.parameters
+    for ours in OURS:
+        for name in rates:
+            if ours in rates and name not in OURS:
+                metrics[f"{workload}_{ours}_times_{name}"] = ratio(rates[ours], rates[name])
+    return metrics, signatures
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the rounds' ratios: what slows a machine for a while slows both of a round."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def line(name: str, work: Work, measured: Measured) -> str:
+    """A contestant's rate and its spread, or why there is none, for people."""
+    if measured.failure:
+        return f"{name:<24} could not run: {without_paths(measured.failure)}"
+    rates = [work.tgt_tokens / seconds for seconds in measured.run_seconds]
+    return (
+        f"{name:<24} {statistics.median(rates):>9,.0f} target tokens/s "
+        f"({min(rates):,.0f} to {max(rates):,.0f})"
+    )
+
+
+def without_paths(text: str) -> str:
+    return _PATH.sub(r".../\1", text)

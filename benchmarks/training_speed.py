@@ -1,0 +1,152 @@
+"""Training beside other packages: the same model and batches on the same machine, in turns.
+
+    python -m benchmarks.training_speed --workdir DIR [--peers NAME ...] [--config NAME ...]
+        [--data FOLDER] [--rounds N] [--install | --python ENVIRONMENT=PYTHON ...]
+
+Each run is a process of its own, which has the machine to itself: it builds its model, does a step
+(the time to that counts from the start of the process), then one of every shape, and is timed over
+the workload's batches. Rounds go through all contestants in turn; before them comes one start with
+an empty compilation cache. Rates are of target tokens that are no padding. A share is the model's
+FLOPs by formula (`model/flops.py`) over the best matrix product of that number type which JAX or
+PyTorch reached, measured in every round as well.
+
+`--config`: `tiny` (4+4 layers, width 128, 8,000 types, 128 x 32 tokens) and `base` (the paper's,
+32,000 types, 32 x 32) have batches without padding; `multi30k` has the first batches of that corpus
+(`--data`, Multi30k's `data/task1/tok`), prepared as `train` does, and then the time of the `train`
+command itself is measured too. `paper_base` and `paper_big` have the paper's batch, for GPUs.
+
+Peers live in environments of their own (`peers/`). Flax's translation example, which is compared
+elsewhere, is in no package and so not here. What cannot run is in the result with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.peer_environments import Environments
+from benchmarks.result_file import RESULTS, this_machine, write_result
+from benchmarks.training_contest import HERE, Contest, Contestant, accelerator
+from benchmarks.training_workloads import ON_CPU, WORKLOADS
+
+CONTESTANTS = {
+    "ours": Contestant("ours", HERE),
+    "ours_bfloat16": Contestant("ours", HERE, bfloat16=True),
+    "torch_float32": Contestant("torch_transformer", "torch"),
+    "torch_bfloat16": Contestant("torch_transformer", "torch", bfloat16=True),
+    "torch_compile_float32": Contestant("torch_transformer", "torch", compiled=True),
+    "torch_compile_bfloat16": Contestant("torch_transformer", "torch", True, True),
+    "huggingface": Contestant("huggingface_marian", "torch"),
+    "huggingface_bfloat16": Contestant("huggingface_marian", "torch", bfloat16=True),
+    "joeynmt": Contestant("joeynmt_transformer", "joeynmt"),
+    "eole": Contestant("eole_transformer", "eole"),
+    "eole_bfloat16": Contestant("eole_transformer", "eole", bfloat16=True),
+}
+ALWAYS = ("ours", "ours_bfloat16")
+PEERS = tuple(name for name in CONTESTANTS if name not in ALWAYS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    options.workdir.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    machine = this_machine(accelerator())
+    contest = Contest(options.workdir, options.environments, CONTESTANTS)
+    metrics: dict[str, float] = {}
+    signatures: dict[str, str] = {}
+    for number, name in enumerate(options.config, start=1):
+        found, said = contest.workload(
+            name,
+            dataclasses.replace(WORKLOADS[name], steps=options.steps or WORKLOADS[name].steps),
+            (*ALWAYS, *options.peers),
+            rounds=options.rounds,
+            data=options.data,
+        )
+        metrics |= found
+        signatures |= said
+        # After each of them: hours are not to be lost for a failure of the last.
+        done = options.config[:number]
+        result = write_result(
+            options.result / f"{file_name(machine.accelerator)}.json",
+            command=as_typed(options, done),
+            config=" ".join(WORKLOADS[each].experiment for each in done),
+            machine=machine,
+            seconds=time.perf_counter() - begin,
+            metrics={**metrics, **contest.ceiling_metrics()},
+            signatures=signatures,
+        )
+    print(json.dumps(dict(result.metrics), indent=2))
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training_speed",
+        description="Training speed beside other packages: the same model and batches, in turns.",
+    )
+    parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
+    parser.add_argument(
+        "--peers", nargs="*", default=list(PEERS), choices=PEERS, metavar="NAME",
+        help=f"who is compared (default: all of {', '.join(PEERS)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", nargs="+", choices=WORKLOADS, metavar="NAME",
+        help=f"what is trained: {', '.join(WORKLOADS)} (default: tiny, base, and multi30k "
+        "where there is --data)",
+    )  # fmt: skip
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="Multi30k, tokenised")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument("--steps", type=int, metavar="N", help="of a run (default: by workload)")
+    add_environments(parser)
+    parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    options.config = options.config or [*ON_CPU, *(["multi30k"] if options.data else [])]
+    if "multi30k" in options.config and options.data is None:
+        parser.error("--config multi30k reads a corpus: --data names its folder")
+    if options.rounds < 1:
+        parser.error("--rounds: at least one")
+    options.environments = environments_of(options, parser)
+    return options
+
+
+def add_environments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--install", action="store_true", help="make environments that are missing")
+    parser.add_argument(
+        "--python", nargs="+", default=[], metavar="ENVIRONMENT=PYTHON",
+        help="interpreters of environments that are there: torch, joeynmt, eole",
+    )  # fmt: skip
+
+
+def environments_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Environments:
+    """Those that `add_environments` asks for, below the working directory."""
+    named = [each.partition("=") for each in options.python]
+    known = {each.environment for each in CONTESTANTS.values()} - {HERE}
+    if wrong := [name for name, _, path in named if name not in known or not path]:
+        parser.error(f"--python {wrong[0]}: write one of {', '.join(sorted(known))} = PYTHON")
+    return Environments(
+        options.workdir / "environments",
+        install=options.install,
+        present={name: Path(path) for name, _, path in named},
+    )
+
+
+def file_name(accelerator: str) -> str:
+    return "training_speed" if accelerator == "none" else "training_speed_gpu"
+
+
+def as_typed(options: argparse.Namespace, configs: Sequence[str]) -> str:
+    """The command without paths of this machine."""
+    parts = ["python -m benchmarks.training_speed --workdir DIR --config", *configs]
+    parts += ["--data FOLDER"] if "multi30k" in configs else []
+    parts += ["--peers", *options.peers] if options.peers != list(PEERS) else []
+    parts += [f"--steps {options.steps}"] if options.steps else []
+    return " ".join([*parts, f"--rounds {options.rounds}", "--install"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""What `training_speed` trains: models of several sizes, and batches that all contestants share."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.training_contestants.contest import Job
+from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.pipeline import Batches
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.prepare import prepare
+from flaxformer_mt.data.vocabulary import BOS, EOS, Vocabularies
+from flaxformer_mt.model.flops import training_flops
+from flaxformer_mt.training.schedule import learning_rate
+
+_FIRST_TYPE = 4  # after the special marks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Workload:
+    """An experiment and its batches, `shape` without padding or, where it is None, a corpus's own.
+
+    `steps` is how many batches a timed run goes through.
+    """
+
+    experiment: str
+    overrides: tuple[str, ...] = ()
+    shape: Shape | None
+    steps: int
+
+    def load(self, *, bfloat16: bool = False) -> ExperimentConfig:
+        return load_config(self.experiment, self.settings(bfloat16=bfloat16))
+
+    def settings(self, *, bfloat16: bool) -> tuple[str, ...]:
+        """The overrides, and the setting that multiplies bfloat16 operands."""
+        return (*self.overrides, *(("model.dtype=bfloat16",) if bfloat16 else ()))
+
+    def of_corpus(self, folder: Path) -> Workload:
+        """The same with its corpus in `folder`."""
+        return dataclasses.replace(self, overrides=(*self.overrides, f"data.folder={folder}"))
+
+
+WORKLOADS = {
+    "tiny": Workload(
+        experiment="multi30k:tiny",
+        overrides=("data.vocabulary.size=8000",),
+        shape=Shape(128, 32, 32),
+        steps=12,
+    ),
+    "base": Workload(
+        experiment="files:base",
+        overrides=("data.vocabulary.size=32000",),
+        shape=Shape(32, 32, 32),
+        steps=6,
+    ),
+    "multi30k": Workload(experiment="multi30k:tiny", shape=None, steps=24),
+    # The paper's batch, for accelerators.
+    "paper_base": Workload(experiment="wmt14_en_de:base", shape=Shape(768, 32, 32), steps=20),
+    "paper_big": Workload(experiment="wmt14_en_de:big", shape=Shape(768, 32, 32), steps=20),
+}
+ON_CPU = ("tiny", "base")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a timed run does: its steps, the target tokens that are no padding, the model's FLOPs.
+
+    FLOPs are those of the formula (`model/flops.py`), for tokens that are no padding.
+    """
+
+    vocabulary: int
+    steps: int
+    tgt_tokens: int
+    padding: float  # share of positions, both sides
+    flops: float
+
+
+def synthetic(shape: Shape, vocabulary: int, count: int) -> list[Batch]:
+    """Batches of random tokens without padding; each sentence ends in EOS."""
+    random = np.random.default_rng(0)
+
+    def ids(length: int) -> np.ndarray:
+        tokens = random.integers(_FIRST_TYPE, vocabulary, (shape.rows, length), np.int32)
+        tokens[:, -1] = EOS
+        return tokens
+
+    def one() -> Batch:
+        src, tgt = ids(shape.src_length), ids(shape.tgt_length)
+        tgt_in = np.concatenate([np.full((shape.rows, 1), BOS, np.int32), tgt[:, :-1]], axis=1)
+        return Batch(
+            src=src,
+            src_segment_ids=np.ones_like(src),
+            src_positions=_positions(src),
+            tgt_in=tgt_in,
+            tgt_out=tgt,
+            tgt_segment_ids=np.ones_like(tgt),
+            tgt_positions=_positions(tgt),
+        )
+
+    return [one() for _ in range(count)]
+
+
+def real(
+    config: ExperimentConfig, folder: Path, *, steps: int | None = None, tokens: int = 0
+) -> tuple[list[Batch], int]:
+    """The first batches that `train` would see of a corpus, prepared in `folder`; its types.
+
+    So many, or as many as hold so many target tokens. A batch that lacks rows, of which a window
+    has one, is left out: attention over a row of nothing but padding is not defined in every
+    package.
+    """
+    store = prepare(config.data, seed=config.training.seed, directory=folder)
+    vocabulary = Vocabularies.load(folder / "vocabulary").tgt.size
+    found: list[Batch] = []
+    seen = 0
+    with Batches(store.train, config.data.batch, config.training.seed) as batches:
+        while len(found) < steps if steps is not None else seen < tokens:
+            batch, _ = next(batches)
+            if (batch.src_segment_ids[:, 0] > 0).all():
+                found.append(batch)
+                seen += int(batch.tgt_tokens)
+    return found, vocabulary
+
+
+def work_of(config: ExperimentConfig, vocabulary: int, batches: list[Batch]) -> Work:
+    flops = 0.0
+    for batch in batches:
+        src, tgt, sentences = (
+            float(x) for x in (batch.src_tokens, batch.tgt_tokens, batch.sentences)
+        )
+        flops += training_flops(
+            config.model,
+            vocabulary,
+            src_tokens=src,
+            tgt_tokens=tgt,
+            src_keys=src / sentences,
+            tgt_keys=tgt / sentences,
+        )
+    tokens = sum(int(batch.tgt_tokens) for batch in batches)
+    filled = tokens + sum(int(batch.src_tokens) for batch in batches)
+    return Work(
+        vocabulary=vocabulary,
+        steps=len(batches),
+        tgt_tokens=tokens,
+        padding=1 - filled / sum(batch.shape.positions for batch in batches),
+        flops=flops,
+    )
+
+
+def job_of(
+    workload: Workload, vocabulary: int, batches: Path, *, bfloat16: bool, compiled: bool
+) -> Job:
+    """The workload as a contestant reads it."""
+    config = workload.load(bfloat16=bfloat16)
+    model, adam = config.model, config.training.optimizer
+    schedule = config.training.schedule
+    warmup = schedule.warmup_steps
+    return Job(
+        precision="bfloat16" if bfloat16 else "float32",
+        compiled=compiled,
+        experiment=workload.experiment,
+        overrides=workload.settings(bfloat16=bfloat16),
+        vocabulary=vocabulary,
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        d_model=model.d_model,
+        d_ff=model.d_ff,
+        num_heads=model.num_heads,
+        norm_epsilon=model.norm_epsilon,
+        max_length=model.max_length,
+        dropout=model.dropout,
+        label_smoothing=config.training.label_smoothing,
+        learning_rate=float(learning_rate(schedule, model.d_model)(warmup - 1)),
+        warmup_steps=warmup,
+        beta1=adam.beta1,
+        beta2=adam.beta2,
+        epsilon=adam.epsilon,
+        batches=str(batches.resolve()),
+    )
+
+
+def _positions(ids: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape).copy()

@@ -1,0 +1,139 @@
+"""Contestants as processes: ours on a toy, and stand-ins for peers that fail in every way."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peer_environments import Environments
+from benchmarks.training_contest import HERE, Contest, Contestant
+from benchmarks.training_workloads import Workload
+from flaxformer_mt.data.plan import Shape
+
+TOY = Workload(
+    experiment="quickstart",
+    overrides=(
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+        "model.d_model=8",
+        "model.d_ff=16",
+        "model.num_heads=2",
+        "model.d_k=4",
+        "model.d_v=4",
+        "data.vocabulary.size=40",
+    ),
+    shape=Shape(8, 6, 5),
+    steps=2,
+)
+PARAMETERS = 40 * 8 + 3 * 4 * 64 + 2 * (2 * 8 * 16 + 16 + 8) + 5 * 16
+
+# Answers as a contestant does, whatever module it is asked to run.
+STAND_IN = """\
+import json, sys
+def say(**answer): print(json.dumps(answer), flush=True)
+if sys.argv[2].endswith("ceiling"):
+    for line in sys.stdin: say(flops=2e9)
+    sys.exit()
+job = json.load(open(sys.argv[3]))
+say(parameters={parameters}, setup="a stand-in, " + job["precision"], loss=1.0)
+for line in sys.stdin:
+    if line == "run\\n": say(seconds=0.5, loss=1.0, peak_bytes=2**20, device_bytes={device})
+    else: say(shapes=1, seconds=0.1)
+"""
+
+
+def interpreter(folder: Path, name: str, text: str) -> Path:
+    """A stand-in for the Python of a peer's environment."""
+    script = folder / f"{name}.py"
+    script.write_text(text, encoding="utf-8")
+    path = folder / name
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def contest(folder: Path, texts: dict[str, str], **contestants: Contestant) -> Contest:
+    """JAX's own matrix products, which take seconds to start, are left out."""
+    present = {name: interpreter(folder, name, text) for name, text in texts.items()}
+    environments = Environments(folder / "environments", install=False, present=present)
+    return Contest(folder, environments, contestants, packages={"torch": "torch"})
+
+
+def stand_in(parameters: int = PARAMETERS, device: int | None = None) -> str:
+    return STAND_IN.replace("{parameters}", str(parameters)).replace("{device}", str(device))
+
+
+def test_ours_from_its_start_to_its_figures(tmp_path):
+    it = contest(tmp_path, {}, ours=Contestant("ours", HERE))
+    metrics, signatures = it.workload("toy", TOY, ["ours"], rounds=1, data=None)
+    assert "toy_ours_failed" not in metrics, signatures
+    assert metrics["toy_ours_parameters"] == PARAMETERS
+    assert metrics["toy_ours_tokens_per_second"] > 0
+    assert metrics["toy_ours_peak_memory_mib"] > 50
+    # The second start finds compiled what the first has left.
+    cold, warm = (metrics[f"toy_ours_{state}_first_step_seconds"] for state in ("cold", "warm"))
+    assert cold > 0 and warm > 0
+    assert list((tmp_path / "toy" / "ours-cache").iterdir())
+    assert "JAX" in signatures["toy_ours_tokens_per_second"]
+    # PyTorch's environment is not there, and nobody else's products were asked for.
+    assert it.ceilings() == {} and "toy_ours_share_of_ceiling" not in metrics
+
+
+def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
+    it = contest(
+        tmp_path,
+        {
+            "torch": stand_in(),
+            "broken": "raise ImportError('no module of mine in /opt/some/where/lib.so')",
+            "larger": stand_in(parameters=PARAMETERS * 2),
+            "mute": "import sys; sys.exit(3)",
+        },
+        good=Contestant("any", "torch"),
+        broken=Contestant("any", "broken", bfloat16=True),
+        larger=Contestant("any", "larger"),
+        mute=Contestant("any", "mute"),
+    )
+    entered = ["good", "broken", "larger", "mute"]
+    metrics, signatures = it.workload("toy", TOY, entered, rounds=2, data=None)
+    assert metrics["toy_good_tokens_per_second"] == 2 * 8 * 5 / 0.5
+    assert signatures["toy_good_tokens_per_second"] == "a stand-in, float32"
+    assert metrics["toy_good_peak_memory_mib"] == 1
+    assert it.ceilings() == {"float32": 2e9, "bfloat16": 2e9}
+    for name, reason in {
+        "broken": "ImportError: no module of mine in .../lib.so",
+        "larger": "+100.0%",
+        "mute": "ended with status 3 and said nothing",
+    }.items():
+        assert metrics[f"toy_{name}_failed"] == 1
+        assert reason in signatures[f"toy_{name}_failed"]
+        assert f"toy_{name}_tokens_per_second" not in metrics
+    said = capsys.readouterr().out
+    assert "broken" in said and "could not run: ImportError" in said
+
+
+def test_jobs_say_what_a_contestant_is(tmp_path):
+    it = contest(
+        tmp_path,
+        {"torch": stand_in(device=3 * 2**20)},
+        half=Contestant("any", "torch", bfloat16=True, compiled=True),
+    )
+    metrics, signatures = it.workload("toy", TOY, ["half"], rounds=1, data=None)
+    job = json.loads((tmp_path / "toy" / "half.json").read_text())
+    assert job["precision"] == "bfloat16" and job["compiled"] and job["d_ff"] == 16
+    assert job["overrides"][-1] == "model.dtype=bfloat16"
+    assert signatures["toy_half_tokens_per_second"] == "a stand-in, bfloat16"
+    assert metrics["toy_half_device_memory_mib"] == 3
+    flops = 1e9 * metrics["toy_gflops_a_token"] * metrics["toy_half_tokens_per_second"]
+    assert metrics["toy_half_share_of_ceiling"] == pytest.approx(flops / 2e9)
+
+
+def test_an_environment_that_is_not_there_is_a_reason(tmp_path):
+    it = contest(tmp_path, {}, peer=Contestant("any", "torch"))
+    metrics, signatures = it.workload("toy", TOY, ["peer"], rounds=1, data=None)
+    assert metrics["toy_peer_failed"] == 1
+    assert "--install makes it" in signatures["toy_peer_failed"]
+    assert it.ceilings() == {}

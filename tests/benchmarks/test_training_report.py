@@ -1,0 +1,105 @@
+"""The arithmetic of `training_speed`: medians, ratios of rounds, shares, disqualification."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.training_report import (
+    TOLERANCE,
+    Disqualified,
+    Measured,
+    check_parameters,
+    line,
+    ratio,
+    without_paths,
+    workload_metrics,
+)
+from benchmarks.training_workloads import Work
+
+WORK = Work(vocabulary=100, steps=4, tgt_tokens=1000, padding=0.25, flops=8e9)
+
+
+def measured(*seconds: float, bfloat16: bool = False) -> Measured:
+    return Measured(
+        bfloat16=bfloat16,
+        setup="a package, a device",
+        parameters=123,
+        cold_seconds=9.0,
+        warm_seconds=[3.0, 2.0, 4.0],
+        run_seconds=list(seconds),
+        peak_bytes=5 * 2**20,
+    )
+
+
+def test_rates_shares_and_times_of_a_contestant():
+    metrics, signatures = workload_metrics(
+        "toy",
+        WORK,
+        {"ours": measured(2.0, 1.0, 4.0), "peer": measured(4.0, 4.0, 5.0, bfloat16=True)},
+        {"float32": 16e9, "bfloat16": 40e9},
+    )
+    assert metrics["toy_ours_tokens_per_second"] == 500
+    assert metrics["toy_ours_tokens_per_second_lowest"] == 250
+    assert metrics["toy_ours_tokens_per_second_highest"] == 1000
+    # 8 GFLOP in two seconds, in four.
+    assert metrics["toy_ours_share_of_ceiling"] == pytest.approx(4 / 16)
+    assert metrics["toy_peer_share_of_ceiling"] == pytest.approx(2 / 40)
+    assert metrics["toy_ours_warm_first_step_seconds"] == 3.0
+    assert metrics["toy_ours_cold_first_step_seconds"] == 9.0
+    assert metrics["toy_ours_peak_memory_mib"] == 5
+    assert metrics["toy_gflops_a_token"] == pytest.approx(0.008)
+    assert metrics["toy_padding"] == 0.25
+    assert signatures["toy_peer_tokens_per_second"] == "a package, a device"
+    assert metrics["toy_ours_times_peer"] == 2.0
+
+
+def test_a_ratio_is_that_of_the_rounds():
+    """A machine that is slow in one round slows both, and changes no ratio."""
+    assert ratio([100, 10, 100], [50, 5, 50]) == 2
+    assert ratio([100, 10, 30], [50, 5, 30]) == 2
+
+
+def test_what_failed_has_a_reason_and_no_figures():
+    failed = Measured(failure="OSError: /usr/lib/python3/dist/torch/lib.so: cannot be opened")
+    metrics, signatures = workload_metrics(
+        "toy", WORK, {"ours": measured(1.0), "peer": failed}, {"float32": 16e9}
+    )
+    assert metrics["toy_peer_failed"] == 1
+    assert signatures["toy_peer_failed"] == "OSError: .../lib.so: cannot be opened"
+    assert not [name for name in metrics if "peer" in name and not name.endswith("failed")]
+    assert "could not run: OSError: .../lib.so" in line("peer", WORK, failed)
+
+
+def test_without_ours_there_is_no_ratio_and_without_a_ceiling_no_share():
+    failed = Measured(failure="no memory")
+    metrics, _ = workload_metrics("toy", WORK, {"ours": failed, "peer": measured(1.0)}, {})
+    assert not [name for name in metrics if "times" in name or "share" in name]
+    assert metrics["toy_peer_tokens_per_second"] == 1000
+
+
+def test_another_model_is_disqualified():
+    at = round(1_000_000 * (1 + TOLERANCE))
+    for count in (1_000_000, at, 2_000_000 - at):
+        check_parameters("peer", count, 1_000_000)
+    for count in (at + 1, 2_000_000 - at - 1, 0):
+        with pytest.raises(Disqualified, match=r"peer has [\d,]+ parameters, .* of the 1,000,000"):
+            check_parameters("peer", count, 1_000_000)
+
+
+def test_lines_show_the_spread():
+    assert line("peer", WORK, measured(2.0, 1.0, 4.0)).split() == (
+        "peer 500 target tokens/s (250 to 1,000)".split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/me/venv/bin/python: not there", ".../python: not there"),
+        ("1/2 of --python torch=PYTHON", "1/2 of --python torch=PYTHON"),
+        ("see https://example.org", "see https://example.org"),
+        ("File '/a/b/c.py', line 3", "File '.../c.py', line 3"),
+    ],
+)
+def test_reasons_name_no_machine(text, shown):
+    assert without_paths(text) == shown

@@ -1,0 +1,90 @@
+"""The command of `training_speed`: what it takes, what it refuses, what it records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import training_speed
+from benchmarks.training_contestants import ceiling
+from benchmarks.training_speed import CONTESTANTS, PEERS, as_typed, file_name, parse
+
+PLACE = ["--workdir", "somewhere"]
+
+
+def test_what_is_trained_by_default():
+    assert parse(PLACE).config == ["tiny", "base"]
+    assert parse([*PLACE, "--data", "FOLDER"]).config == ["tiny", "base", "multi30k"]
+    assert parse([*PLACE, "--config", "paper_big"]).config == ["paper_big"]
+    assert set(parse(PLACE).peers) == set(PEERS) and "ours" not in PEERS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--workdir"),
+        ([*PLACE, "--config", "multi30k"], "--data names its folder"),
+        ([*PLACE, "--rounds", "0"], "at least one"),
+        ([*PLACE, "--peers", "fairseq"], "invalid choice"),
+        ([*PLACE, "--python", "torch"], "write one of eole, joeynmt, torch = PYTHON"),
+        ([*PLACE, "--python", "jax=python"], "write one of eole, joeynmt, torch = PYTHON"),
+    ],
+)
+def test_bad_usage(arguments, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_recorded_command_has_no_path_of_this_machine():
+    options = parse(
+        [*PLACE, "--data", "/data/m30k", "--peers", "eole", "--python", "eole=/a/python"]
+    )
+    assert as_typed(options, options.config) == (
+        "python -m benchmarks.training_speed --workdir DIR --config tiny base multi30k "
+        "--data FOLDER --peers eole --rounds 3 --install"
+    )
+    assert "--peers" not in as_typed(parse(PLACE), ["tiny"])
+
+
+def test_a_gpu_has_a_result_of_its_own():
+    assert file_name("none") == "training_speed"
+    assert file_name("NVIDIA H200") == "training_speed_gpu"
+
+
+def test_every_contestant_has_its_file_and_environment():
+    folder = training_speed.RESULTS.parent
+    for contestant in CONTESTANTS.values():
+        assert (folder / "training_contestants" / f"{contestant.module}.py").exists()
+        if contestant.environment != training_speed.HERE:
+            assert (folder / "peers" / f"{contestant.environment}.txt").exists()
+
+
+def test_a_result_is_written_in_the_one_form(tmp_path, monkeypatch, capsys):
+    """Without contestants: what they measure is tested where they are."""
+
+    class Nobody:
+        def __init__(self, *_):
+            pass
+
+        def workload(self, name, workload, entered, *, rounds, data):
+            assert entered == (*training_speed.ALWAYS, "eole") and workload.steps == 3
+            return {f"{name}_eole_failed": 1}, {f"{name}_eole_failed": "no such wheel"}
+
+        def ceiling_metrics(self):
+            return {"ceiling_jax_float32_gflops": 400.0}
+
+    monkeypatch.setattr(training_speed, "Contest", Nobody)
+    arguments = ["--workdir", str(tmp_path), "--peers", "eole", "--steps", "3"]
+    assert training_speed.main([*arguments, "--result", str(tmp_path)]) == 0
+    result = json.loads((tmp_path / "training_speed.json").read_text())
+    assert result["metrics"]["tiny_eole_failed"] == 1
+    assert result["signatures"]["base_eole_failed"] == "no such wheel"
+    assert result["metrics"]["ceiling_jax_float32_gflops"] == 400.0
+    assert "400" in capsys.readouterr().out
+
+
+def test_a_ceiling_is_a_rate_that_a_processor_can_have():
+    assert 1e8 < ceiling.jax_flops("float32") < 1e15

@@ -1,0 +1,46 @@
+"""A run compiles the programs that it is known to need, each once: no shape slips in."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import re
+
+import jax
+
+from flaxformer_mt.data.pipeline import one_pass
+from tests.training.examples import build_tiny, tiny
+from tests.training.runs import VALID, Run
+
+COMPILING = re.compile(r"Compiling (?:jit\()?([\w<>.]+)\)? with global shapes")
+
+
+def test_a_run_compiles_its_shapes_and_nothing_else(tmp_path, caplog):
+    """Over more than an epoch of batches of several shapes, validations, and a restart."""
+    changes = {"training.steps": 40, "training.validate_every": 10}
+    run = Run(tmp_path, changes, on=build_tiny())
+    with caplog.at_level(logging.WARNING), jax.log_compiles():
+        run.start(stop_after=15)
+        first = compiled(caplog)
+        caplog.clear()
+        run.start()
+        second = compiled(caplog)
+    trained = {batch.shape for batch in run.batches}
+    validated = {batch.shape for batch in one_pass(VALID, tiny(changes).data.batch)}
+    assert len(trained) > 1
+    assert (first + second)["train_step"] == len(trained)
+    assert (first + second)["eval_step"] == len(validated)
+    # The state is drawn once; digests of checkpoints have a program for each kind of array, which
+    # other tests of this process may have compiled.
+    assert (first + second)["<lambda>"] == 1 and not second["<lambda>"]
+    leaves = jax.tree.leaves(run.on.abstract)
+    assert first["_lanes_on_device"] <= len({(leaf.shape, leaf.dtype) for leaf in leaves})
+    assert not second["_lanes_on_device"]
+    known = {"train_step", "eval_step", "<lambda>", "_lanes_on_device"}
+    assert (first + second).keys() <= known, first + second
+
+
+def compiled(caplog) -> collections.Counter[str]:
+    """How often each function was compiled, by name."""
+    found = (COMPILING.search(record.getMessage()) for record in caplog.records)
+    return collections.Counter(match[1] for match in found if match)
