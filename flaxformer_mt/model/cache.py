@@ -36,7 +36,8 @@ def start(
 
     A plain dict, one sentence a row, in `config.dtype` but for the last three:
 
-        "self"      {layer: {"key", "value"}}   zeros, keys = length * beams, position by position
+        "self"      {layer: {"key", "value"}}   zeros, keys = length * beams, position by position;
+                                                bfloat16 as its 16 bits (`read` gives the numbers)
         "cross"     {layer: {"key", "value"}}   keys = src_length
         "beams"     {"ancestry"}                [rows, beams, length] int32
                     {"coverage"}                [rows, beams, src_length] float32, if asked for
@@ -50,8 +51,8 @@ def start(
     """
     rows, heads, keys = src_mask.shape[0], config.num_heads, length * beams
     empty = {
-        "key": jnp.zeros((rows, heads, config.d_k, keys), config.dtype),
-        "value": jnp.zeros((rows, heads, keys, config.d_v), config.dtype),
+        "key": _stored(jnp.zeros((rows, heads, config.d_k, keys), config.dtype)),
+        "value": _stored(jnp.zeros((rows, heads, keys, config.d_v), config.dtype)),
     }
     own = {"ancestry": jnp.zeros((rows, beams, length), jnp.int32)}
     if coverage:
@@ -93,15 +94,30 @@ def written(
     keys: Float[Array, "rows beams heads d_k"],
     values: Float[Array, "rows beams heads d_v"],
     index: Int[Array, ""],
+    dtype: str,
 ) -> KeysValues:
-    """`past` with position `index` of every beam, in the slot of its number."""
+    """`past` with position `index` of every beam in `dtype`, in the slot of its number."""
     at = index * keys.shape[1]
-    keys = jnp.transpose(keys, (0, 2, 3, 1)).astype(past["key"].dtype)
-    values = jnp.transpose(values, (0, 2, 1, 3)).astype(past["value"].dtype)
+    keys = _stored(jnp.transpose(keys, (0, 2, 3, 1)).astype(dtype))
+    values = _stored(jnp.transpose(values, (0, 2, 1, 3)).astype(dtype))
     return {
         "key": jax.lax.dynamic_update_slice_in_dim(past["key"], keys, at, axis=3),
         "value": jax.lax.dynamic_update_slice_in_dim(past["value"], values, at, axis=2),
     }
+
+
+# XLA's CPU backend updates no bfloat16 array in place: it makes float32 of all of it and bfloat16
+# of that again, which at each step would take a tenth of the time of a base model's search.
+def _stored(leaf: Float[Array, "..."]) -> Array:
+    """What a cache keeps of an array."""
+    bfloat16 = leaf.dtype == jnp.bfloat16
+    return jax.lax.bitcast_convert_type(leaf, jnp.uint16) if bfloat16 else leaf
+
+
+def read(leaf: Array) -> Float[Array, "..."]:
+    """What an array of "self" was before it was kept."""
+    bits = leaf.dtype == jnp.uint16
+    return jax.lax.bitcast_convert_type(leaf, jnp.bfloat16) if bits else leaf
 
 
 def with_position(

@@ -132,8 +132,9 @@ class DecoderLayer(nn.Module):
         around = self.self_attention_residual
         inner = around.enter(x)
         keys, values = self.self_attention.keys_values(inner)
-        past = cache.written(past, keys, values, index)
-        inner, _ = self.self_attention.attend_cached(inner, past["key"], past["value"], visible)
+        past = cache.written(past, keys, values, index, self.config.dtype)
+        own = cache.read(past["key"]), cache.read(past["value"])
+        inner, _ = self.self_attention.attend_cached(inner, *own, visible)
         x = around.leave(x, inner, deterministic=True)
 
         around = self.cross_attention_residual

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.model.cache import grown, room
+from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.cache import grown, read as read_back, room
 from flaxformer_mt.model.parameters import stack_layers
 from tests.model.examples import VOCAB, build, call, hidden_of, pack, tiny_config
 
@@ -133,9 +134,29 @@ def test_shapes_of_the_cache(dtype, scan_layers):
         assert layer["value"].shape == (ROWS, heads, SRC_LENGTH, config.d_v)
     assert cache["beams"]["ancestry"].shape == (ROWS, BEAMS, TGT_LENGTH)
     assert cache["src_mask"].tolist() == [[True] * 5, [True] * 3 + [False] * 2]
-    assert {leaf.dtype for leaf in jax.tree.leaves((cache["self"], cache["cross"]))} == {
-        jnp.dtype(dtype)
-    }
+    kept = {leaf.dtype for leaf in jax.tree.leaves(cache["self"])}
+    assert kept == {jnp.dtype("uint16" if dtype == "bfloat16" else dtype)}
+    read = {read_back(leaf).dtype for leaf in jax.tree.leaves(cache["self"])}
+    assert read == {leaf.dtype for leaf in jax.tree.leaves(cache["cross"])} == {jnp.dtype(dtype)}
+
+
+def test_a_cache_in_bfloat16_is_updated_in_place():
+    """XLA's CPU backend has no bfloat16 update: it would convert the whole cache at every step."""
+    config = tiny_config(dtype="bfloat16")
+    model, params = build(config)
+    cache = start(model, params, sentences()[0])
+    step = jax.jit(
+        lambda past: model.apply(
+            {"params": params},
+            jnp.zeros((ROWS, BEAMS), jnp.int32),
+            jnp.int32(1),
+            past,
+            method=Transformer.decode_step,
+        )
+    )
+    shape = ",".join(map(str, cache["self"]["layers_0"]["key"].shape))
+    text = step.lower(cache).compile().as_text()
+    assert f"u16[{shape}]" in text and f"f32[{shape}]" not in text
 
 
 def test_bfloat16_steps_equal_the_bfloat16_whole():
