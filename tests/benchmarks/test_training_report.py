@@ -95,7 +95,7 @@ def test_lines_show_the_spread():
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("/home/me/venv/bin/python: not there", ".../python: not there"),
+        ("/opt/me/venv/bin/python: not there", ".../python: not there"),
         ("1/2 of --python torch=PYTHON", "1/2 of --python torch=PYTHON"),
         ("see https://example.org", "see https://example.org"),
         ("File '/a/b/c.py', line 3", "File '.../c.py', line 3"),
