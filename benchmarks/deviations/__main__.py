@@ -33,6 +33,7 @@ from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.loop import DivergenceError
 
 BLEU = "sacrebleu_13a"
+SEEDS, PAPER_SEEDS = 1, 3
 Measured = dict[str, list[float]]
 
 
@@ -41,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deviations")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="the runs' folder")
     parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="of each training")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="of each deviation")
-    parser.add_argument("--paper-seeds", type=int, default=3, metavar="N", help="of the paper's")
+    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="of each deviation")
+    parser.add_argument(
+        "--paper-seeds", type=int, default=PAPER_SEEDS, metavar="N", help="of the paper's"
+    )
     names = [form.name for form in TRAINED]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--output", type=Path, default=RESULTS / "deviations.json", metavar="FILE")
@@ -72,10 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for metric, value in measured(workdir, name, signatures):
                 found.setdefault(metric, []).append(value)
             print(json.dumps(found, indent=2), file=sys.stderr)
-    asked = [f"--{key} {value}" for key, value in _other_than_default(parser, options).items()]
     write_result(
         options.output,
-        command=" ".join(["python -m benchmarks.deviations --workdir DIR", *asked]),
+        command=" ".join(["python -m benchmarks.deviations --workdir DIR", *asked(options)]),
         config="quickstart",
         seconds=time.perf_counter() - start,
         metrics=summary(found, options.steps, options.paper_seeds, options.seeds),
@@ -152,12 +154,17 @@ def summary(found: Measured, steps: int, paper_seeds: int, seeds: int) -> dict[s
     return metrics
 
 
-def _other_than_default(
-    parser: argparse.ArgumentParser, options: argparse.Namespace
-) -> dict[str, int]:
-    names = {"steps": "steps", "seeds": "seeds", "paper-seeds": "paper_seeds"}
-    values = {key: getattr(options, name) for key, name in names.items()}
-    return {key: n for key, n in values.items() if n != parser.get_default(names[key])}
+def asked(options: argparse.Namespace) -> Iterator[str]:
+    """The options that make this another measurement than the whole one."""
+    for name, value, default in (
+        ("--steps", options.steps, STEPS),
+        ("--seeds", options.seeds, SEEDS),
+        ("--paper-seeds", options.paper_seeds, PAPER_SEEDS),
+    ):
+        if value != default:
+            yield f"{name} {value}"
+    if len(options.only) < len(TRAINED):
+        yield f"--only {' '.join(options.only)}"
 
 
 if __name__ == "__main__":

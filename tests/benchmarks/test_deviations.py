@@ -92,7 +92,7 @@ def test_a_few_steps_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
     assert status == 0
     result = read_result(tmp_path / "deviations.json")
-    assert result.command.endswith("--workdir DIR --steps 3 --paper-seeds 1")
+    assert result.command.endswith("--workdir DIR --steps 3 --paper-seeds 1 --only norm_pre")
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["norm_pre-1", "paper-1"]
     measured = {form.name for form in SEARCHED} | {"paper", "norm_pre"}
     assert all(f"{name}_{BLEU}" in result.metrics for name in measured)
