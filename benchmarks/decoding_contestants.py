@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -29,7 +30,10 @@ Decode = Callable[[int, int], int]  # beam and batch size to tokens
 
 
 def main(name: str, workdir: Path) -> int:
-    decode = ours() if name == "ours" else ctranslate2(workdir, name.removeprefix("ctranslate2_"))
+    if name.startswith("ctranslate2_"):
+        decode = ctranslate2(workdir, name.removeprefix("ctranslate2_"))
+    else:
+        decode = ours("bfloat16" if name == "ours_bfloat16" else "float32")
     best: dict[int, int] = {}
     for line in sys.stdin:
         beam = int(line)
@@ -47,13 +51,15 @@ def timed(decode: Decode, beam: int, batch: int) -> tuple[int, float]:
     return decode(beam, batch), time.perf_counter() - start
 
 
-def model_and_params() -> tuple[Transformer, dict[str, object]]:
-    model = Transformer(ModelConfig(dropout=0.0), VOCAB, VOCAB)
+def model_and_params(
+    dtype: Literal["float32", "bfloat16"] = "float32",
+) -> tuple[Transformer, dict[str, object]]:
+    model = Transformer(ModelConfig(dropout=0.0, dtype=dtype), VOCAB, VOCAB)
     return model, nn.unbox(initial_params(model, jax.random.key(0)))
 
 
-def ours() -> Decode:
-    model, params = model_and_params()
+def ours(dtype: Literal["float32", "bfloat16"]) -> Decode:
+    model, params = model_and_params(dtype)
     ids = [[*source, EOS] for source in sources()]
     longest = 64  # the power of two above the longest source
 

@@ -4,12 +4,14 @@ python -m benchmarks.decoding_speed --workdir DIR [--peers NAME ...] [--rounds N
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say
-nothing sensible and take the same time. Peers need the extra [export].
+nothing sensible and take the same time. `ours_bfloat16` is what
+`--dtype bfloat16` does. Peers need the extra [export].
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -24,7 +26,7 @@ import numpy as np
 from benchmarks.result_file import RESULTS, this_machine, write_result
 
 VOCAB, SENTENCES, OUTPUT = 32_000, 128, 32
-OURS = ("ours",)
+OURS = {"ours": "", "ours_bfloat16": "bfloat16_"}
 PEERS = ("ctranslate2_float32", "ctranslate2_int8")
 BEAMS = (4, 1)
 
@@ -52,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 flush=True,
             )
             metrics[f"{name}_beam_{beam}_tokens_per_second"] = middle
-        for name in options.peers:
-            ratios = [a / b for a, b in zip(rates["ours"], rates[name], strict=True)]
-            metrics[f"beam_{beam}_times_{name}"] = statistics.median(ratios)
+        for (own, prefix), name in itertools.product(OURS.items(), options.peers):
+            ratios = [a / b for a, b in zip(rates[own], rates[name], strict=True)]
+            metrics[f"{prefix}beam_{beam}_times_{name}"] = statistics.median(ratios)
     for contestant in contestants.values():
         contestant.close()
     write_result(

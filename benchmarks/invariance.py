@@ -21,7 +21,6 @@ from flaxformer_mt.config import CorpusConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.decoding.translation import Translation
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 TIE = 1e-5
@@ -45,12 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loaded = Translator.load(run.path)
     alone: dict[str, list[Translation]] = {}
     for dtype in DTYPES:
-        model = Transformer(
-            dataclasses.replace(loaded.model.config, dtype=dtype),
-            loaded.model.src_vocab_size,
-            loaded.model.tgt_vocab_size,
-        )
-        translator = Translator(loaded.params, model, loaded.vocabularies, loaded.config)
+        translator = loaded.with_dtype(dtype)
         alone[dtype] = translated(translator, lines, ALONE)
         for size in BATCHES:
             among = translated(translator, lines, size)

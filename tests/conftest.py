@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,3 +39,17 @@ def real_data() -> Path:
     if not Path(folder).is_dir():
         pytest.fail(f"FLAXFORMER_TEST_DATA={folder} is not a folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium by Playwright, for a module's tests; skipped where there is none."""
+    # Not for the session: Playwright leaves an event loop running, which other tests start.
+    from benchmarks.serving.browser import NoBrowser, chromium
+
+    with contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(chromium())
+        except NoBrowser as reason:
+            pytest.skip(str(reason))
+        yield found

@@ -21,7 +21,7 @@ from flaxformer_mt.cli.scoring import (
     language_of,
     scoring,
 )
-from flaxformer_mt.cli.searching import add_settings, given_settings, with_settings
+from flaxformer_mt.cli.searching import add_settings, as_asked, given_settings
 from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.corpus.paths import is_remote
@@ -103,7 +103,7 @@ def evaluate_run(
         # The first one's choice: a run that still trains may have another a moment later.
         which = processes.first(lambda: chosen_weights(run, which))
     translator = Translator.load(run.path, which=which)
-    translator = translator.with_config(with_settings(options, translator.config))
+    translator = as_asked(options, translator)
     results: dict[str, Any] = {}
     for name, (sources, references) in texts.items():
         search = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
@@ -176,7 +176,7 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
     if options.testset is not None and given & {"src", "ref", "set", "folder"}:
         parser.error("--testset, --set, and --src with --ref exclude each other, and --folder")
     if options.hypotheses is not None:
-        of_runs = {"workdir", "set", "folder", "beam_size", "length_penalty"} & given
+        of_runs = {"workdir", "set", "folder", "beam_size", "length_penalty", "dtype"} & given
         of_runs |= {"weights"} if options.weights != "auto" else set()
         for name in sorted(of_runs | set(given_settings(options))):
             parser.error(f"--hypotheses and --{name.replace('_', '-')} do not go together")

@@ -27,6 +27,7 @@ COMMANDS = {
     "attention": "draw what each head attends to, and find the heads worth a picture",
     "figures": "draw training curves that compare runs, the paper's learning rate and positions",
     "serve": "an HTTP API and a web page over a trained model",
+    "reproduce": "run the rows of the paper's tables, and write what is reproduced and what is not",
     "doctor": "check a machine: devices, numbers, collectives, checkpoints, speed",
     "plan": "compile the training step for TPUs that are not there: memory, time, cost",
     "export": "write a model for CTranslate2, Hugging Face or StableHLO, and compare the outputs",
@@ -44,6 +45,7 @@ COMPILING = {
     "serve",
     "export",
     "import",
+    "reproduce",
     "doctor",
 }
 # What needs less memory, where that is not training's batch.

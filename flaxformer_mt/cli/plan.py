@@ -69,7 +69,11 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     instead.add_argument(
         "--shardings", action="store_true", help="how parameters lie on the mesh; compiles nothing"
     )
-    instead.add_argument("--fit", action="store_true", help="search the largest token budget")
+    instead.add_argument(
+        "--fit",
+        action="store_true",
+        help="find what makes the batch fit (remat, accumulation), and the largest that does",
+    )
     instead.add_argument("--decode", action="store_true", help="beam search on one device instead")
     return parser
 

@@ -22,7 +22,7 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
-from flaxformer_mt.cli.searching import add_batch_tokens, add_scoring, with_settings
+from flaxformer_mt.cli.searching import add_batch_tokens, add_dtype, add_scoring, as_asked
 from flaxformer_mt.cli.streams import (
     NOT_FINISHED,
     Stopped,
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         help="default: the run's decoding.length_penalty",
     )
     add_scoring(parser)
+    add_dtype(parser)
     add_batch_tokens(parser)
     _add_input(parser)
     add_output(parser, WINDOW)
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             with _reading(options) as lines, writing(options, inputs) as sink:
                 which = weights(options.weights, parser)
                 translator = Translator.load(options.workdir, which=which)
-                translator = translator.with_config(with_settings(options, translator.config))
+                translator = as_asked(options, translator)
                 return _score(options, form, translator, lines, sink)
     except Stopped:
         return NOT_FINISHED

@@ -9,6 +9,7 @@ from typing import Any
 from flaxformer_mt.cli.arguments import not_negative, positive
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.translator import Translator
 
 # Flags that stand for the setting of the same name.
 _SETTINGS = (
@@ -61,6 +62,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="no sequence of N tokens occurs twice in a translation",
     )
     add_batch_tokens(group)
+    add_dtype(group)
 
 
 def add_batch_tokens(group: argparse._ActionsContainer) -> None:
@@ -87,19 +89,38 @@ def add_scoring(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_dtype(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        help="of the operands of matrix products, by default the run's model.dtype: bfloat16 is "
+        "faster on chips, and on CPUs that have it, and changes a few translations",
+    )
+
+
+def as_asked(options: argparse.Namespace, translator: Translator) -> Translator:
+    """The model with the settings and the dtype of the command line. Raises ConfigError."""
+    translator = translator.with_config(with_settings(options, translator.config))
+    return translator if options.dtype is None else translator.with_dtype(options.dtype)
+
+
 def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:
     """`config` with those of the settings that the command has and that were given.
 
     Raises ConfigError for a beam that its groups do not divide.
     """
     config = dataclasses.replace(config, **given_settings(options))
-    beam_size = getattr(options, "beam_size", None) or config.beam_size
+    check_groups(getattr(options, "beam_size", None) or config.beam_size, config)
+    return config
+
+
+def check_groups(beam_size: int, config: DecodingConfig) -> None:
+    """Raises ConfigError for a beam that its groups do not divide."""
     if beam_size % config.diverse_groups:
         raise ConfigError(
             f"a beam of {beam_size} cannot be split into {config.diverse_groups} groups: "
-            "--beam-size must be a multiple of --diverse-groups"
+            "--beam-size must be a multiple of decoding.diverse_groups (--diverse-groups)"
         )
-    return config
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -144,4 +165,6 @@ def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
         parser.error(str(error))
     if not options.sample and sampling != Sampling():
         parser.error("--temperature, --top-k, --top-p and --seed are for --sample")
+    if options.sample and (options.diverse_groups or options.diversity is not None):
+        parser.error("--diverse-groups and --diversity are for searching, and --sample draws")
     return sampling if options.sample else None

@@ -20,6 +20,7 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
+from flaxformer_mt.cli.searching import add_dtype, check_groups
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -91,6 +92,9 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
     changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     given: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
     translator.config = dataclasses.replace(translator.config, **given)
+    check_groups(translator.config.beam_size, translator.config)
+    if options.dtype is not None:
+        translator = translator.with_dtype(options.dtype)
     src = translator.vocabularies.src
     return translator, Model(
         src_lang=config.data.src_lang,
@@ -120,6 +124,7 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         metavar="ORIGIN",
         help="let pages of this origin use the API, such as https://example.org; repeatable",
     )
+    add_dtype(parser)
     add("--examples", metavar="FILE", help="texts that the page offers, one a line")
     add(
         "--log",

@@ -22,7 +22,7 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
-from flaxformer_mt.cli.searching import add_sampling, add_settings, sampling_of, with_settings
+from flaxformer_mt.cli.searching import add_sampling, add_settings, as_asked, sampling_of
 from flaxformer_mt.cli.streams import (
     NOT_FINISHED,
     Stopped,
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 which = weights(options.weights, parser)
                 runs = [options.workdir, *options.ensemble]
                 translator = Translator.load_ensemble(runs, which=which)
-                translator = translator.with_config(with_settings(options, translator.config))
+                translator = as_asked(options, translator)
                 _check_n_best(options, translator, parser)
                 return _translate(options, form, sampling, translator, lines, sink)
     except Stopped:

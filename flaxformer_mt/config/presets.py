@@ -23,6 +23,7 @@ def paper_big(config: ConfigDict, *, dropout: float) -> None:
     config.training.steps = 300_000
     # A checkpoint every ten minutes of the paper's machine, the last 20 averaged.
     config.training.save_every = 600
+    config.training.validate_every = 1200
     config.training.keep_for_average = 20
 
 

@@ -249,7 +249,10 @@ class TrainingConfig:
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
     log_every: int = setting(100, "steps between reports", resume=True)
     validate_every: int = setting(
-        1000, "steps between validations (0: only at the end)", resume=True
+        1500,
+        "steps between validations (0: only at the end). Each saves a checkpoint: with a multiple "
+        "of save_every those that are averaged lie equally far apart",
+        resume=True,
     )
     validate_bleu: bool = setting(True, "decode the validation set at each validation", resume=True)
     validate_beam: int = setting(1, "beam size of that decoding: 1 is greedy", resume=True)
@@ -305,7 +308,8 @@ class DecodingConfig:
     )
     diverse_groups: int = setting(
         1,
-        "diverse beam search: the beam in this many groups, which shun what earlier ones say",
+        "diverse beam search: the beam in this many groups, which shun what earlier ones say; "
+        "without effect on sampling",
         resume=True,
     )
     diversity: float = setting(

@@ -143,6 +143,11 @@ class TypeTable:
         spans = itertools.pairwise(min(max(end, 0), len(text.encode())) for end in ends)
         return text, list(spans)
 
+    def language_code(self, sentence: str) -> str:
+        """The language code that a sentence begins with, such as `>>fra<<`, or nothing."""
+        _, text = self._language_code(sentence)
+        return sentence[: len(sentence) - len(text)]
+
     def _language_code(self, sentence: str) -> tuple[tuple[int, ...], str]:
         """The id of the code that a sentence begins with, if there is one, and the rest."""
         if not isinstance(sentence, str) or not sentence.startswith(">>"):

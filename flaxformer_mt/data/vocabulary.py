@@ -157,6 +157,13 @@ class Vocabulary:
         found = self._processor.encode(sentence, return_type="proto").pieces
         return [piece.id for piece in found], [(piece.begin, piece.end) for piece in found]
 
+    def language_code(self, sentence: str) -> str:
+        """The code of the target language that a sentence begins with, if the vocabulary has one.
+
+        Of an imported multilingual model; with one for two languages it is always empty.
+        """
+        return self.table.language_code(sentence) if self.table is not None else ""
+
     def decode_with_spans(self, tokens: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
         """The sentence as `decode` gives it, and its tokens' spans as in `encode_with_spans`."""
         ids = [int(token) for token in tokens]

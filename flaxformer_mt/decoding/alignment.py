@@ -76,7 +76,11 @@ def _align(
     src, tgt = _Words(source), _Words(target)
     of_words = np.zeros((len(tgt.texts), len(src.texts)))
     for part, of_pieces in zip(parts, weights, strict=True):
-        src_spans = vocabularies.src.encode_with_spans(part.src_text)[1]
+        lead = len(part.src_lead.encode())
+        src_spans = [
+            (begin - lead, end - lead)
+            for begin, end in vocabularies.src.encode_with_spans(part.src_lead + part.src_text)[1]
+        ]
         tgt_spans = (
             vocabularies.tgt.decode_with_spans(part.tgt)[1]
             if part.tokens_given
@@ -113,10 +117,14 @@ class _Words:
             self._of_bytes += [word + blank] * len(character.encode())
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:
-        """The word of each piece of the line's next part, by their spans there; -1: of none."""
+        """The word of each piece of the line's next part, by their spans there; -1: of none.
+
+        Pieces that begin before the part are of none.
+        """
         start = self._line.index(part, self._after)
         self._after = start + len(part)
         before = len(self._line[:start].encode())
         words = np.array([*self._of_bytes, len(self.texts)], np.int64)
-        found = words[[before + begin for begin, _ in spans]]
-        return np.where(found < len(self.texts), found, -1)
+        begins = np.array([begin for begin, _ in spans], np.int64)
+        found = words[before + np.maximum(begins, 0)]
+        return np.where((begins >= 0) & (found < len(self.texts)), found, -1)

@@ -17,7 +17,7 @@ from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, Vocabularies
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.parts import Part
-from flaxformer_mt.decoding.teacher import batches, decoder_states
+from flaxformer_mt.decoding.teacher import PairBatch, batches, decoder_states, over_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.parallel import on_mesh, place_batch
@@ -116,7 +116,7 @@ def cross_weights(
     layer: int,
     batch_tokens: int,
     mesh: Mesh,
-) -> list[Any]:
+) -> list[np.ndarray]:
     """Each part's weights [tgt, src] over the source in one layer, the mean of its heads.
 
     Raises DecodingError, and ValueError for a layer that there is not.
@@ -124,22 +124,21 @@ def cross_weights(
     layers = model.config.decoder_layers
     if not 0 <= layer < layers:
         raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
-    split = mesh.shape["data"] * mesh.shape["fsdp"]
-    found: list[Any] = [None] * len(parts)
-    for batch in batches(
-        parts, batch_tokens=batch_tokens, max_length=model.config.max_length, split=split
-    ):
+
+    def compute(batch: PairBatch) -> Array:
         arrays = (batch.src, batch.tgt_in, batch.src_lengths, batch.tgt_lengths)
-        with on_mesh(mesh):
-            weights = _mean_weights(params, *place_batch(arrays, mesh), model=model, layer=layer)
-        host = np.asarray(weights)
-        for row, number in enumerate(batch.parts):
-            found[number] = host[row, : batch.tgt_lengths[row], : batch.src_lengths[row]]
-            if not np.isfinite(found[number]).all():
-                raise DecodingError(
-                    "the model's attention is not numbers: its parameters are damaged or its "
-                    "training diverged; use another checkpoint"
-                )
+        return _mean_weights(params, *place_batch(arrays, mesh), model=model, layer=layer)
+
+    max_length = model.config.max_length
+    found = over_batches(
+        parts, compute, batch_tokens=batch_tokens, max_length=max_length, mesh=mesh
+    )
+    found = [own[:, : len(part.src) + 1] for own, part in zip(found, parts, strict=True)]
+    if not all(np.isfinite(own).all() for own in found):
+        raise DecodingError(
+            "the model's attention is not numbers: its parameters are damaged or its training "
+            "diverged; use another checkpoint"
+        )
     return found
 
 

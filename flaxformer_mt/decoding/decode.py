@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,10 +109,7 @@ def decode_ids(
         for at, found in search.run((src, src_lengths), whose, rows, length=most):
             for row, number in enumerate(at):
                 if number >= 0:
-                    decoded[number] = _decoded(found, row, limits[number])
-                    if sampling is None:
-                        decoded[number] = _each_once(decoded[number])
-                    del decoded[number][n_best:]
+                    decoded[number] = _decoded(found, row, limits[number], search.rules)
     return decoded
 
 
@@ -150,6 +148,7 @@ def _search(
     types = models[0].tgt_vocab_size
     # Rows of the softmax matrix beyond the vocabulary stand for nothing.
     padding = range(types, max(table_rows(model.config, types) for model in models))
+    groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
     rules = Rules(
         beam_size=config.beam_size,
         n_best=n_best,
@@ -157,8 +156,8 @@ def _search(
         eos=EOS,
         pad=PAD,
         suppress=(*suppress, *padding),
-        ends_among=config.beam_size // config.diverse_groups if config.ends_among == "beam" else 0,
-        groups=config.diverse_groups,
+        ends_among=config.beam_size // groups if config.ends_among == "beam" else 0,
+        groups=groups,
         coverage=config.coverage_penalty > 0,
         no_repeat=config.no_repeat_ngram,
         sample=sampling is not None,
@@ -263,33 +262,40 @@ def lower_search(
     return jax.jit(search).lower(params, src, src_lengths, sentences, weights)
 
 
-def _decoded(hypotheses: Hypotheses, row: int, limit: int) -> list[Decoded]:
-    """Best first."""
-    found: list[Decoded] = []
+def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list[Decoded]:
+    """The `n_best`, best first."""
     scores = hypotheses.scores[row]
-    for slot in np.argsort(-scores, kind="stable"):
-        score, length = float(scores[slot]), int(hypotheses.lengths[row, slot])
-        if np.isneginf(score) and found:
-            break
-        if not np.isfinite(score):
-            raise DecodingError(
-                "the model's scores are not numbers: its parameters are damaged or its training "
-                "diverged; use another checkpoint"
-            )
-        found.append(
-            Decoded(
-                tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
-                log_prob=float(hypotheses.log_probs[row, slot]),
-                score=score,
-                at_limit=length == limit,
-            )
+    if not np.isfinite(scores).any() or np.isnan(scores).any():
+        raise DecodingError(
+            "the model's scores are not numbers: its parameters are damaged or its training "
+            "diverged; use another checkpoint"
         )
-    return found
+    groups: list[list[Decoded]] = []
+    for slots in np.split(np.arange(rules.slots), rules.groups):
+        groups.append([])
+        for slot in slots[np.isfinite(scores[slots])]:
+            length = int(hypotheses.lengths[row, slot])
+            groups[-1].append(
+                Decoded(
+                    tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
+                    log_prob=float(hypotheses.log_probs[row, slot]),
+                    score=float(scores[slot]),
+                    at_limit=length == limit,
+                )
+            )
+    return groups[0] if len(groups) == 1 else _by_turns(groups, rules.n_best)
 
 
-def _each_once(found: Sequence[Decoded]) -> list[Decoded]:
-    """Without the outputs that another group of a diverse search has found as well."""
-    first: dict[tuple[int, ...], Decoded] = {}
-    for each in found:
-        first.setdefault(each.tokens, each)
-    return list(first.values())
+def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
+    """The best of all, then of each group in turn the best that is not there yet; best first."""
+    best = max(itertools.chain.from_iterable(groups), key=lambda each: each.score)
+    chosen = {best.tokens: best}
+    waiting = [iter(group) for group in groups]
+    while waiting and len(chosen) < count:
+        for group in list(waiting):
+            new = next((each for each in group if each.tokens not in chosen), None)
+            if new is None:
+                waiting.remove(group)
+            elif len(chosen) < count:
+                chosen[new.tokens] = new
+    return sorted(chosen.values(), key=lambda each: -each.score)

@@ -20,10 +20,10 @@ from flaxformer_mt.decoding.attention import cross_weights
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
-from flaxformer_mt.decoding.teacher import batches, decoder_states
+from flaxformer_mt.decoding.teacher import PairBatch, decoder_states, over_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
-from flaxformer_mt.parallel import on_mesh, place_batch
+from flaxformer_mt.parallel import place_batch
 
 LOGITS = 1 << 24  # logits that a device holds at a time: 64 MiB in float32
 
@@ -128,22 +128,16 @@ def _log_probs(
 ) -> list[Float[np.ndarray, " tokens"]]:
     """The log-probability of each part's tokens and end mark."""
     split = mesh.shape["data"] * mesh.shape["fsdp"]
-    max_length = model.config.max_length
-    computed = []
-    for batch in batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split):
+
+    def compute(batch: PairBatch) -> Array:
         rows, length = batch.src.shape
         width = min(length, max(1, LOGITS * split // (rows * model.tgt_vocab_size)))
         arrays = (batch.src, batch.tgt_in, batch.tgt_out, batch.src_lengths, batch.tgt_lengths)
-        with on_mesh(mesh):
-            values = _forced(params, *place_batch(arrays, mesh), model=model, width=width)
-        # Not waited for: the next batch is put together while the devices have this one.
-        computed.append((batch, values))
-    result: list[Any] = [None] * len(parts)
-    for batch, values in computed:
-        host = np.asarray(values)
-        for row, number in enumerate(batch.parts):
-            result[number] = host[row, : batch.tgt_lengths[row]]
-    return result
+        values: Array = _forced(params, *place_batch(arrays, mesh), model=model, width=width)
+        return values
+
+    max_length = model.config.max_length
+    return over_batches(parts, compute, batch_tokens=batch_tokens, max_length=max_length, mesh=mesh)
 
 
 @functools.partial(jax.jit, static_argnames=("model", "width"))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.split import split_pair_to_fit, split_to_fit
+from flaxformer_mt.decoding.split import Piece, split_pair_to_fit, split_to_fit
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
@@ -48,7 +48,7 @@ class Part:
     """A part of a line with its translation: what the model is given at a time.
 
     `src` and `tgt` are token ids without marks, of `src_text` and `tgt_text`; `glue` goes between
-    `tgt_text` and the next part's.
+    `tgt_text` and the next part's. `src_lead` is read before `src_text`, and is not of its text.
     """
 
     src_text: str
@@ -56,6 +56,7 @@ class Part:
     tgt_text: str
     tgt: tuple[int, ...]
     glue: str = ""
+    src_lead: str = ""
     tokens_given: bool = False  # `tgt_text` is of `tgt`, not the other way round
 
 
@@ -130,15 +131,34 @@ def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
     return lambda text: len(encode(vocabulary, [text])[0]) < max_length
 
 
+def source_pieces(
+    source: str, vocabulary: Vocabulary, max_length: int
+) -> tuple[str, list[Piece], list[list[int]]]:
+    """A source in pieces that fit, what the model reads before each, and the tokens of both.
+
+    A language code that the source begins with (`>>fra<<`) tells the model what to write, so each
+    piece has it.
+    """
+    lead = vocabulary.language_code(source)
+    fit = fits(vocabulary, max_length)
+    pieces = split_to_fit(source.removeprefix(lead), lambda text: fit(lead + text))
+    return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
+
+
 def _texts_in_parts(
     source: str, target: str, vocabularies: Vocabularies, max_length: int
 ) -> list[Part]:
     src_fits, tgt_fits = (fits(side, max_length) for side in (vocabularies.src, vocabularies.tgt))
-    found = split_pair_to_fit(source, target, lambda src, tgt: src_fits(src) and tgt_fits(tgt))
-    sources = encode(vocabularies.src, [src.text for src, _ in found])
+    lead = vocabularies.src.language_code(source)
+    found = split_pair_to_fit(
+        source.removeprefix(lead),
+        target,
+        lambda src, tgt: src_fits(lead + src) and tgt_fits(tgt),
+    )
+    sources = encode(vocabularies.src, [lead + src.text for src, _ in found])
     targets = encode(vocabularies.tgt, [tgt.text for _, tgt in found])
     return [
-        _part(pair[0].text, src, pair[1].text, tgt, glue=pair[1].glue)
+        _part(pair[0].text, src, pair[1].text, tgt, glue=pair[1].glue, lead=lead)
         for pair, src, tgt in zip(found, sources, targets, strict=True)
     ]
 
@@ -146,7 +166,7 @@ def _texts_in_parts(
 def _tokens_in_parts(
     number: int, source: str, tgt: Sequence[int], vocabularies: Vocabularies, max_length: int
 ) -> list[Part]:
-    pieces = split_to_fit(source, fits(vocabularies.src, max_length))
+    lead, pieces, sources = source_pieces(source, vocabularies.src, max_length)
     parts: list[list[int]] = [[]]
     for token in tgt:
         if token == EOS:
@@ -163,10 +183,9 @@ def _tokens_in_parts(
     if len(longest) >= max_length:
         message = describe_overlong(max_length, target=longest)
         raise OverlongError(number, message, splits=False)
-    sources = encode(vocabularies.src, [piece.text for piece in pieces])
     texts = vocabularies.tgt.decode(parts)
     return [
-        _part(piece.text, src, text, part, glue=piece.glue, given=True)
+        _part(piece.text, src, text, part, glue=piece.glue, lead=lead, given=True)
         for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
     ]
 
@@ -178,6 +197,7 @@ def _part(
     tgt: Sequence[int],
     *,
     glue: str = "",
+    lead: str = "",
     given: bool = False,
 ) -> Part:
     return Part(
@@ -186,6 +206,7 @@ def _part(
         tgt_text=tgt_text,
         tgt=tuple(tgt),
         glue=glue,
+        src_lead=lead,
         tokens_given=given,
     )
 

@@ -44,8 +44,11 @@ class Rules:
 
     @property
     def slots(self) -> int:
-        """Finished hypotheses kept: `n_best`, or as many more as groups with equal shares need."""
-        return -(-self.n_best // self.groups) * self.groups
+        """Finished hypotheses kept: in each group as many as it can have of `n_best`.
+
+        Groups may come to the same output, and then another is wanted in its place.
+        """
+        return min(self.n_best, self.beam_size // self.groups) * self.groups
 
 
 def allowed(

@@ -7,16 +7,18 @@ token what search would have to ask one after another.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Int32
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.parallel import on_mesh
 
 SHORTEST = 16  # positions of the smallest batch shape
 
@@ -57,6 +59,35 @@ def batches(
         filled = 1 << (-(-len(numbers) // split) - 1).bit_length()
         yield _batch(parts, numbers, min(rows, filled) * split, length)
         done += len(numbers)
+
+
+def over_batches(
+    parts: Sequence[Part],
+    compute: Callable[[PairBatch], Array],
+    *,
+    batch_tokens: int,
+    max_length: int,
+    mesh: Mesh,
+) -> list[np.ndarray]:
+    """What `compute` makes of each part, [rows, length, ...] of a batch cut to its own target."""
+    split = mesh.shape["data"] * mesh.shape["fsdp"]
+    found: list[Any] = [None] * len(parts)
+    waiting: list[tuple[PairBatch, Array]] = []
+
+    def fetch(batch: PairBatch, values: Array) -> None:
+        host = np.asarray(values)
+        for row, number in enumerate(batch.parts):
+            found[number] = host[row, : batch.tgt_lengths[row]]
+
+    for batch in batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split):
+        with on_mesh(mesh):
+            waiting.append((batch, compute(batch)))
+        # The next batch is put together while the devices have this one; no more are held.
+        if len(waiting) > 1:
+            fetch(*waiting.pop(0))
+    for last in waiting:
+        fetch(*last)
+    return found
 
 
 def batch_length(needed: int) -> int:

@@ -24,10 +24,10 @@ from flaxformer_mt.decoding.parts import (
     cut_pairs,
     describe_overlong,
     encode,
-    fits,
+    source_pieces,
 )
 from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.split import Piece, split_to_fit
+from flaxformer_mt.decoding.split import Piece
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
@@ -149,6 +149,19 @@ class Translator:
         other.config = config
         return other
 
+    def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
+        """The same weights with products of another dtype, `model.dtype`.
+
+        In bfloat16 an output may differ from float32's, and a score does in its third digit.
+        """
+        other = copy.copy(self)
+        other.members = tuple(
+            (params, model.clone(config=dataclasses.replace(model.config, dtype=dtype)))
+            for params, model in self.members
+        )
+        other.model = other.members[0][1]
+        return other
+
     def translate(
         self,
         lines: Sequence[str],
@@ -196,8 +209,8 @@ class Translator:
             elif overlong == "refuse":
                 raise OverlongError(number, describe_overlong(max_length, source=tokens))
             else:
-                pieces.append(split_to_fit(line, fits(self.vocabularies.src, max_length)))
-                encoded = self._encode([piece.text for piece in pieces[-1]])
+                _, parts, encoded = source_pieces(line, self.vocabularies.src, max_length)
+                pieces.append(parts)
                 sources.extend([*tokens, EOS] for tokens in encoded)
         numbers = [
             (first + line, piece)

@@ -110,13 +110,9 @@ def record(
     config = translator.config
     settings = {
         "weights": translator.name,
+        **dataclasses.asdict(config),
         "beam_size": config.beam_size if beam_size is None else beam_size,
         "length_penalty": config.length_penalty if length_penalty is None else length_penalty,
-        "length_norm": config.length_norm,
-        "ends_among": config.ends_among,
-        "max_ratio": config.max_ratio,
-        "max_extra_tokens": config.max_extra_tokens,
-        "no_repeat_ngram": config.no_repeat_ngram,
         "dtype": translator.model.config.dtype,
         "seconds": seconds,
         "split_lines": [n for n, item in enumerate(translations, 1) if item.split],

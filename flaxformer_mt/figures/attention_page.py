@@ -12,9 +12,10 @@ from flaxformer_mt.decoding import Attention
 from flaxformer_mt.figures.colours import head_colours
 from flaxformer_mt.figures.labels import shown
 from flaxformer_mt.figures.maps import KINDS, NAMES, SIDES, Kind, Picked, sides, weights_of
-from flaxformer_mt.figures.standalone import standalone, text
+from flaxformer_mt.pages.standalone import asset, standalone, text
 
 UNITS = 65535  # weights are kept as whole numbers of 1/UNITS
+_HERE = "flaxformer_mt.figures"
 
 
 def attention_page(
@@ -46,7 +47,13 @@ def attention_page(
  aria-label="Attention. Arrow keys move through pieces, Escape shows all."
  aria-describedby="reading"></div>
 </main>"""
-    return standalone(f"Attention: {src}", body=body, name="attention", data=_data(found, opens))
+    return standalone(
+        f"Attention: {src}",
+        body=body,
+        style=asset(_HERE, "page.css") + asset(_HERE, "attention.css"),
+        script=asset(_HERE, "attention.js"),
+        data=_data(found, opens),
+    )
 
 
 def _data(found: Attention, opens: Picked) -> dict[str, Any]:

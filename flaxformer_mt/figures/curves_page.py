@@ -13,9 +13,10 @@ from flaxformer_mt.figures.colours import head_colours
 from flaxformer_mt.figures.curves import all_notes
 from flaxformer_mt.figures.panels import Panel
 from flaxformer_mt.figures.runs import AXES, AXIS_NAMES, Axis, Kind, RunLog
-from flaxformer_mt.figures.standalone import standalone, text
+from flaxformer_mt.pages.standalone import asset, standalone, text
 
 _BEST = {"loss": min, "perplexity": min, "bleu": max, "chrf": max}
+_HERE = "flaxformer_mt.figures"
 
 
 def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> str:
@@ -38,7 +39,11 @@ def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis =
 </main>"""
     names = ", ".join(run.name for run in runs)
     return standalone(
-        f"Training curves: {names}", body=body, name="curves", data=_data(runs, panels, axis)
+        f"Training curves: {names}",
+        body=body,
+        style=asset(_HERE, "page.css") + asset(_HERE, "curves.css"),
+        script=asset(_HERE, "curves.js"),
+        data=_data(runs, panels, axis),
     )
 
 

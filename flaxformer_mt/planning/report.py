@@ -11,11 +11,19 @@ from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.parallel import make_mesh
 from flaxformer_mt.planning.compile import largest_shape, shape_of
 from flaxformer_mt.planning.decode import plan_decoding
 from flaxformer_mt.planning.fit import Fit, Need, search
 from flaxformer_mt.planning.plan import Plan, plan, shardings, to_json, whole_share
-from flaxformer_mt.planning.table import as_text, decoding_as_text, fit_as_text, shardings_as_text
+from flaxformer_mt.planning.remedies import Remedy, applied, remedies
+from flaxformer_mt.planning.table import (
+    as_text,
+    decoding_as_text,
+    fit_as_text,
+    remedies_as_text,
+    shardings_as_text,
+)
 from flaxformer_mt.planning.topology import describe
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
@@ -83,46 +91,88 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
 
 
 def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """The largest token budget that fits; with remat as well where the config's does not fit."""
+    """What makes the config's token budget fit, if it does not, and the largest that fits as it is.
+
+    Where that is smaller than the config's, with remat as well.
+    """
     asked = _shape(config, request)
+    plain = _plan(config, request, asked, say)
+    kept = [] if plain.fits else _remedies(config, request, say)
+    known = {config.model.remat: plain} | {
+        remedy.config.model.remat: remedy.plan
+        for remedy in kept
+        if remedy.config.training.optimizer == config.training.optimizer
+    }
     found: list[tuple[bool, Fit, Plan | None]] = []
     for remat in (config.model.remat, True):
         model = dataclasses.replace(config.model, remat=remat)
-        fit, plans = _search(dataclasses.replace(config, model=model), request, asked, say)
+        changed = dataclasses.replace(config, model=model)
+        fit, plans = _search(changed, request, asked, known.get(remat), say)
         found.append((remat, fit, plans[fit.largest.rows] if fit.largest else None))
         if remat or (fit.largest and fit.largest.rows >= asked.rows):
             break
-    text = "\n".join(fit_as_text(remat, fit, best, asked) for remat, fit, best in found)
-    values = [
-        {
-            "remat": remat,
-            "tried": [dataclasses.asdict(need) for need in fit.tried],
-            "largest": to_json(best) if best else None,
-        }
-        for remat, fit, best in found
-    ]
-    return Report(text, values, any(best for _, _, best in found))
+    lines = [fit_as_text(remat, fit, best, asked) for remat, fit, best in found]
+    if not plain.fits:
+        lines.insert(0, remedies_as_text(config, plain, kept))
+    values = {
+        "fits_as_it_is": plain.fits,
+        "remedies": [
+            {"flags": remedy.flags(config), "plan": to_json(remedy.plan)} for remedy in kept
+        ],
+        "largest": [
+            {
+                "remat": remat,
+                "tried": [dataclasses.asdict(need) for need in fit.tried],
+                "largest": to_json(best) if best else None,
+            }
+            for remat, fit, best in found
+        ],
+    }
+    return Report("\n".join(lines), values, any(best for _, _, best in found))
+
+
+def _remedies(config: ExperimentConfig, request: Request, say: Say) -> list[Remedy]:
+    mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
+    split = mesh.shape["data"] * mesh.shape["fsdp"]
+
+    def measure(accumulation: int, remat: bool) -> Remedy:
+        changed = applied(config, accumulation=accumulation, remat=remat, split=split)
+        result = _plan(changed, request, _shape(changed, request), say)
+        _say_need(result, say)
+        return Remedy(changed, result)
+
+    accumulation = config.training.optimizer.accumulation
+    return remedies(measure, accumulation=accumulation, remat=config.model.remat)
 
 
 def _search(
-    config: ExperimentConfig, request: Request, asked: Shape, say: Say
+    config: ExperimentConfig, request: Request, asked: Shape, known: Plan | None, say: Say
 ) -> tuple[Fit, dict[int, Plan]]:
-    plans: dict[int, Plan] = {}
+    """`known` is the plan of what was asked for, if there is one."""
+    plans = {} if known is None else {asked.rows: known}
 
     def measure(rows: int) -> Need:
-        result = plans[rows] = _plan(config, request, dataclasses.replace(asked, rows=rows), say)
+        if rows not in plans:
+            plans[rows] = _plan(config, request, dataclasses.replace(asked, rows=rows), say)
+        result = plans[rows]
         available = result.refused.available if result.refused else result.hbm_bytes
-        verdict = "fits" if result.fits else "is too much"
-        say(f"  {result.needed_bytes / 2**30:.2f} GiB {verdict}")
+        _say_need(result, say)
         return Need(rows, result.needed_bytes, available, result.fits)
 
     return search(measure, start=asked.rows, multiple=config.data.batch.multiple), plans
 
 
+def _say_need(result: Plan, say: Say) -> None:
+    verdict = "fits" if result.fits else "is too much"
+    say(f"  {result.needed_bytes / 2**30:.2f} GiB {verdict}")
+
+
 def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> Plan:
     topology = describe(request.topology, request.slices)
     src_vocab_size, tgt_vocab_size = vocabulary_sizes(config, request)
+    parts = config.training.optimizer.accumulation
     remat = ", remat" if config.model.remat else ""
+    remat += f", in {parts} micro-batches" if parts > 1 else ""
     say(
         f"compiling for {topology}: {shape.rows:,} rows of {shape.src_length} + "
         f"{shape.tgt_length}{remat}; it takes from half a minute to several"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.planning.cycles import Cost, by_part
 from flaxformer_mt.planning.decode import DecodePlan
 from flaxformer_mt.planning.fit import Fit
 from flaxformer_mt.planning.plan import Plan, Sharding
+from flaxformer_mt.planning.remedies import Remedy, quickest
 
 _GIB = 2**30
 _MIB = 2**20
@@ -181,6 +183,24 @@ def shardings_as_text(rows: list[Sharding]) -> str:
     for row in rows:
         shape, shard = ("x".join(map(str, sides)) or "scalar" for sides in (row.shape, row.shard))
         lines.append(f"{row.name:<{width}}{shape:<20}{row.spec or '-':<24}{shard}")
+    return "\n".join(lines)
+
+
+def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[Remedy]) -> str:
+    """What was tried to keep the config's batch, and which of it is the quickest."""
+    tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
+    lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
+    for remedy in tried:
+        plan = remedy.plan
+        takes = f"{plan.shape.rows:,} rows, {plan.needed_bytes / _GIB:.2f} GiB"
+        verdict = f"fits; {1e3 * plan.step_seconds:.1f} ms a step" if plan.fits else "too much"
+        lines.append(f"    {remedy.flags(config)}: {takes}, {verdict}")
+    best = quickest(tried)
+    lines.append(
+        "nothing of this keeps it"
+        if best is None
+        else f"the quickest that keeps it: {best.flags(config)}"
+    )
     return "\n".join(lines)
 
 

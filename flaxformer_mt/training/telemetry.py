@@ -56,8 +56,10 @@ class Telemetry:
         tensorboard: Path,
         start: int,
         total: int,
-        stream: TextIO = sys.stderr,
+        stream: TextIO | None = None,
     ) -> None:
+        # Not a default value: that would be the one of the time when this was imported.
+        stream = stream or sys.stderr
         self._log = log
         self._waiting: list[tuple[int, Mapping[str, Any]]] = []  # reports that could not be written
         self._stream = stream

@@ -237,12 +237,21 @@ def test_samples_and_ensembles(run: Run, workdir: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path / "other", {3: 10.0}).path
     done = run("translate", "--workdir", workdir, "--ensemble", other, stdin=TEXT)
     assert done.status == 0 and "'best, step 2 + best, step 3'" in done.last
+    done = run("translate", "--workdir", workdir, "--dtype", "bfloat16", stdin=TEXT)
+    assert done.status == 0 and done.output.count("\n") == TEXT.count(b"\n")
+
+
+def test_a_beam_that_its_groups_do_not_divide(run: Run, workdir: Path) -> None:
+    options = ("--beam-size", 3, "--diverse-groups", 2)
+    done = run("translate", "--workdir", workdir, *options, stdin=TEXT)
+    assert done.status == 1 and "a beam of 3 cannot be split into 2 groups" in done.last
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
         (("--top-k", 3), "are for --sample"),
+        (("--sample", "--diverse-groups", 2), "are for searching, and --sample draws"),
         (("--sample", "--temperature", 0), "temperature = 0.0 must be above 0"),
         (("--sample", "--top-p", 2), "top_p = 2.0"),
         (("--prefix-key", "p"), "add --format jsonl"),

@@ -48,7 +48,13 @@ big                  6  1024 4096  16  -    -   0.3  -    300  213
 """
 ROWS = {cells[0]: cells[1:] for cells in map(str.split, TABLE.strip().split("\n"))}
 # Beside the table's columns, what Table 3 says in words, and reports.
-OTHERS = {"name", "model.positions", "training.save_every", "training.keep_for_average"}
+OTHERS = {
+    "name",
+    "model.positions",
+    "training.save_every",
+    "training.validate_every",
+    "training.keep_for_average",
+}
 
 
 def paper(row: str, column: str) -> float | None:

@@ -10,9 +10,10 @@ import pytest
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.type_table import MARKS, TypeTable
-from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import OverlongError, Translator, alignment
 from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.parts import source_pieces
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.runs import PAIRS, make_run, parameters
@@ -116,6 +117,29 @@ def test_words_of_a_vocabulary_with_a_table(translator, diagonal):
     assert str(coded) == "0-0 1-1 2-2" and coded.src_words == (">>deu<<", "a", "dog")
     every = list(range(3, pair.tgt.size))
     assert len(imported.align([(LINES[0], every[:20])])[0].tgt_words) > 1
+
+
+def test_each_part_of_a_long_line_has_its_language_code(translator, diagonal):
+    own = translator.vocabularies
+    pair = Vocabularies(with_table(own.src), with_table(own.tgt))
+    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
+    imported = Translator(parameters(model, 0), model, pair, translator.config)
+    long = " ".join(LINES)
+    lead, pieces, sources = source_pieces(f">>deu<< {long}", pair.src, imported.max_length)
+    assert lead == ">>deu<<" and len(pieces) > 1
+    assert {tokens[0] for tokens in sources} == {4}, "the code"
+    assert " ".join(piece.text for piece in pieces) == long
+    lines = [f">>deu<< {long}", *(lead + piece.text for piece in pieces)]
+    whole, *alone = (found.hypotheses[0] for found in imported.translate(lines))
+    assert whole.tokens == tuple(
+        token for at, each in enumerate(alone) for token in ((EOS,) * (at > 0) + each.tokens)
+    )
+    (scored,) = imported.score([(f">>deu<< {long}", whole.tokens)], overlong="split")
+    assert scored.log_prob == pytest.approx(whole.log_prob, abs=1e-4)
+    for target in (whole.tokens, long):
+        (found,) = imported.align([(f">>deu<< {long}", target)])
+        assert found.src_words == (">>deu<<", *long.split())
+        assert found.links and all(src > 0 for src, _ in found.links), "the code is no part's text"
 
 
 def test_a_line_in_parts_has_words_counted_through(translator, diagonal):

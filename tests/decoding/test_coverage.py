@@ -42,20 +42,26 @@ def parts_of(sources, found) -> list[Part]:
     ]
 
 
+def covered(sources, found) -> np.ndarray:
+    """The coverage penalty of each hypothesis, by the formula, of one pass over it."""
+    model, params = tiny(seed=3)
+    weights = cross_weights(
+        params,
+        model,
+        parts_of(sources, found),
+        layer=aligning_layer(model.config),
+        batch_tokens=2048,
+        mesh=local_mesh(),
+    )
+    return np.array([np.log(np.clip(own.sum(axis=0), 1e-6, 1)).sum() for own in weights])
+
+
 def test_scores_hold_the_attention_of_the_whole_translation():
     """Through compaction and cache growth, and as forced decoding has it."""
     model, params = tiny(seed=3)
     sources = sentences(9, seed=1)
     found = decoded(BETA, sources)
     parts = parts_of(sources, found)
-    weights = cross_weights(
-        params,
-        model,
-        parts,
-        layer=aligning_layer(model.config),
-        batch_tokens=2048,
-        mesh=local_mesh(),
-    )
     flat = [each for hypotheses in found for each in hypotheses]
     forced = score_parts(
         params,
@@ -66,13 +72,11 @@ def test_scores_hold_the_attention_of_the_whole_translation():
         batch_tokens=2048,
         mesh=local_mesh(),
     )
-    missing = []
-    for each, own, scored in zip(flat, weights, forced, strict=True):
+    missing = covered(sources, found)
+    for each, lacks, scored in zip(flat, missing, forced, strict=True):
         plain = each.log_prob / length_penalty(len(each.tokens) + 1, CONFIG.length_penalty)
-        covered = np.log(np.clip(own.sum(axis=0), 1e-6, 1)).sum()
-        assert each.score == pytest.approx(plain + BETA * covered, abs=2e-5)
+        assert each.score == pytest.approx(plain + BETA * lacks, abs=2e-5)
         assert each.score == pytest.approx(scored.score, abs=2e-5)
-        missing.append(covered)
     assert min(missing) < -0.5
     for hypotheses in found:
         assert [each.score for each in hypotheses] == sorted(
@@ -82,18 +86,12 @@ def test_scores_hold_the_attention_of_the_whole_translation():
 
 def test_it_chooses_and_without_it_nothing_changes():
     sources = sentences(12, seed=2)
-    without, little, much = (decoded(beta, sources) for beta in (0.0, 1e-7, BETA))
+    without, little, much = (
+        [found[:1] for found in decoded(beta, sources)] for beta in (0.0, 1e-7, BETA)
+    )
     assert [each[0].tokens for each in without] == [each[0].tokens for each in little]
     assert [each[0].tokens for each in without] != [each[0].tokens for each in much]
-    coverage = [
-        sum(
-            each[0].score - each[0].log_prob / length_penalty(len(each[0].tokens) + 1, 0.6)
-            for each in found
-        )
-        for found in (little, much)
-    ]
-    # What it asks for, it gets: for one unit of beta each, less is missing.
-    assert coverage[1] / BETA > coverage[0] / 1e-7 or coverage[0] == 0
+    assert covered(sources, much).sum() > covered(sources, without).sum() + 1
 
 
 def test_neighbours_change_nothing():

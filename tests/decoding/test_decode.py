@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
@@ -17,6 +18,7 @@ from flaxformer_mt.decoding import batches, decode, programs
 from flaxformer_mt.decoding.batches import plan_batches
 from flaxformer_mt.decoding.decode import DecodingError, decode_ids, translate_ids
 from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import Sentences, Weights, beam_search, length_penalty
 from flaxformer_mt.model import Transformer
 
@@ -324,6 +326,70 @@ def test_groups_give_different_outputs_each_once_and_best_first():
     assert first_tokens(6) > first_tokens(1)
     with pytest.raises(ValueError, match="beam_size = 6 must be divisible by the 4 groups"):
         first_tokens(4)
+
+
+def test_as_few_outputs_as_groups_or_fewer_come_from_different_groups():
+    model, params = tiny(seed=5)
+    sources = sentences(8, seed=5)
+
+    def outputs(groups, n_best):
+        config = dataclasses.replace(
+            CONFIG, beam_size=6, length_penalty=0.0, diverse_groups=groups, diversity=5.0
+        )
+        return decode_ids((params,), (model,), sources, config, n_best=n_best)
+
+    # The first group is a search without groups, with its share of the beam.
+    alone = dataclasses.replace(CONFIG, beam_size=2, length_penalty=0.0)
+    first = decode_ids((params,), (model,), sources, alone)
+    for found, (best,) in zip(outputs(3, 2), first, strict=True):
+        assert len({each.tokens for each in found}) == 2
+        assert best.tokens in {each.tokens for each in found} or found[0].score > best.score
+    starts = [
+        {each.tokens[:1] for each in found} for groups in (1, 2) for found in outputs(groups, 2)
+    ]
+    assert sum(map(len, starts[len(sources) :])) > sum(map(len, starts[: len(sources)]))
+
+
+def test_draws_have_no_groups():
+    model, params = tiny(seed=5)
+    sources = sentences(4, seed=5)
+    draw = functools.partial(
+        decode_ids, (params,), (model,), sources, n_best=2, sampling=Sampling(seed=3)
+    )
+    grouped = draw(dataclasses.replace(CONFIG, diverse_groups=2, diversity=5.0))
+    assert grouped == draw(CONFIG)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    order=st.permutations(range(12)),
+    count=st.integers(1, 12),
+    batch_tokens=st.sampled_from([64, 2048]),
+    beam=st.sampled_from([1, 4]),
+)
+def test_any_neighbours_in_any_order_change_nothing(order, count, batch_tokens, beam):
+    """Drawn batches: near-ties within 1e-5, which may fall either way, are not among these."""
+    chosen = order[:count]
+    sources = sentences(12, seed=4)
+    expected = _alone(beam)
+    model, params = tiny()
+    config = dataclasses.replace(CONFIG, beam_size=beam, batch_tokens=batch_tokens)
+    found = decode_ids((params,), (model,), [sources[at] for at in chosen], config, n_best=beam)
+    for at, outputs in zip(chosen, found, strict=True):
+        assert [each.tokens for each in outputs] == [each.tokens for each in expected[at]]
+        for one, other in zip(outputs, expected[at], strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+@functools.cache
+def _alone(beam):
+    """Each of the sentences as it is translated by itself."""
+    model, params = tiny()
+    config = dataclasses.replace(CONFIG, beam_size=beam)
+    return [
+        decode_ids((params,), (model,), [source], config, n_best=beam)[0]
+        for source in sentences(12, seed=4)
+    ]
 
 
 def test_outputs_begin_with_their_prefix():

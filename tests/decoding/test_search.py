@@ -151,13 +151,13 @@ def test_equals_a_plain_loop_that_never_stops_early(seed, beam_and_n, alpha, spr
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    sizes=st.sampled_from([(2, 2, 1), (4, 2, 1), (4, 2, 2), (6, 3, 1), (3, 3, 1)]),
+    sizes=st.sampled_from([(2, 2, 1), (4, 2, 1), (4, 2, 3), (6, 3, 2), (3, 3, 3)]),
     diversity=st.sampled_from([0.0, 0.5, 3.0]),
     alpha=st.sampled_from([0.0, 0.6, 2.0]),
     limits=st.lists(st.integers(1, 7), min_size=3, max_size=3),
 )
 def test_groups_equal_a_plain_loop(seed, sizes, diversity, alpha, limits):
-    beam, groups, each = sizes
+    beam, groups, n_best = sizes
     automaton = Automaton(np.random.default_rng(seed), rows=3, vocab=9, spread=1.0)
     result = search(
         automaton,
@@ -165,7 +165,7 @@ def test_groups_equal_a_plain_loop(seed, sizes, diversity, alpha, limits):
         alpha=alpha,
         beam=beam,
         length=7,
-        n_best=groups * each,
+        n_best=n_best,
         groups=groups,
         diversity=diversity,
     )
@@ -178,7 +178,7 @@ def test_groups_equal_a_plain_loop(seed, sizes, diversity, alpha, limits):
             groups=groups,
             diversity=np.float32(diversity),
             alpha=alpha,
-            n_best=each,
+            n_best=min(n_best, beam // groups),
         )
         assert_same(found(result, row), expected)
 

@@ -100,6 +100,18 @@ def test_other_settings_leave_the_translator_as_it_is(translator):
         assert scored.score == pytest.approx(translation.score, abs=1e-5)
 
 
+def test_the_dtype_of_products(translator):
+    lines = [source for source, _ in PAIRS]
+    reduced = translator.with_dtype("bfloat16")
+    assert {model.config.dtype for _, model in reduced.members} == {"bfloat16"}
+    assert translator.model.config.dtype == "float32"
+    exact, rounded = translator.score(PAIRS), reduced.score(PAIRS)
+    differences = [abs(one.score - other.score) for one, other in zip(exact, rounded, strict=True)]
+    assert 1e-5 < max(differences) < 0.1
+    assert all(reduced.translate(lines))
+    assert reduced.with_dtype("float32").score(PAIRS) == exact
+
+
 def test_an_ensemble_of_runs(runs, translator):
     both = Translator.load_ensemble(runs)
     assert both.name == "best, step 1 + best, step 2"

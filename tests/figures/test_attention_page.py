@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.serving.browser import NoBrowser, chromium
 from flaxformer_mt.figures.attention_page import UNITS, attention_page
 from flaxformer_mt.figures.labels import shown
 from flaxformer_mt.figures.maps import KINDS, pick, weights_of
@@ -67,16 +64,6 @@ def test_it_asks_for_nothing_and_allows_its_own_code_alone() -> None:
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in policy
     assert not re.search(r"https?:|//[a-z]|url\(|@import", text.replace("http-equiv", ""))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with contextlib.ExitStack() as stack:
-        try:
-            browser = stack.enter_context(chromium())
-        except NoBrowser as reason:
-            pytest.skip(str(reason))
-        yield browser
 
 
 @pytest.mark.browser

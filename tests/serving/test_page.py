@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -10,21 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.serving.browser import NoBrowser, chromium
 from tests.serving.stand_in import MODEL, Running, StandIn, eventually, quick, running
 
 pytestmark = pytest.mark.browser
 EXAMPLES = ("ein Satz", "one two three")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with contextlib.ExitStack() as stack:
-        try:
-            browser = stack.enter_context(chromium())
-        except NoBrowser as reason:
-            pytest.skip(str(reason))
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -14,19 +14,20 @@ import json
 from typing import Any
 
 
-def standalone(title: str, *, body: str, name: str, data: Any) -> str:
-    """The file's text: `body` is HTML; `name` that of the style and the script in this room.
+def standalone(title: str, *, body: str, style: str, script: str, data: Any = None) -> str:
+    """The file's text: `body` is HTML. The script finds `data`, plain JSON, in the element `data`.
 
-    The script finds `data`, plain JSON, in the element `data`.
+    Raises ValueError for data with a number that JSON has not.
     """
-    style = _asset("page.css") + _asset(f"{name}.css")
-    script = _asset(f"{name}.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    # Within a script element nothing but "</script" and "<!--" would be read as HTML.
-    content = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    block = ""
+    if data is not None:
+        # Within a script element nothing but "</script" and "<!--" would be read as HTML.
+        content = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+        block = f'<script type="application/json" id="data">{content}</script>\n'
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -39,8 +40,7 @@ def standalone(title: str, *, body: str, name: str, data: Any) -> str:
 </head>
 <body>
 {body}
-<script type="application/json" id="data">{content}</script>
-<script>{script}</script>
+{block}<script>{script}</script>
 </body>
 </html>
 """
@@ -52,8 +52,9 @@ def text(content: str) -> str:
     return html.escape(content.translate(visible), quote=True)
 
 
-def _asset(name: str) -> str:
-    return importlib.resources.files("flaxformer_mt.figures").joinpath(name).read_text("utf-8")
+def asset(package: str, name: str) -> str:
+    """A style or script that lies in a package."""
+    return importlib.resources.files(package).joinpath(name).read_text("utf-8")
 
 
 def _digest(content: str) -> str:

@@ -6,8 +6,14 @@ import json
 
 import pytest
 
-from benchmarks import result_file
-from benchmarks.result_file import Machine, ResultError, read_result, read_results, write_result
+from flaxformer_mt.reproduction import result_file
+from flaxformer_mt.reproduction.result_file import (
+    Machine,
+    ResultError,
+    read_result,
+    read_results,
+    write_result,
+)
 
 MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
 
@@ -105,7 +111,7 @@ MALFORMED = [
     ("command", "", "command must be a text"),
     ("command", "python run.py --data /srv/data", "path of one machine"),
     ("command", "python run.py --data=~/data", "path of one machine"),
-    ("commit", "0123456", "not a full git hash"),
+    ("commit", "0123456", "neither a full git hash nor a release"),
     ("commit", None, "commit must be a text"),
     ("machine", "a laptop", "machine must be an object"),
     ("machine.cores", 0, "machine.cores"),
@@ -150,5 +156,26 @@ def test_a_file_that_is_no_object_is_refused(tmp_path):
         read_result(write(tmp_path, "[]"))
 
 
-def test_the_recorded_results_are_well_formed():
-    read_results()
+def test_details_are_kept_and_left_out_where_there_are_none(tmp_path, valid):
+    assert read_result(write(tmp_path, valid)).details == {}
+    told = read_result(write(tmp_path, {**valid, "details": {"data": "Multi30k"}}))
+    assert told.details == {"data": "Multi30k"}
+    with pytest.raises(ResultError, match=r"details\.data must be a text"):
+        read_result(write(tmp_path, {**valid, "details": {"data": 3}}))
+
+
+def test_an_installed_package_names_its_release(tmp_path, monkeypatch):
+    monkeypatch.setattr(result_file, "git_commit", lambda: None)
+    written = write_result(
+        tmp_path / "tiny.json",
+        command="c",
+        config="c",
+        seconds=1.0,
+        metrics={"chrf": 1.0},
+        signatures={},
+        details={"data": "Multi30k"},
+        machine=MACHINE,
+        release="0.1.0",
+    )
+    assert written.commit == "release 0.1.0"
+    assert read_result(tmp_path / "tiny.json") == written

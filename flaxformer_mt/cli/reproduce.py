@@ -1,0 +1,169 @@
+"""`reproduce`: the rows of the paper's tables, its figures, and the report of what there is."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from flaxformer_mt.cli.arguments import make_parser, positive, say, take_overrides
+from flaxformer_mt.cli.reproducing import Places, figures, report, run
+from flaxformer_mt.reproduction.experiment import Corpus, Experiment, Settings, resolve
+from flaxformer_mt.reproduction.listing import listing
+from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
+from flaxformer_mt.reproduction.scaling import RULE
+from flaxformer_mt.rundir.paths import as_path, is_remote
+
+_EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored; a row
+that is done is not done again, a stopped one goes on, a failed one is noted and the others go on.
+--scale S is: {RULE} --config.a.b=VALUE changes the base that the rows are variations of: sizes of
+a row keep their ratio to it. docs/reproducing.md has examples."""
+_OF_TABLES = "scale only seeds folder corpus train valid test".split()
+
+
+def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
+    rest, overrides = take_overrides(arguments)
+    parser = make_parser(prog, purpose)
+    parser.epilog = _EPILOG.replace("\n", " ")
+    _add_arguments(parser)
+    options = parser.parse_args(rest)
+    _check(options, overrides, parser)
+    workdir = Path(options.workdir)
+    places = Places(
+        workdir=workdir,
+        results=workdir / "results" if options.results is None else Path(options.results),
+        report=workdir / "reproduction.md" if options.report is None else Path(options.report),
+        plan=None if options.plan is None else Path(options.plan),
+    )
+    if options.what == "report":
+        return report(places, check=options.check)
+    if options.what == "figures":
+        return figures(places, options.run, dry_run=options.dry_run)
+    experiments, refused = _experiments(options, overrides)
+    for line in refused:
+        say(line)
+    if options.dry_run:
+        print(listing(experiments, places.results))
+        return 1 if refused else 0
+    status = run(places, experiments, [*prog.split(), *arguments])
+    return status or (1 if refused else 0)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        choices=(*TABLES, "figures", "report"),
+        help="a table's rows; figures 3 to 5, from a run; or the report of the results there are",
+    )
+    parser.add_argument(
+        "--workdir",
+        default="runs/reproduction",
+        metavar="DIR",
+        help="runs, results, the report and figures are below it",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the rows, their state and cost, and end"
+    )
+    group = parser.add_argument_group("rows")
+    group.add_argument("--only", nargs="+", metavar="ROW", help="these rows alone")
+    group.add_argument(
+        "--scale", type=_scale, metavar="S", help="a share of the paper's training (default: 1)"
+    )
+    group.add_argument(
+        "--seeds", type=positive, nargs="+", metavar="N", help="a run for each (default: 1)"
+    )
+    text = parser.add_argument_group("text")
+    text.add_argument(
+        "--folder", metavar="DIR", help="where the text is, if not where the configs have it"
+    )
+    text.add_argument("--corpus", metavar="NAME", help="other text than the paper's, by this name")
+    for part, needed in (("train", True), ("valid", True), ("test", False)):
+        text.add_argument(
+            f"--{part}",
+            nargs=2,
+            metavar=("SRC", "TGT"),
+            help="--corpus: its files in --folder"
+            + ("" if needed else " (Table 3 is scored on valid)"),
+        )
+    results = parser.add_argument_group("results")
+    results.add_argument("--results", metavar="DIR", help="result files (default: DIR/results)")
+    results.add_argument("--report", metavar="FILE", help="default: DIR/reproduction.md")
+    results.add_argument(
+        "--plan", metavar="FILE", help="a result of benchmarks.plan: steps compiled for TPUs"
+    )
+    results.add_argument(
+        "--check", action="store_true", help="report: write nothing, fail if it says otherwise"
+    )
+    group = parser.add_argument_group("figures")
+    group.add_argument(
+        "--run", metavar="DIR", help="a trained run (default: Table 2's base below --workdir)"
+    )
+
+
+def _scale(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: above 0, at most 1")
+    return value
+
+
+def _check(
+    options: argparse.Namespace, overrides: Sequence[str], parser: argparse.ArgumentParser
+) -> None:
+    """Nothing that was asked for is without effect."""
+    given = [name for name in _OF_TABLES if getattr(options, name) is not None]
+    if options.what not in TABLES and (given or overrides):
+        flag = given[0] if given else f"config.{overrides[0].partition('=')[0]}"
+        parser.error(f"--{flag} is for the rows of a table, not for {options.what}")
+    if options.run is not None and options.what != "figures":
+        parser.error(f"--run is for figures, not for {options.what}")
+    if options.check and options.what != "report":
+        parser.error(f"--check is for report, not for {options.what}")
+    if options.dry_run and options.what == "report":
+        parser.error("--dry-run: report runs nothing; --check writes nothing")
+    for name in ("train", "valid"):
+        if (options.corpus is None) != (getattr(options, name) is None):
+            parser.error("--corpus NAME, --train SRC TGT and --valid SRC TGT go together")
+    if options.corpus is None and options.test is not None:
+        parser.error("--test goes with --corpus")
+    for name in ("workdir", "results", "report", "plan"):
+        value = getattr(options, name)
+        if value is not None and is_remote(as_path(value)):
+            parser.error(f"--{name} {value}: several runs share files below it: name a local place")
+
+
+def _experiments(
+    options: argparse.Namespace, overrides: Sequence[str]
+) -> tuple[list[Experiment], list[str]]:
+    """The rows that are meant, a row's seeds after each other; and why others cannot be stated."""
+    corpus = None
+    if options.corpus is not None:
+        files = {part: tuple(getattr(options, part)) for part in ("train", "valid")}
+        test = None if options.test is None else tuple(options.test)
+        corpus = Corpus(name=options.corpus, test=test, **files)
+    rows = rows_of(options.what, options.only or ())
+    if options.folder is not None and len({row.spec.partition(":")[0] for row in rows}) > 1:
+        raise RowError(
+            f"--folder {options.folder}: holds the text of one pair of languages, and these rows "
+            f"are of two: choose some with --only ({', '.join(row.name for row in rows)})"
+        )
+    found, refused = [], []
+    for row in rows:
+        for seed in dict.fromkeys(options.seeds or (1,)):
+            settings = Settings(
+                scale=options.scale or 1.0,
+                seed=seed,
+                folder=options.folder,
+                corpus=corpus,
+                overrides=tuple(overrides),
+            )
+            try:
+                found.append(resolve(row, settings))
+            except RowError as error:
+                refused.append(f"not run: {error}")
+                break
+    return found, refused

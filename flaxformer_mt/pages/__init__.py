@@ -1,0 +1,1 @@
+"""HTML files that stand by themselves."""

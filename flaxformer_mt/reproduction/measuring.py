@@ -1,0 +1,169 @@
+"""A trained run's numbers: averaged, translated, scored, counted, and written as a result."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from flaxformer_mt import __version__
+from flaxformer_mt.config import CorpusConfig, ExperimentConfig
+from flaxformer_mt.data.corpus import CorpusError, open_source, read_pairs
+from flaxformer_mt.data.prepare import read_manifest
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation import Evaluation, Scoring, evaluate
+from flaxformer_mt.model.parameters import count_by_formula
+from flaxformer_mt.reproduction.cost import measured_flops, trained_tokens
+from flaxformer_mt.reproduction.experiment import Experiment
+from flaxformer_mt.reproduction.parse_scores import gold_trees, parse_f1
+from flaxformer_mt.reproduction.result_file import Result, write_result
+from flaxformer_mt.rundir.atomic import read_json
+from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.metrics_log import read_metrics
+
+FULL, REDUCED = "measured at full scale", "measured at reduced scale"
+# The paper's counts are rounded, and those of the corpora at hand differ a little.
+_ENOUGH = 0.9
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TestSet:
+    """What a row is scored on, read before it is trained: a misspelt name should not cost days."""
+
+    name: str
+    sources: tuple[str, ...]
+    references: tuple[str, ...]
+    gold: tuple[Any, ...] = ()  # the trees, where the target is trees
+
+
+def read_test(experiment: Experiment) -> TestSet:
+    """The row's test set. Raises CorpusError, and TreeError for gold trees."""
+    data, name = experiment.config.data, experiment.test
+    corpus = {corpus.name: corpus for corpus in data.test}.get(name, data.valid)
+    key = f"data.test.{name}" if corpus is not data.valid else "data.valid"
+    pairs = list(read_pairs(corpus, data.folder, key=key))
+    if not pairs:
+        raise CorpusError(f"{key}: holds no sentence to score")
+    test = TestSet(
+        name=name,
+        sources=tuple(pair.src for pair in pairs),
+        references=tuple(pair.tgt for pair in pairs),
+    )
+    if "f1" not in experiment.row.values:
+        return test
+    return dataclasses.replace(test, gold=gold_trees(_target(corpus, data.folder, key), len(pairs)))
+
+
+def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:
+    """Scores a finished run and writes `results/NAME.json`.
+
+    Raises what the rooms do whose functions it calls, and ResultError.
+    """
+    averaged = experiment.config.training.keep_for_average
+    if averaged:
+        params, steps = average_checkpoints(run, averaged, "latest")
+        write_average(run, params, steps)
+    translator = Translator.load(run.path, which="average" if averaged else "latest")
+    data = experiment.config.data
+    found = evaluate(
+        translator,
+        test.sources,
+        test.references,
+        name=test.name,
+        directory=run.evaluation,
+        scoring=Scoring(
+            tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang, ter=False
+        ),
+    )
+    metrics, signatures = _scores(found)
+    if test.gold:
+        f1, signature, malformed = parse_f1(
+            test.sources, [item.text for item in found.translations], test.gold
+        )
+        metrics = {"f1": f1, "malformed": malformed, **metrics}
+        signatures = {"f1": signature, **signatures}
+    counted = _counts(experiment, run)
+    metrics |= {**counted, "averaged_checkpoints": averaged}
+    spent = read_json(run.goodput)["wall_seconds"] + found.seconds
+    return write_result(
+        results / f"{experiment.name}.json",
+        command=experiment.command,
+        config=experiment.row.spec,
+        seconds=spent,
+        metrics=metrics,
+        signatures=signatures,
+        details={
+            **experiment.details(),
+            "status": FULL if _is_full(experiment, counted["pairs"]) else REDUCED,
+            "data": _data(experiment.config.data.train, counted["pairs"]),
+            "test": f"{test.name}, {len(test.sources):,} sentences",
+        },
+        release=__version__,
+    )
+
+
+def _scores(found: Evaluation) -> tuple[dict[str, float], dict[str, str]]:
+    """The paper's BLEU first, where it has a meaning; each with its interval."""
+    metrics: dict[str, float] = {}
+    order = sorted(found.scores.metrics, key=lambda name: name != "bleu_paper")
+    for name in order:
+        metrics[name] = found.scores.metrics[name]
+        if name in found.assessment.intervals:
+            spread = found.assessment.intervals[name]
+            metrics |= {f"{name}_low": spread.low, f"{name}_high": spread.high}
+    return metrics, dict(found.scores.signatures)
+
+
+def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
+    """What the run's own records tell of its size and its cost."""
+    config: ExperimentConfig = experiment.config
+    manifest, reports = read_manifest(run.data), read_metrics(run.metrics)
+    sizes = manifest["vocabulary"]["sizes"]
+    lengths = {side: manifest["lengths"]["train"][side]["mean"] for side in ("src", "tgt")}
+    tokens = trained_tokens(reports)
+    last = [report for report in reports if report["kind"] == "valid"][-1]
+    wall = read_json(run.goodput)["wall_seconds"]
+    return {
+        # Of the last step: the paper's table is not of the best one.
+        "perplexity": last["perplexity"],
+        "steps": last["step"],
+        "pairs": _pairs(manifest),
+        "scale": experiment.settings.scale,
+        "seed": experiment.seed,
+        "parameters": sum(count_by_formula(config.model, sizes["src"], sizes["tgt"]).values()),
+        "source_tokens": round(tokens["src"]),
+        "target_tokens": round(tokens["tgt"]),
+        "training_flops": measured_flops(config, sizes["tgt"], tokens=tokens, lengths=lengths),
+        "devices": jax.device_count(),
+        "device_hours": wall * jax.device_count() / 3600,
+        "target_tokens_per_second": statistics.median(
+            report["tgt_tokens_per_second"] for report in reports if report["kind"] == "train"
+        ),
+    }
+
+
+def _pairs(manifest: dict[str, Any]) -> int:
+    """Training pairs in the store."""
+    kept = [corpus["kept"] for corpus in manifest["corpora"] if corpus["split"] == "train"]
+    return int(sum(kept))
+
+
+def _is_full(experiment: Experiment, pairs: float) -> bool:
+    return experiment.is_the_paper_s and pairs >= _ENOUGH * sum(experiment.row.pairs.values())
+
+
+def _data(train: Sequence[CorpusConfig], pairs: float) -> str:
+    return f"{', '.join(corpus.name for corpus in train)}: {pairs:,.0f} training pairs"
+
+
+def _target(corpus: CorpusConfig, folder: str, key: str) -> Path:
+    """The file of the linearised gold trees, beside which the trees are."""
+    files = open_source(corpus, folder, key).files
+    if "tgt" not in files:
+        raise CorpusError(f"{key}: gold trees are looked for beside two files: kind 'files'")
+    return Path(str(files["tgt"]))

@@ -1,0 +1,170 @@
+"""Which of Table 3's orderings hold: each row against the base, on the same sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from flaxformer_mt import __version__
+from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.evaluation.kept import read_kept
+from flaxformer_mt.evaluation.metrics import Measured, Metric, measure
+from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.evaluation.significance import paired_bootstrap
+from flaxformer_mt.reproduction.experiment import Experiment, Settings, resolve
+from flaxformer_mt.reproduction.paper import Row, RowError, rows_of
+from flaxformer_mt.reproduction.records import known
+from flaxformer_mt.reproduction.result_file import Result, write_result
+from flaxformer_mt.rundir.layout import RunDirectory
+
+SIGNIFICANT = 0.05
+Verdict = Literal["holds", "does not hold", "cannot be told apart"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A measured experiment, its run and its result."""
+
+    experiment: Experiment
+    run: RunDirectory
+    result: Result
+
+
+def done_rows(
+    settings: Sequence[Settings], *, run_of: Callable[[Experiment], RunDirectory], results: Path
+) -> list[Scored]:
+    """The rows of Table 3 that are measured with one of these settings, and whose runs are there.
+
+    Raises ConfigError, and ResultError for a foreign result file.
+    """
+    found = []
+    for row in rows_of("table3"):
+        for one in settings:
+            try:
+                experiment = resolve(row, one)
+            except RowError:  # makes no sense with them, which was said where it was to run
+                continue
+            before, run = known(experiment, results), run_of(experiment)
+            if before.state == "done" and before.result and run.evaluation.is_dir():
+                found.append(Scored(experiment=experiment, run=run, result=before.result))
+    return found
+
+
+def write_orderings(scored: Sequence[Scored], *, results: Path) -> Result | None:
+    """Compares each row with the base, seed by seed, and writes the outcome.
+
+    All are of Table 3, with the same settings but for the seed. None where there is no pair of a
+    row and the base with a seed in common. Raises ScoringError, ResultError.
+    """
+    rows: dict[str, dict[int, Scored]] = {}
+    for one in scored:
+        rows.setdefault(one.experiment.row.name, {})[one.experiment.seed] = one
+    base = rows.pop("base", {})
+    metrics: dict[str, float] = {}
+    used: dict[str, str] = {}
+    signatures: dict[str, str] = {}
+    for name, of_row in rows.items():
+        seeds = sorted(base.keys() & of_row.keys())
+        if not seeds:
+            continue
+        pairs = [(base[seed], of_row[seed]) for seed in seeds]
+        for one in (one for pair in pairs for one in pair):
+            used[one.experiment.name] = one.experiment.digest
+        compared, signature = _compared(pairs)
+        metrics |= {f"{name.lower()}_{key}": value for key, value in compared.items()}
+        signatures[f"{name.lower()}_difference"] = signature
+    if not metrics:
+        return None
+    first = next(iter(base.values())).experiment
+    return write_result(
+        results / f"{name_of(first)}.json",
+        command=first.command.replace("--only base ", "").replace(
+            f"--seeds {first.seed}", "--seeds " + " ".join(map(str, sorted(base)))
+        ),
+        config=first.row.spec,
+        seconds=sum(one.result.seconds for one in scored),
+        metrics=metrics,
+        signatures=signatures,
+        details={
+            "experiments": json.dumps(used),
+            "group": group_of(next(iter(base.values())).result),
+            "test": next(iter(base.values())).result.details["test"],
+        },
+        release=__version__,
+    )
+
+
+def name_of(experiment: Experiment) -> str:
+    return experiment.name.replace("table3_base_", "table3_orderings_").rpartition("_seed_")[0]
+
+
+def group_of(result: Result) -> str:
+    """What results have in common that may be compared: all settings but row and seed."""
+    settings = json.loads(result.details["settings"])
+    settings.pop("seed")
+    return json.dumps(settings, sort_keys=True)
+
+
+def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
+    """Whether the paper's order of BLEU holds; None where the paper has none, or none was tested.
+
+    It holds, or does not, where chance is unlikely (p below 0.05 over the sentences of the test
+    set) and all seeds agree.
+    """
+    (base,) = rows_of("table3", ["base"])
+    expected = row.values["bleu"] - base.values["bleu"]
+    prefix = row.name.lower()
+    if expected == 0 or f"{prefix}_difference" not in metrics:
+        return None
+    found = metrics[f"{prefix}_difference"]
+    agree = metrics[f"{prefix}_agreeing"] == metrics[f"{prefix}_seeds"]
+    if found == 0 or not agree or metrics[f"{prefix}_p"] >= SIGNIFICANT:
+        return "cannot be told apart"
+    return "holds" if (found > 0) == (expected > 0) else "does not hold"
+
+
+def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float], str]:
+    """Base and row over all seeds, of which sentences are resampled with all their outputs."""
+    base = [_measured(one) for one, _ in pairs]
+    row = [_measured(one) for _, one in pairs]
+    (outcome,) = paired_bootstrap([_together(base)], [_together(row)])
+    singly = [ours.score - theirs.score for theirs, ours in zip(base, row, strict=True)]
+    sign = np.sign(outcome.difference)
+    perplexities = [
+        one.result.metrics["perplexity"] - other.result.metrics["perplexity"]
+        for other, one in pairs
+    ]
+    interval = outcome.interval
+    assert interval is not None  # bootstrap has one
+    return {
+        "seeds": len(pairs),
+        "difference": outcome.difference,
+        "low": interval.low,
+        "high": interval.high,
+        "p": outcome.p_value,
+        "agreeing": int(sum(np.sign(difference) == sign for difference in singly)),
+        "perplexity_difference": statistics.mean(perplexities),
+    }, base[0].metric.signature
+
+
+def _measured(scored: Scored) -> Measured:
+    """A run's kept output, by the paper's BLEU where it has a meaning, else by sacreBLEU."""
+    data = scored.experiment.config.data
+    kept = read_kept(scored.run.evaluation, scored.experiment.test)
+    if kept.references is None:
+        raise ScoringError(f"{scored.run.evaluation}: keeps no references: evaluate it again")
+    how = Scoring(tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang, ter=False)
+    found = how.metrics(kept.references)
+    chosen: Metric = found[2] if how.has_paper_bleu else found[0]
+    return measure([chosen], kept.hypotheses, kept.references)[0]
+
+
+def _together(measured: Sequence[Measured]) -> Measured:
+    """Sentence by sentence the counts of all seeds: BLEU of their outputs taken together."""
+    return Measured(measured[0].metric, np.sum([one.counts for one in measured], axis=0))

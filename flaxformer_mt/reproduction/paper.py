@@ -1,0 +1,164 @@
+"""What the paper reports, row by row: the one place where its values stand.
+
+"Attention Is All You Need" (arXiv 1706.03762, version 7): Table 2 (newstest2014), Table 3
+(newstest2013, English to German), Table 4 (section 23 of the Wall Street Journal).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+Table = Literal["table2", "table3", "table4"]
+TABLES: tuple[Table, ...] = get_args(Table)
+TITLES: Mapping[Table, str] = {
+    "table2": "Table 2: translation, newstest2014",
+    "table3": "Table 3: variations of the base model, newstest2013, English to German",
+    "table4": "Table 4: English constituency parsing, section 23 of the Wall Street Journal",
+}
+
+# "About 4.5 million sentence pairs", "36M sentences" (section 5.1), "about 40K training
+# sentences", "approximately 17M sentences" (section 6.3).
+EN_DE = {"wmt14": 4_500_000}
+EN_FR = {"wmt14": 36_000_000}
+WSJ = {"treebank": 40_000}
+SEMI_SUPERVISED = {**WSJ, "highconf": 17_000_000}
+
+
+class RowError(ValueError):
+    """A row that does not exist, or that cannot be stated with the settings that were given."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row of a table.
+
+    `spec` is its config as `--config` takes it, `base` the config of which it is a variation (its
+    own, if of none). `values` are the paper's by name: `bleu`, `perplexity` (of a word-piece), `f1`
+    in percent, `millions` of parameters, training `flops`; what the paper leaves out is not there.
+    `pairs` is how many training pairs each corpus of the config had.
+
+    `average` is the number of last checkpoints whose mean is scored, 0 the last alone; `test` the
+    corpus of the config on which, `valid` or one of `data.test`. `remark` is what a reader of the
+    values should know.
+    """
+
+    table: Table
+    name: str
+    spec: str
+    base: str
+    what: str
+    values: Mapping[str, float]
+    pairs: Mapping[str, int]
+    average: int
+    test: str
+    remark: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.table}/{self.name}"
+
+
+def _table2(
+    name: str, config: str, bleu: float, flops: float, *, average: int, remark: str = ""
+) -> Row:
+    language, size = {"de": "German", "fr": "French"}[config[-2:]], name.rpartition("_")[2]
+    return Row(
+        table="table2",
+        name=name,
+        spec=f"{config}:{size}",
+        base=f"{config}:base",
+        what=f"English to {language}, {size}",
+        values={"bleu": bleu, "flops": flops},
+        pairs=EN_DE if language == "German" else EN_FR,
+        average=average,
+        test="newstest2014",
+        remark=remark,
+    )
+
+
+def _table3(
+    name: str, what: str, perplexity: float, bleu: float, millions: float | None = None
+) -> Row:
+    values = {"perplexity": perplexity, "bleu": bleu}
+    return Row(
+        table="table3",
+        name=name,
+        spec=f"table3:{name}",
+        base="table3:base",
+        what=what,
+        values=values if millions is None else {**values, "millions": millions},
+        pairs=EN_DE,
+        # "We used beam search as described in the previous section, but no checkpoint averaging."
+        average=0,
+        test="valid",
+    )
+
+
+def _table4(name: str, what: str, f1: float, pairs: Mapping[str, int]) -> Row:
+    return Row(
+        table="table4",
+        name=name,
+        spec=f"parsing:{name}",
+        base=f"parsing:{name}",
+        what=what,
+        values={"f1": f1},
+        pairs=pairs,
+        average=5,
+        test="test",
+        remark="averaging is not told: the base model's, from which all that is not told was taken",
+    )
+
+
+# "The last 5 checkpoints" of base, "the last 20" of big (section 6.1).
+ROWS: tuple[Row, ...] = (
+    _table2("en_de_base", "wmt14_en_de", 27.3, 3.3e18, average=5),
+    _table2("en_de_big", "wmt14_en_de", 28.4, 2.3e19, average=20),
+    _table2("en_fr_base", "wmt14_en_fr", 38.1, 3.3e18, average=5),
+    _table2(
+        "en_fr_big", "wmt14_en_fr", 41.8, 2.3e19, average=20, remark="the paper's text says 41.0"
+    ),
+    _table3("base", "the base model", 4.92, 25.8, 65),
+    _table3("a_h1", "(A) 1 head", 5.29, 24.9),
+    _table3("a_h4", "(A) 4 heads", 5.00, 25.5),
+    _table3("a_h16", "(A) 16 heads", 4.91, 25.8),
+    _table3("a_h32", "(A) 32 heads", 5.01, 25.4),
+    _table3("b_dk16", "(B) d_k 16", 5.16, 25.1, 58),
+    _table3("b_dk32", "(B) d_k 32", 5.01, 25.4, 60),
+    _table3("c_N2", "(C) 2 layers", 6.11, 23.7, 36),
+    _table3("c_N4", "(C) 4 layers", 5.19, 25.3, 50),
+    _table3("c_N8", "(C) 8 layers", 4.88, 25.5, 80),
+    _table3("c_d256", "(C) d_model 256", 5.75, 24.5, 28),
+    _table3("c_d1024", "(C) d_model 1024", 4.66, 26.0, 168),
+    _table3("c_dff1024", "(C) d_ff 1024", 5.12, 25.4, 53),
+    _table3("c_dff4096", "(C) d_ff 4096", 4.75, 26.2, 90),
+    _table3("d_dropout0", "(D) dropout 0.0", 5.77, 24.6),
+    _table3("d_dropout02", "(D) dropout 0.2", 4.95, 25.5),
+    _table3("d_ls0", "(D) label smoothing 0.0", 4.67, 25.3),
+    _table3("d_ls02", "(D) label smoothing 0.2", 5.47, 25.7),
+    _table3("e_learned_positions", "(E) learned positions", 4.92, 25.7),
+    _table3("big", "big", 4.33, 26.4, 213),
+    _table4("wsj_only", "WSJ only", 91.3, WSJ),
+    _table4("semi_supervised", "semi-supervised", 92.7, SEMI_SUPERVISED),
+)
+
+
+def rows_of(table: Table, only: Sequence[str] = ()) -> tuple[Row, ...]:
+    """The rows of a table, in its order; `only` some of them. Raises RowError for unknown names."""
+    rows = {row.name: row for row in ROWS if row.table == table}
+    for name in only:
+        if name not in rows:
+            near = difflib.get_close_matches(name, rows, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(rows)}"
+            raise RowError(f"{table} has no row {name!r}; {hint}")
+    return tuple(row for row in rows.values() if not only or row.name in only)
+
+
+def row_of(label: str) -> Row:
+    """The row of a label such as `table3/c_N2`. Raises RowError."""
+    for row in ROWS:
+        if row.label == label:
+            return row
+    raise RowError(f"the paper has no row {label!r}")

@@ -1,0 +1,128 @@
+"""What became of experiments, as files: results, failures, and whether a result is still one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from flaxformer_mt.config import ConfigError
+from flaxformer_mt.reproduction.experiment import Experiment, again
+from flaxformer_mt.reproduction.paper import Row, RowError, row_of
+from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
+from flaxformer_mt.rundir.atomic import read_json, remove_file, write_json
+from flaxformer_mt.rundir.errors import RunDirectoryError
+
+State = Literal["done", "stale", "failed", "not run"]
+FAILED = "failed"  # the folder, below that of the results
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A row that could not be done: its experiment in `details`, and why."""
+
+    name: str
+    command: str
+    message: str
+    details: Mapping[str, str]
+
+    @property
+    def row(self) -> Row:
+        return row_of(self.details["row"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of one experiment."""
+
+    state: State
+    note: str = ""
+    result: Result | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Records:
+    """A folder of results: of rows, by name, of orderings, and failures."""
+
+    rows: tuple[Result, ...] = ()
+    orderings: tuple[Result, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    def of(self, row: Row) -> Iterator[Result]:
+        return (result for result in self.rows if result.details["row"] == row.label)
+
+
+def read_records(folder: Path) -> Records:
+    """All that a folder holds; nothing if it is not there. Raises ResultError for a foreign file.
+
+    A result is a row's by its details; orderings name no row.
+    """
+    results = read_results(folder)
+    for result in results:
+        if not {"row", "experiments"} & set(result.details):
+            raise ResultError(f"{folder / result.name}.json: is no result of `reproduce`")
+    return Records(
+        rows=tuple(result for result in results if "row" in result.details),
+        orderings=tuple(result for result in results if "experiments" in result.details),
+        failures=tuple(_failure(path) for path in sorted((folder / FAILED).glob("*.json"))),
+    )
+
+
+def stale(result: Result) -> str | None:
+    """Why a row's result is no longer one of the row as it is now; None if it is."""
+    try:
+        experiment = again(result.details)
+    except (RowError, ConfigError) as error:
+        return f"its settings are no longer valid: {error}"
+    if experiment.digest != result.details["digest"]:
+        return "the row's config has changed since it was measured"
+    return None
+
+
+def known(experiment: Experiment, folder: Path) -> Known:
+    """What the files tell of an experiment. Raises ResultError, RunDirectoryError."""
+    path = folder / f"{experiment.name}.json"
+    failed = failure_file(experiment.name, folder)
+    if path.exists():
+        result = read_result(path)
+        if result.details.get("digest") == experiment.digest:
+            return Known(state="done", result=result)
+        return Known(state="stale", note=f"{path} is of other settings", result=result)
+    if failed.exists():
+        return Known(state="failed", note=_failure(failed).message)
+    return Known(state="not run")
+
+
+def failure_file(name: str, folder: Path) -> Path:
+    return folder / FAILED / f"{name}.json"
+
+
+def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
+    """Notes why it could not be done, in place of what was noted before."""
+    path = failure_file(experiment.name, folder)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{path.parent}: cannot be written: {error.strerror}") from error
+    content = Failure(
+        name=experiment.name,
+        command=experiment.command,
+        message=message,
+        details=experiment.details(),
+    )
+    write_json(path, dataclasses.asdict(content))
+
+
+def remove_failure(experiment: Experiment, folder: Path) -> None:
+    remove_file(failure_file(experiment.name, folder))
+
+
+def _failure(path: Path) -> Failure:
+    try:
+        content = read_json(path)
+        failure = Failure(**content)
+        _ = failure.row, failure.message.strip()
+    except (RunDirectoryError, TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ResultError(f"{path}: is no record of a failure: {error}") from error
+    return failure

@@ -1,0 +1,207 @@
+"""The report: the paper's values, ours, and what each number cost, from result files alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from flaxformer_mt.reproduction.cost import SENTENCE, planned_flops, planned_parameters
+from flaxformer_mt.reproduction.measurements import measurements, ordering_sections
+from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table
+from flaxformer_mt.reproduction.records import Records
+from flaxformer_mt.reproduction.result_file import Result
+from flaxformer_mt.reproduction.scaling import RULE
+from flaxformer_mt.reproduction.status import MEANING, Standing, standing
+from flaxformer_mt.reproduction.tables import commit, table
+
+_HEAD = """\
+# The paper, row by row
+
+Written by `flaxformer-mt reproduce report` from result files; nothing here is typed by hand but the
+paper's values, which stand once, in `flaxformer_mt/reproduction/paper.py`. What was not run says
+so. How to run a row: docs/reproducing.md of the project."""
+
+
+def report(records: Records, plan: Result | None = None) -> str:
+    """The whole page as Markdown. `plan` is the result of `benchmarks.plan`.
+
+    Raises ConfigError for a row whose config is broken.
+    """
+    rows = {row.label: standing(row, records, plan) for row in ROWS}
+    sections = [_HEAD, _summary(rows.values())]
+    for name, lines in _TABLES.items():
+        standings = [one for one in rows.values() if one.row.table == name]
+        sections += [f"## {TITLES[name]}", lines(standings)]
+    sections += [*_remarks(), *_planned(rows["table2/en_de_base"], rows["table2/en_de_big"], plan)]
+    measured = [one for each in rows.values() for one in (*each.full, *each.reduced)]
+    sections += measurements(measured)
+    sections += ordering_sections(records.orderings, measured)
+    sections += [*_failures(rows.values()), *_outdated(rows.values())]
+    return "\n\n".join(sections) + "\n"
+
+
+def _summary(standings: Iterable[Standing]) -> str:
+    standings = list(standings)
+    header = ["status", *(name.replace("table", "Table ") for name in TABLES), "what it means"]
+    rows = []
+    for status, meaning in MEANING.items():
+        counts = [
+            sum(one.row.table == name and one.status == status for one in standings)
+            for name in TABLES
+        ]
+        rows.append([status, *map(str, counts), meaning])
+    return table(header, rows, right={1, 2, 3})
+
+
+def _table2(standings: Sequence[Standing]) -> str:
+    header = [
+        *("row", "", "config", "BLEU, paper", "ours, the paper's BLEU", "ours, sacreBLEU"),
+        *("steps", "checkpoints averaged", "FLOPs, paper", "FLOPs, formula", "status"),
+    ]
+    rows = [
+        [
+            *_name(one.row),
+            f"{one.row.values['bleu']:.1f}",
+            _ours(one.full, "bleu_paper"),
+            _ours(one.full, "sacrebleu_13a"),
+            f"{one.config.training.steps:,}",
+            str(one.row.average),
+            f"{one.row.values['flops']:.1e}",
+            f"{planned_flops(one.config):.1e}",
+            one.status,
+        ]
+        for one in standings
+    ]
+    return table(header, rows, right=set(range(3, 10)))
+
+
+def _table3(standings: Sequence[Standing]) -> str:
+    header = [
+        *("row", "", "config", "perplexity, paper", "ours", "BLEU, paper"),
+        *("ours, the paper's BLEU", "million parameters, paper", "formula", "FLOPs, formula"),
+        "status",
+    ]
+    rows = [
+        [
+            *_name(one.row),
+            f"{one.row.values['perplexity']:.2f}",
+            _ours(one.full, "perplexity"),
+            f"{one.row.values['bleu']:.1f}",
+            _ours(one.full, "bleu_paper"),
+            f"{one.row.values['millions']:.0f}" if "millions" in one.row.values else "",
+            f"{planned_parameters(one.config) / 1e6:.1f}",
+            f"{planned_flops(one.config):.1e}",
+            one.status,
+        ]
+        for one in standings
+    ]
+    return table(header, rows, right=set(range(3, 10)))
+
+
+def _table4(standings: Sequence[Standing]) -> str:
+    header = [
+        *("row", "", "config", "F1, paper", "ours", "training sentences, paper"),
+        *("steps", "FLOPs, formula", "status"),
+    ]
+    rows = [
+        [
+            *_name(one.row),
+            f"{one.row.values['f1']:.1f}",
+            _ours(one.full, "f1"),
+            f"{sum(one.row.pairs.values()):,}",
+            f"{one.config.training.steps:,}",
+            f"{planned_flops(one.config):.1e}",
+            one.status,
+        ]
+        for one in standings
+    ]
+    return table(header, rows, right=set(range(3, 8)))
+
+
+_TABLES: dict[Table, Callable[[Sequence[Standing]], str]] = {
+    "table2": _table2,
+    "table3": _table3,
+    "table4": _table4,
+}
+
+
+def _remarks() -> list[str]:
+    remarks = [f"- `{row.label}`: {row.remark}." for row in ROWS if row.remark]
+    rule = RULE.replace("\n", " ")
+    return [
+        "## Reading the tables",
+        "\n".join(
+            [
+                *remarks,
+                "- Ours stands in these tables for measurements at full scale alone; others are "
+                "below, under their own text and scale.",
+                "- FLOPs by formula are those of the model's matrix products, forward and "
+                f"backward, as if every batch were full, in sentences of {SENTENCE} tokens. The "
+                "paper's are another thing: training time, times the number of GPUs, times an "
+                "estimate of what such a GPU sustains.",
+                "- Parameters by formula are with vocabularies of the config's size; the paper's "
+                "column is that of no one vocabulary (configs/table3.py).",
+                "- The paper's BLEU is tokenised, with compounds split in German; sacreBLEU of the "
+                "same output is lower, and the two are not to be compared.",
+                f"- `--scale S` is this rule: {rule}",
+            ]
+        ),
+    ]
+
+
+def _planned(base: Standing, big: Standing, plan: Result | None) -> list[str]:
+    if plan is None or not (base.planned or big.planned):
+        return []
+    header = ["model", "chips", "ms a step", "GiB a chip", "steps", "chip-hours"]
+    rows = [
+        [
+            name,
+            f"{found.chips} {found.chip}",
+            f"{found.step_ms:.1f}",
+            f"{found.gib:.1f}",
+            f"{one.config.training.steps:,}",
+            f"{found.chip_hours(one.config.training.steps):,.1f}",
+        ]
+        for name, one in (("base", base), ("big", big))
+        for found in one.planned
+    ]
+    return [
+        "## Compiled for TPUs that were not there",
+        "The step on the paper's batch of 25,000 tokens a side, English to German, by the "
+        "compiler's own estimates; validation and checkpoints come on top. It is the step of "
+        f"Table 3's `base` and `big`, too. `{plan.command}`, commit {commit(plan)}.",
+        table(header, rows, right=set(range(2, 6))),
+    ]
+
+
+def _failures(standings: Iterable[Standing]) -> list[str]:
+    lines = [
+        f"- `{one.row.label}`: {failure.message} (`{failure.command}`)"
+        for one in standings
+        for failure in one.failures
+    ]
+    return ["## Failed", "\n".join(lines)] if lines else []
+
+
+def _outdated(standings: Iterable[Standing]) -> list[str]:
+    lines = [
+        f"- `{result.name}`: stale: {reason}; measured at commit {commit(result)}, and not shown"
+        for one in standings
+        for result, reason in one.outdated
+    ]
+    return ["## Stale", "\n".join(lines)] if lines else []
+
+
+def _name(row: Row) -> list[str]:
+    return [f"`{row.name}`", row.what, f"`{row.spec}`"]
+
+
+def _ours(results: Sequence[Result], metric: str) -> str:
+    """The mean over seeds, with their spread; a dash where there is none."""
+    values = [result.metrics[metric] for result in results if metric in result.metrics]
+    if not values:
+        return "–"
+    shown = f"{statistics.mean(values):.2f}"
+    if len(values) > 1:
+        shown += f" ± {statistics.stdev(values):.2f} ({len(values)} seeds)"
+    return shown

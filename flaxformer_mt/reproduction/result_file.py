@@ -1,0 +1,206 @@
+"""The one form of a measured result: a file NAME.json.
+
+`reproduce` and the benchmarks write it, reports and the README's tables are made from it, and
+nobody edits it by hand. Every number a reader meets is traced from here to the command and the
+commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flaxformer_mt.rundir.atomic import write_json
+from flaxformer_mt.rundir.versions import git_commit, package_versions
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+# Of a checkout its commit; an installed package knows its release alone.
+COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?|release [0-9]+\.[0-9]+\.[0-9]+")
+# Absolute paths name one machine; a reader repeats the command on another.
+ABSOLUTE_PATH = re.compile(r"(?:^|[\s=:'\"])(?:/|~/|[A-Za-z]:\\)")
+
+
+class ResultError(Exception):
+    """A result file that is not of the one form; the message names the file and the key."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a result was measured on. `accelerator` is "none" where the CPU did the work."""
+
+    cores: int
+    memory_gib: float
+    accelerator: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """One measured result.
+
+    `command` is what was typed, from the repository's root, with relative paths; `config` the
+    experiment as `--config` takes it; `commit` the full hash, with "-dirty" if tracked files
+    differed (or "release X.Y.Z"); `seconds` the wall-clock time of the command. `metrics` maps
+    plain names to finite numbers; `signatures` says, for those metrics that need it, exactly how
+    they were computed (sacreBLEU's signature strings). `details`, which most files leave out, says
+    in words what numbers cannot.
+    """
+
+    name: str
+    command: str
+    config: str
+    commit: str
+    machine: Machine
+    versions: Mapping[str, str]
+    seconds: float
+    metrics: Mapping[str, float]
+    signatures: Mapping[str, str]
+    details: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def this_machine(accelerator: str | None = None) -> Machine:
+    """Cores this process may use, physical memory in GiB, and JAX's device unless one is given."""
+    if accelerator is None:
+        import jax
+
+        device = jax.devices()[0]
+        accelerator = "none" if device.platform == "cpu" else device.device_kind
+    # Not os.cpu_count(): a container or taskset may leave this process fewer.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return Machine(cores=cores or 1, memory_gib=round(memory, 1), accelerator=accelerator)
+
+
+def write_result(
+    path: Path,
+    *,
+    command: str,
+    config: str,
+    seconds: float,
+    metrics: Mapping[str, float],
+    signatures: Mapping[str, str],
+    details: Mapping[str, str] | None = None,
+    machine: Machine | None = None,
+    release: str | None = None,
+) -> Result:
+    """Writes `path`, named `NAME.json`, and returns what it says.
+
+    Commit, library versions and (unless given) the machine are those of this process. Outside a
+    checkout `release`, a version, stands for the commit. Raises ResultError, and writes nothing, if
+    the result is not of the one form.
+    """
+    commit = git_commit() or (f"release {release}" if release else None)
+    if commit is None:
+        raise ResultError(f"{path}: a result names its commit: run the benchmark in a git checkout")
+    content: dict[str, Any] = {
+        "name": path.stem,
+        "command": command,
+        "config": config,
+        "commit": commit,
+        "machine": dataclasses.asdict(machine or this_machine()),
+        "versions": package_versions(),
+        "seconds": seconds,
+        "metrics": dict(metrics),
+        "signatures": dict(signatures),
+    }
+    if details:
+        content["details"] = dict(details)
+    result = parse(content, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, content)
+    return result
+
+
+def read_result(path: Path) -> Result:
+    """Raises ResultError naming the file, and the line or the key, if it is not of the one form."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ResultError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultError(f"{path}: cannot be read: {error}") from error
+    return parse(content, path)
+
+
+def read_results(folder: Path) -> list[Result]:
+    """All results of a folder, by name. One malformed file is an error, not a gap."""
+    return [read_result(path) for path in sorted(folder.glob("*.json"))]
+
+
+def parse(content: Any, path: Path) -> Result:
+    """The result in `content`, as read from JSON; `path` is for messages, and must fit the name.
+
+    Raises ResultError naming the first key that is missing, unknown or not of its type.
+    """
+    check = _Check(path)
+    check.keys(content, Result, "the result")
+    for key in ("name", "command", "config", "commit"):
+        check.text(content[key], key)
+    name, commit = content["name"], content["commit"]
+    check.that(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
+    check.that(path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json")
+    for key in ("command", "config"):
+        check.that(
+            ABSOLUTE_PATH.search(content[key]) is None,
+            f"{key} names a path of one machine; use relative ones: {content[key]}",
+        )
+    check.that(
+        COMMIT.fullmatch(commit) is not None,
+        f"commit '{commit}' is neither a full git hash nor a release",
+    )
+
+    machine = content["machine"]
+    check.keys(machine, Machine, "machine")
+    check.that(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores: a count")
+    check.number(machine["memory_gib"], "machine.memory_gib")
+    check.text(machine["accelerator"], "machine.accelerator")
+    check.texts(content["versions"], "versions")
+    check.number(content["seconds"], "seconds")
+
+    metrics, signatures = content["metrics"], content["signatures"]
+    check.that(isinstance(metrics, dict) and metrics != {}, "metrics must map names to numbers")
+    for key, value in metrics.items():
+        check.that(NAME.fullmatch(key) is not None, f"metric '{key}' must match {NAME.pattern}")
+        check.number(value, f"metrics.{key}")
+    check.texts(signatures, "signatures")
+    check.texts(content.get("details", {}), "details")
+    strangers = sorted(set(signatures) - set(metrics))
+    check.that(not strangers, f"signatures of metrics that are not there: {', '.join(strangers)}")
+    return Result(**{**content, "machine": Machine(**machine)})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Check:
+    """Complaints about one file."""
+
+    path: Path
+
+    def that(self, condition: bool, complaint: str) -> None:
+        if not condition:
+            raise ResultError(f"{self.path}: {complaint}")
+
+    def keys(self, mapping: Any, cls: type[Result] | type[Machine], where: str) -> None:
+        self.that(isinstance(mapping, dict), f"{where} must be an object")
+        expected = {field.name for field in dataclasses.fields(cls)}
+        missing = sorted(expected - {"details"} - set(mapping))
+        unknown = sorted(set(mapping) - expected)
+        self.that(not missing, f"{where} lacks: {', '.join(missing)}")
+        self.that(not unknown, f"{where} has unknown keys: {', '.join(unknown)}")
+
+    def text(self, value: Any, where: str) -> None:
+        self.that(isinstance(value, str) and value != "", f"{where} must be a text, not {value!r}")
+
+    def texts(self, mapping: Any, where: str) -> None:
+        self.that(isinstance(mapping, dict), f"{where} must be an object")
+        for key, value in mapping.items():
+            self.text(value, f"{where}.{key}")
+
+    def number(self, value: Any, where: str) -> None:
+        # JSON as Python reads it also has NaN and Infinity, and True is an int.
+        finite = type(value) in (int, float) and math.isfinite(value)
+        self.that(finite, f"{where} must be a finite number, not {value!r}")

@@ -1,0 +1,68 @@
+"""How far a row of the paper has come, by the files that there are."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.reproduction.cost import Planned, planned_steps
+from flaxformer_mt.reproduction.measuring import FULL, REDUCED
+from flaxformer_mt.reproduction.paper import Row
+from flaxformer_mt.reproduction.records import Failure, Records, stale
+from flaxformer_mt.reproduction.result_file import Result
+
+Status = Literal[
+    "measured at full scale",
+    "measured at reduced scale",
+    "compiled and costed only",
+    "failed",
+    "not run",
+]
+MEANING: dict[Status, str] = {
+    "measured at full scale": "the paper's recipe on as much data, all of its steps",
+    "measured at reduced scale": "a share of it, or other text, or other sizes: its score is not "
+    "to be held against the paper's",
+    "compiled and costed only": "the TPU's own compiler has made its step; nothing is trained",
+    "failed": "tried, and broken off: the reason stands below",
+    "not run": "there is a config and a command, and no result",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A row with all that is known of it."""
+
+    row: Row
+    config: ExperimentConfig  # the paper's
+    full: tuple[Result, ...]
+    reduced: tuple[Result, ...]
+    outdated: tuple[tuple[Result, str], ...]  # stale results, and why they are
+    failures: tuple[Failure, ...]
+    planned: tuple[Planned, ...]
+
+    @property
+    def status(self) -> Status:
+        if self.full:
+            return "measured at full scale"
+        if self.reduced:
+            return "measured at reduced scale"
+        if self.failures:
+            return "failed"
+        return "compiled and costed only" if self.planned else "not run"
+
+
+def standing(row: Row, records: Records, plan: Result | None) -> Standing:
+    """Raises ConfigError if the row's own config is broken."""
+    judged = [(result, stale(result)) for result in records.of(row)]
+    fresh = [result for result, reason in judged if reason is None]
+    config = load_config(row.spec)
+    return Standing(
+        row=row,
+        config=config,
+        full=tuple(result for result in fresh if result.details.get("status") == FULL),
+        reduced=tuple(result for result in fresh if result.details.get("status") == REDUCED),
+        outdated=tuple((result, reason) for result, reason in judged if reason is not None),
+        failures=tuple(failure for failure in records.failures if failure.row == row),
+        planned=tuple(planned_steps(config, plan)),
+    )

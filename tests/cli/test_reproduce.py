@@ -1,0 +1,179 @@
+"""`reproduce`: a toy ladder from text to report, what it would do, and wrong arguments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.data.synthetic import pairs
+from tests.cli.conftest import Run, write
+
+TOY = {
+    "data.vocabulary.size": 200,
+    "data.batch.tokens": 512,
+    "data.batch.max_shapes": 1,
+    "data.filter.max_length": 48,
+    "model.max_length": 48,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "model.num_heads": 8,
+    "model.d_k": 2,
+    "model.d_v": 2,
+    "model.dtype": "float32",
+    "training.save_every": 20_000,
+    "decoding.max_extra_tokens": 4,
+    "decoding.beam_size": 2,
+}
+SETTINGS = [f"--config.{key}={value}" for key, value in TOY.items()]
+FILES = ["--train", "train.en", "train.de", "--valid", "valid.en", "valid.de"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    write(folder, "train", pairs("train", 200))
+    write(folder, "valid", pairs("valid", 10))
+    return folder
+
+
+def toy(text: Path, workdir: Path) -> list[str]:
+    """Ten steps of the paper's base on 200 pairs."""
+    place = ["--workdir", str(workdir), "--corpus", "toy", "--folder", str(text)]
+    return [*place, *FILES, "--scale", "0.0001", *SETTINGS]
+
+
+def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> None:
+    arguments = toy(text, tmp_path / "w")
+    rows = ["--only", "base", "c_dff1024", "c_N2"]
+    done = run("reproduce", "table3", *rows, *arguments)
+    # Two layers of six are no whole number of this base's one layer.
+    assert done.status == 1
+    assert "not run: table3/c_N2: has 2/6 of its base's model.encoder_layers" in done.errors
+    base, other = "table3_base_toy_scale_0_0001_seed_1", "table3_c_dff1024_toy_scale_0_0001_seed_1"
+    assert done.output.split("\n")[:-1] == [f"{base}: measured", f"{other}: measured"]
+
+    results = tmp_path / "w" / "results"
+    found = json.loads((results / f"{other}.json").read_text())
+    assert found["config"] == "table3:c_dff1024" and str(text) not in json.dumps(found)
+    metrics = found["metrics"]
+    assert (metrics["steps"], metrics["scale"], metrics["averaged_checkpoints"]) == (10, 1e-4, 0)
+    assert 0 < metrics["pairs"] <= 200 and metrics["training_flops"] > 0
+    assert metrics["device_hours"] > 0 and metrics["perplexity"] > 1
+    assert {"bleu_paper", "sacrebleu_13a"} <= set(found["signatures"])
+    assert found["details"]["status"] == "measured at reduced scale"
+    compared = json.loads((results / "table3_orderings_toy_scale_0_0001.json").read_text())
+    assert compared["metrics"]["c_dff1024_seeds"] == 1
+    page = (tmp_path / "w" / "reproduction.md").read_text()
+    assert "### Table 3 on the text `toy`, scale 0.0001" in page
+    assert "## Which of Table 3's orderings hold" in page
+
+    # What is done is not done again, and a second report is the first.
+    again = run("reproduce", "table3", *rows[:2], *arguments)
+    assert again.status == 0 and again.output == f"{base}: kept\n"
+    assert (tmp_path / "w" / "reproduction.md").read_text() == page
+    assert run("reproduce", "report", "--workdir", tmp_path / "w", "--check").status == 0
+    listed = run("reproduce", "table3", "--only", "base", *arguments, "--dry-run")
+    assert listed.status == 0 and " done " in listed.output
+    changed = [*arguments, "--config.model.dropout=0.05"]
+    listed = run("reproduce", "table3", "--only", "base", *changed, "--dry-run")
+    assert " stale " in listed.output and "is of other settings" in listed.output
+
+
+def test_table_2_is_averaged_and_its_base_gives_the_figures(
+    run: Run, text: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = [*toy(text, tmp_path), "--test", "valid.en", "valid.de"]
+    done = run("reproduce", "table2", "--only", "en_de_base", *arguments)
+    assert done.status == 0, done.errors
+    (path,) = (tmp_path / "results").glob("table2_*.json")
+    # Checkpoints at each second of ten steps.
+    assert json.loads(path.read_text())["metrics"]["averaged_checkpoints"] == 5
+    drawn = run("reproduce", "figures", "--workdir", tmp_path)
+    assert drawn.status == 0, drawn.errors
+    names = {path.stem.partition("_")[0] for path in (tmp_path / "figures").iterdir()}
+    assert (
+        {"schedule", "positions"}
+        < names
+        <= {
+            *("schedule", "positions", "figure3", "figure4", "figure5"),
+        }
+    )
+    for figure in ("figure3", "figure4", "figure5"):
+        assert figure in names or f"{figure} (" in drawn.errors
+
+
+def test_without_text_it_says_what_would_be_done(run: Run, tmp_path: Path) -> None:
+    done = run("reproduce", "table3", "--dry-run", "--workdir", tmp_path / "w")
+    assert done.status == 0 and done.output.count("not run") == 20
+    assert " 100,000 " in done.output and " 300,000 " in done.output
+    assert not (tmp_path / "w").exists()
+    done = run("reproduce", "table2", "--dry-run", "--scale", "0.01", "--seeds", 1, 2, 2)
+    # A row for each seed; averaged checkpoints and steps are those of the share.
+    assert done.output.count("not run") == 8 and " 3,000 " in done.output
+    done = run("reproduce", "figures", "--dry-run", "--workdir", tmp_path)
+    assert done.status == 0 and "figure3: long distance: no run" in done.output
+
+
+def test_missing_text_fails_each_row_by_name(run: Run, tmp_path: Path) -> None:
+    done = run("reproduce", "table4", "--workdir", tmp_path, "--folder", tmp_path / "none")
+    assert done.status == 1
+    assert done.output.count(": failed data.test.test.src") == 2
+    page = (tmp_path / "reproduction.md").read_text()
+    assert "- `table4/wsj_only`: data.test.test.src" in page
+
+
+def test_figures_without_a_run_are_not_drawn_in_silence(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = run("reproduce", "figures", "--workdir", tmp_path)
+    assert done.status == 1 and "figures 3 to 5 are not drawn" in done.last
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        *("schedule.svg", "positions.svg"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table5"], "invalid choice: 'table5'"),
+        (["table3", "--only", "c_n2"], "table3 has no row 'c_n2'; did you mean c_N2?"),
+        (["table3", "--scale", "0"], "'0' is no share: above 0, at most 1"),
+        (["table3", "--scale", "nan"], "'nan' is no share"),
+        (["table3", "--scale", "2"], "'2' is no share"),
+        (["table3", "--seeds", "0"], "is no whole number of at least 1"),
+        (["table3", "--corpus", "toy"], "go together"),
+        (["table3", "--train", "a", "b"], "go together"),
+        (["table3", "--test", "a", "b"], "--test goes with --corpus"),
+        (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: a name has small letters"),
+        (["table2", "--corpus", "toy", *FILES], "--test SRC TGT names it"),
+        (["table2", "--folder", "x"], "choose some with --only (en_de_base, en_de_big, en_fr"),
+        (["table3", "--config.training.seed=3"], "say --seeds"),
+        (["table3", "--config.model.heads=3"], "unknown key 'model.heads'"),
+        (["table3", "--config.data.train.wmt14.src=/srv/x"], "a path of one machine"),
+        (["table3", "--run", "x"], "--run is for figures"),
+        (["table3", "--check"], "--check is for report"),
+        (["report", "--scale", "0.5"], "--scale is for the rows of a table"),
+        (["report", "--config.model.d_ff=3"], "--config.model.d_ff is for the rows"),
+        (["report", "--plan", "none.json"], "none.json: cannot be read"),
+        (["figures", "--run", "none"], "none: no such directory"),
+        (["table3", "--workdir", "gs://bucket/x"], "name a local place"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("reproduce", *arguments)
+    assert done.status in (1, 2) and message in done.errors
+    assert "Traceback" not in done.errors
+
+
+def test_a_foreign_file_among_the_results_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "notes.json").write_text("{}")
+    done = run("reproduce", "report", "--workdir", tmp_path)
+    assert done.status == 1 and "notes.json: the result lacks" in done.last

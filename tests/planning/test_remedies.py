@@ -1,0 +1,148 @@
+"""Keeping a batch that does not fit, on a device that is a formula."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.planning import report
+from flaxformer_mt.planning.plan import Plan
+from flaxformer_mt.planning.remedies import Remedy, applied, quickest, remedies
+
+ROW, AGAIN, FIXED = 10, 2, 100  # memory of a row, of one with remat, and of what is always there
+
+
+def config_of(accumulation: int = 1, remat: bool = False, multiple: int = 8) -> ExperimentConfig:
+    overrides = {
+        "training.optimizer.accumulation": accumulation,
+        "model.remat": str(remat).lower(),
+        "data.batch.multiple": max(multiple, accumulation),
+    }
+    return load_config("quickstart", [f"{name}={value}" for name, value in overrides.items()])
+
+
+def device(available: int, rows: int = 128) -> tuple[Any, list[tuple[int, bool]]]:
+    """Remat takes a quarter longer, and each micro-batch a twentieth."""
+    calls: list[tuple[int, bool]] = []
+
+    def measure(accumulation: int, remat: bool) -> Remedy:
+        calls.append((accumulation, remat))
+        needed = FIXED + rows // accumulation * (AGAIN if remat else ROW)
+        seconds = (1.25 if remat else 1.0) + 0.05 * accumulation
+        plan: Any = SimpleNamespace(fits=needed <= available, step_seconds=seconds)
+        return Remedy(config_of(accumulation, remat), plan)
+
+    return measure, calls
+
+
+@pytest.mark.parametrize(
+    "available, tried, best",
+    [
+        # Remat alone is enough, and two micro-batches are quicker.
+        (800, [(1, True), (2, False)], (2, False)),
+        # Eight micro-batches would take longer than remat.
+        (370, [(1, True), (2, False), (4, False), (8, False)], (1, True)),
+        # Remat alone is not enough: with fewer micro-batches than without it, it may be.
+        (300, [(1, True), (2, False), (4, False), (8, False), (2, True)], (2, True)),
+        # What is always there does not fit.
+        (99, [(1, True), *((2**n, again) for again in (False, True) for n in range(1, 7))], None),
+    ],
+)
+def test_the_quickest_of_what_fits(available: int, tried: Any, best: Any) -> None:
+    measure, calls = device(available)
+    found = remedies(measure, accumulation=1, remat=False)
+    assert calls == tried
+    chosen = quickest(found)
+    assert best == (
+        chosen and (chosen.config.training.optimizer.accumulation, chosen.config.model.remat)
+    )
+
+
+def test_a_config_with_remat_is_split_alone() -> None:
+    measure, calls = device(170)
+    found = remedies(measure, accumulation=2, remat=True)
+    assert calls == [(4, True)] and found[0].plan.fits
+
+
+@pytest.mark.parametrize(
+    "multiple, accumulation, split, expected",
+    [(8, 4, 1, 8), (8, 16, 1, 16), (8, 2, 8, 16), (24, 4, 4, 48)],
+)
+def test_rows_divide_by_devices_and_micro_batches(
+    multiple: int, accumulation: int, split: int, expected: int
+) -> None:
+    before = config_of(multiple=multiple)
+    config = applied(before, accumulation=accumulation, remat=True, split=split)
+    assert config.data.batch.multiple == expected
+    assert config.model.remat and config.training.optimizer.accumulation == accumulation
+    assert dataclasses.replace(config.model, remat=False) == before.model
+    plan: Any = None
+    flags = [
+        f"--config.training.optimizer.accumulation={accumulation}",
+        "--config.model.remat=true",
+    ]
+    if expected != multiple:
+        flags.append(f"--config.data.batch.multiple={expected}")
+    assert Remedy(config, plan).flags(before) == " ".join(flags)
+
+
+def test_the_report_says_what_keeps_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the plan's own fields, on a chip of 2 GiB on which each row takes 32 MiB."""
+    compiled: list[tuple[int, int, bool]] = []
+
+    def plan(config: ExperimentConfig, request: Any, shape: Any, say: Any) -> Any:
+        parts, again = config.training.optimizer.accumulation, config.model.remat
+        compiled.append((shape.rows, parts, again))
+        needed = shape.rows // parts * (24 if again else 32) * 2**20
+        fits = needed <= 2**31
+        return Made(
+            shape=shape,
+            needed_bytes=needed,
+            hbm_bytes=2**31,
+            refused=None if fits else SimpleNamespace(available=2**31),
+            fits=fits,
+            step_seconds=1.0 + 0.1 * parts + 0.3 * again,
+            positions_per_second=1.0,
+        )
+
+    @dataclasses.dataclass
+    class Made:
+        shape: Any
+        needed_bytes: int
+        hbm_bytes: int
+        refused: Any
+        fits: bool
+        step_seconds: float
+        positions_per_second: float
+
+    monkeypatch.setattr(report, "_plan", plan)
+    monkeypatch.setattr(report, "to_json", dataclasses.asdict)
+    monkeypatch.setattr(report, "describe", lambda *_: SimpleNamespace(devices=[None]))
+    monkeypatch.setattr(
+        report, "make_mesh", lambda *_: SimpleNamespace(shape={"data": 1, "fsdp": 1})
+    )
+    config = config_of()
+    said: list[str] = []
+    request = report.Request(topology="v5e:1x1", lengths=(64, 64))
+    batch = dataclasses.replace(config.data.batch, tokens=100 * 64)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
+    found = report.report_fit(config, request, said.append)
+    assert found.fits and not found.values["fits_as_it_is"]
+    assert [each["flags"] for each in found.values["remedies"]] == [
+        "--config.model.remat=true",
+        "--config.training.optimizer.accumulation=2",
+    ]
+    assert "as it is takes 3.00 GiB, too much" in found.text
+    quick = "the quickest that keeps it: --config.training.optimizer.accumulation=2"
+    assert quick in found.text
+    assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in found.text
+    assert len(compiled) == len(set(compiled)), "nothing is compiled twice"
+
+
+def test_a_plan_has_what_remedies_ask_for() -> None:
+    assert {"fits", "needed_bytes"} <= set(dir(Plan))
+    assert "step_seconds" in {field.name for field in dataclasses.fields(Plan)}

@@ -1,0 +1,201 @@
+"""A row with settings: what is trained, what counts as another experiment, and wrong settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from flaxformer_mt.config import ConfigError, flatten, load_config
+from flaxformer_mt.reproduction.experiment import Corpus, Settings, again, resolve
+from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
+from tests.reproduction.made_up import TOY, experiment
+
+TINY = tuple(
+    f"model.{name}={value}"
+    for name, value in {
+        "encoder_layers": 3,
+        "decoder_layers": 3,
+        "d_model": 32,
+        "d_ff": 64,
+        "num_heads": 8,
+        "d_k": 4,
+        "d_v": 4,
+    }.items()
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
+def test_at_full_scale_a_row_is_its_config(row):
+    found = resolve(row, Settings())
+    ours, theirs = flatten(found.config), flatten(load_config(row.spec))
+    differing = {key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)}
+    assert differing <= {"name", "training.validate_every"}
+    assert found.is_the_paper_s and found.pairs is None
+
+
+@pytest.mark.parametrize("row", rows_of("table3"), ids=lambda row: row.name)
+def test_on_another_base_a_row_keeps_its_ratios_and_its_rates(row):
+    base, toy = load_config("table3:base").model, resolve(row, Settings(overrides=TINY)).config
+    theirs, tiny = (
+        load_config(row.spec),
+        resolve(rows_of("table3", ["base"])[0], Settings(overrides=TINY)).config.model,
+    )
+    for name in "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v".split():
+        assert getattr(toy.model, name) * getattr(base, name) == getattr(tiny, name) * getattr(
+            theirs.model, name
+        )
+    assert toy.model.dropout == theirs.model.dropout
+    assert toy.model.positions == theirs.model.positions
+    assert toy.training.label_smoothing == theirs.training.label_smoothing
+    assert toy.training.steps == theirs.training.steps
+
+
+def test_no_two_rows_of_a_toy_ladder_are_one_experiment():
+    digests = [resolve(row, Settings(overrides=TINY)).digest for row in rows_of("table3")]
+    assert len(set(digests)) == 20
+
+
+@pytest.mark.parametrize(
+    ("label", "override", "message"),
+    [
+        ("table3/a_h1", "model.num_heads=4", "makes 0.5: choose a multiple of 8"),
+        ("table3/c_N2", "model.encoder_layers=4", "makes 1.33333: choose a multiple of 3"),
+        ("table3/d_dropout02", "model.dropout=0.3", "is another question"),
+        ("table3/d_dropout0", "model.dropout=0.0", "is another question"),
+        ("table3/e_learned_positions", "model.positions=learned", "is another question"),
+        ("table3/e_learned_positions", "data.batch.form=pack", "needs 'model.positions'"),
+        ("table3/c_d256", "model.d_model=0", "must be"),
+    ],
+)
+def test_a_row_that_makes_no_sense_on_a_base_is_refused(label, override, message):
+    with pytest.raises((RowError, ConfigError), match=message):
+        resolve(row_of(label), Settings(overrides=(override,)))
+
+
+def test_the_steps_of_big_keep_their_ratio():
+    big = experiment("table2/en_de_big", scale=1, overrides=("training.steps=1000",))
+    assert big.config.training.steps == 3000
+    assert not big.is_the_paper_s
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["mesh.fsdp=2", "training.log_every=7", "decoding.batch_tokens=99", "model.remat=true"],
+)
+def test_where_and_how_it_is_computed_makes_no_other_experiment(override):
+    one, other = experiment(), experiment(overrides=(override,))
+    assert one.digest == other.digest
+    assert experiment(folder="here").digest == experiment(folder="there").digest
+    assert resolve(one.row, Settings(overrides=(override,))).is_the_paper_s
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scale": 0.02},
+        {"seed": 2},
+        {"corpus": TOY},
+        {"corpus": dataclasses.replace(TOY, train=("other.en", "other.de"))},
+        *({"overrides": (one,)} for one in ("model.dropout=0.05", "data.batch.tokens=4096")),
+        {"overrides": ("model.dtype=float32",)},
+        {"overrides": ("decoding.beam_size=5",)},
+    ],
+)
+def test_what_decides_the_numbers_does(changes):
+    assert experiment().digest != experiment(**changes).digest
+
+
+def test_only_the_paper_s_recipe_counts_as_full_scale():
+    row = row_of("table3/base")
+    for same in ({}, {"seed": 3}, {"overrides": ("model.dtype=float32",)}, {"folder": "F"}):
+        assert resolve(row, Settings(**same)).is_the_paper_s
+    for other in (
+        {"scale": 0.99},
+        {"corpus": TOY},
+        {"overrides": ("training.steps=99999",)},
+        {"overrides": ("data.vocabulary.size=32000",)},
+        {"overrides": ("decoding.length_penalty=1.0",)},
+    ):
+        assert not resolve(row, Settings(**other)).is_the_paper_s
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"scale": 1.0, "seed": 4},
+        {"corpus": TOY, "overrides": TINY, "folder": "F"},
+        {
+            "corpus": dataclasses.replace(TOY, test=("a.en", "a.de")),
+            "overrides": ("model.d_ff=64",),
+        },
+    ],
+)
+def test_a_result_s_details_make_the_experiment_again(settings):
+    found = experiment(**settings)
+    remade = again(json.loads(json.dumps(found.details())))
+    assert remade.digest == found.digest and remade.name == found.name
+
+
+def test_names_of_files_tell_experiments_apart():
+    named = {
+        experiment(label, scale=scale, seed=seed, corpus=corpus).name
+        for label in ("table3/base", "table3/c_N2")
+        for scale in (1, 0.5, 0.05, 1e-5)
+        for seed in (1, 12)
+        for corpus in (None, TOY)
+    }
+    assert len(named) == 2 * 4 * 2 * 2
+
+
+def test_other_text_takes_the_place_of_the_paper_s():
+    found = experiment("table2/en_de_base", corpus=dataclasses.replace(TOY, test=("t.en", "t.de")))
+    data = found.config.data
+    assert [(corpus.name, corpus.src) for corpus in data.train] == [("toy", "train.en")]
+    assert data.valid.src == "valid.en"
+    assert [corpus.name for corpus in data.test] == [found.test] == ["toy"]
+    assert found.pairs == {"toy": 45_000}
+    assert experiment("table3/base", corpus=TOY).test == "valid"
+    with pytest.raises(RowError, match="--test SRC TGT names it"):
+        experiment("table2/en_de_base", corpus=TOY)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scale": 0.0}, "must lie above 0"),
+        ({"scale": 1.5}, "at most be 1"),
+        ({"overrides": ("data.folder=x",)}, "say --folder"),
+        ({"overrides": ("training.seed=2",)}, "say --seeds"),
+        ({"overrides": ("data.valid.src=/srv/valid.en",)}, "a path of one machine"),
+    ],
+)
+def test_settings_that_cannot_stand_in_a_result_are_refused(settings, message):
+    with pytest.raises(RowError, match=message):
+        Settings(**settings)
+
+
+def test_so_are_corpora():
+    with pytest.raises(RowError, match="small letters"):
+        Corpus(name="Multi30k", train=("a", "b"), valid=("c", "d"))
+    with pytest.raises(RowError, match="a path of one machine"):
+        experiment(corpus=dataclasses.replace(TOY, train=("/srv/train.en", "/srv/train.de")))
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {},
+        {"row": "table3/base", "settings": "["},
+        {"row": "table9/x", "settings": "{}"},
+        {
+            "row": "table3/base",
+            "settings": '{"scale": 2, "seed": 1, "corpus": null, "overrides": []}',
+        },
+    ],
+)
+def test_details_that_name_no_experiment_are_refused(details):
+    with pytest.raises(RowError):
+        again(details)

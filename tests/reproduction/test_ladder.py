@@ -1,0 +1,167 @@
+"""The ladder around training: what is kept, goes on, fails and stops; training itself is faked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.config import freeze
+from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.reproduction.experiment import Experiment
+from flaxformer_mt.reproduction.ladder import STOPPED, Ladder
+from flaxformer_mt.reproduction.records import known, read_records
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from tests.reproduction.made_up import TOY, experiment, result, write
+
+TINY = ("data.vocabulary.size=200", "data.batch.tokens=1024")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("corpus")
+    for split, size in (("train", 150), ("valid", 12)):
+        src, tgt = zip(*pairs(split, size), strict=True)
+        (place / f"{split}.en").write_text("".join(f"{line}\n" for line in src))
+        (place / f"{split}.de").write_text("".join(f"{line}\n" for line in tgt))
+    return place
+
+
+def toy(folder: Path, name: str = "base", **settings) -> Experiment:
+    given = {"corpus": TOY, "folder": str(folder), "overrides": TINY, "scale": 1e-5, **settings}
+    return experiment(f"table3/{name}", **given)
+
+
+class Training:
+    """Stands for `train`: remembers its calls, and ends as it is told to."""
+
+    def __init__(self, *endings: int | Exception) -> None:
+        self.endings = list(endings)
+        self.calls: list[tuple[RunDirectory, list[str]]] = []
+
+    def __call__(self, run: RunDirectory, overrides: Sequence[str]) -> int:
+        self.calls.append((run, list(overrides)))
+        ending = self.endings.pop(0)
+        if isinstance(ending, Exception):
+            raise ending
+        return ending
+
+
+def ladder(
+    tmp_path: Path, train: Training, explain: Callable[[Exception], str | None] = str
+) -> Ladder:
+    (tmp_path / "results").mkdir(exist_ok=True)
+    return Ladder(
+        workdir=tmp_path,
+        results=tmp_path / "results",
+        train=train,
+        explain=explain,
+        say=lambda line: None,
+        command=["flaxformer-mt", "reproduce"],
+    )
+
+
+def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder):
+    train = Training(OSError("no room\nmore"), 1, STOPPED)
+    names = ["base", "a_h1", "c_N2", "c_N4"]
+    outcomes = ladder(tmp_path, train).climb([toy(folder, name) for name in names])
+    # A stop ends all; the same command goes on with it.
+    assert [one.kind for one in outcomes] == ["failed", "failed", "stopped"]
+    assert outcomes[0].message == "no room"
+    noted = {one.row.name: one.message for one in read_records(tmp_path / "results").failures}
+    assert noted == {"base": "no room", "a_h1": "training ended with status 1"}
+
+
+def test_a_bug_keeps_its_trace_and_stops_nothing(tmp_path, folder, capsys):
+    train = Training(ZeroDivisionError("oh"), STOPPED)
+    climbed = ladder(tmp_path, train, lambda error: None).climb([toy(folder), toy(folder, "c_N2")])
+    assert [one.kind for one in climbed] == ["failed", "stopped"]
+    assert climbed[0].message == "ZeroDivisionError: oh"
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
+    train = Training(STOPPED, STOPPED, STOPPED)
+    climbing = ladder(tmp_path, train)
+    for overrides in ((), ("training.log_every=3", "data.workers=1"), ("model.dropout=0.05",)):
+        climbing.climb([toy(folder, overrides=(*TINY, *overrides))])
+    (first, none), (second, changed), (other, fresh) = train.calls
+    assert first == second and none == fresh == []
+    # What a run may change is changed; what makes it another run is another directory.
+    assert "data.workers=1" in changed
+    assert {one.partition("=")[0] for one in changed} <= {"data.workers", "training.log_every"}
+    assert other != first and other.path.name != first.path.name
+
+
+def test_a_working_directory_may_be_moved(tmp_path, folder):
+    train = Training(STOPPED, STOPPED)
+    (tmp_path / "before").mkdir()
+    ladder(tmp_path / "before", train).climb([toy(folder)])
+    (tmp_path / "before").rename(tmp_path / "after")
+    ladder(tmp_path / "after", train).climb([toy(folder)])
+    # The store is made: where the extract now lies is no change of the run.
+    assert [changed for _, changed in train.calls] == [[], []]
+    assert train.calls[1][0].path.is_relative_to(tmp_path / "after")
+
+
+def test_the_run_is_that_of_the_row_and_rows_share_what_is_prepared(tmp_path, folder):
+    train = Training(STOPPED, STOPPED)
+    climbing = ladder(tmp_path, train)
+    for name in ("base", "c_N2"):
+        climbing.climb([toy(folder, name)])
+    (base, _), (other, _) = train.calls
+    for run, layers in ((base, 6), (other, 2)):
+        config = freeze(read_record(run).config, "run")
+        assert config.model.encoder_layers == layers and config.training.steps == 1
+    store = [os.stat(run.data / "manifest.json") for run in (base, other)]
+    assert store[0].st_ino == store[1].st_ino
+    assert len(list((tmp_path / "prepared").iterdir())) == 1
+
+
+def test_only_the_first_pairs_are_trained_on_once_extracted(tmp_path, folder):
+    train = Training(STOPPED, STOPPED)
+    # A hundred-thousandth of 4.5 million.
+    ladder(tmp_path, train).climb([toy(folder)])
+    ((run, _),) = train.calls
+    config = freeze(read_record(run).config, "run")
+    (corpus,) = config.data.train
+    assert (
+        Path(corpus.src).read_text().split("\n")[:-1]
+        == ((folder / "train.en").read_text().split("\n")[:45])
+    )
+    account = json.loads((run.data / "manifest.json").read_text())["corpora"][0]
+    assert account["read"] == 45
+    before = os.stat(corpus.src).st_mtime_ns
+    ladder(tmp_path, train).climb([toy(folder, "c_N2")])
+    assert os.stat(corpus.src).st_mtime_ns == before
+
+
+def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
+    train = Training(STOPPED)
+    climbing, done = ladder(tmp_path, train), toy(folder)
+    path = write(climbing.results, result(done))
+    assert [one.kind for one in climbing.climb([done])] == ["kept"]
+    assert not train.calls
+    said: list[str] = []
+    changed = toy(folder, overrides=(*TINY, "model.dropout=0.05"))
+    assert changed.name == done.name
+    talking = dataclasses.replace(climbing, say=said.append)
+    assert [one.kind for one in talking.climb([changed])] == ["stopped"]
+    assert any(line.startswith(f"stale: {path} is of other settings") for line in said)
+    assert known(changed, climbing.results).state == "stale"
+
+
+@pytest.mark.parametrize("missing", ["train.en", "valid.de"])
+def test_missing_text_is_named_before_anything_is_trained(tmp_path, folder, missing):
+    files = {part: (f"{part}.en", f"{part}.de") for part in ("train", "valid")}
+    part = missing.partition(".")[0]
+    files[part] = tuple("gone" if name == missing else name for name in files[part])
+    train = Training()
+    wrong = toy(folder, corpus=dataclasses.replace(TOY, **files))
+    (outcome,) = ladder(tmp_path, train).climb([wrong])
+    assert outcome.kind == "failed" and "gone" in outcome.message
+    assert not train.calls

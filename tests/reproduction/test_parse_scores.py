@@ -1,0 +1,36 @@
+"""F1 of linearised output, and gold trees that do not fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from flaxformer_mt.data.corpus import CorpusError
+from flaxformer_mt.reproduction.parse_scores import gold_trees, parse_f1
+
+GOLD = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
+
+
+@pytest.fixture
+def target(tmp_path):
+    (tmp_path / "test.trees").write_text(GOLD * 2)
+    return tmp_path / "test.tgt"
+
+
+def test_f1_counts_brackets_and_malformed_outputs(target):
+    gold, sources = gold_trees(target, 2), ["The cat sleeps ."] * 2
+    right = "(S (NP XX XX )NP (VP XX )VP XX )S"
+    assert parse_f1(sources, [right, right], gold)[::2] == (100.0, 0)
+    # Without its VP: 3 + 2 of 3 + 3 brackets, 3 + 2 predicted.
+    f1, signature, malformed = parse_f1(sources, [right, "(S (NP XX XX )NP XX XX )S"], gold)
+    assert f1 == pytest.approx(100 * 2 * 5 / (5 + 6)) and malformed == 0
+    assert "EVALB" in signature
+    assert parse_f1(sources, [right, "(S (NP XX XX )NP (VP XX"], gold)[2] == 1
+
+
+def test_gold_trees_that_do_not_fit_are_named(target, tmp_path):
+    with pytest.raises(CorpusError, match="has 2 trees and .* has 3 lines"):
+        gold_trees(target, 3)
+    with pytest.raises(CorpusError, match=r"other\.trees: the gold trees"):
+        gold_trees(tmp_path / "other.tgt", 1)
+    with pytest.raises(CorpusError, match="sentence 1: its gold tree has other words"):
+        parse_f1(["A dog barks ."], ["(S XX XX XX XX )S"], gold_trees(target, 2)[:1])

@@ -1,0 +1,214 @@
+"""The report on made-up results: missing, stale, failed, reduced and full; and the recorded one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.cli.main import main
+from flaxformer_mt.reproduction.orderings import name_of, verdict
+from flaxformer_mt.reproduction.paper import ROWS, row_of
+from flaxformer_mt.reproduction.records import (
+    Records,
+    known,
+    read_records,
+    remove_failure,
+    stale,
+    write_failure,
+)
+from flaxformer_mt.reproduction.report import report
+from flaxformer_mt.reproduction.result_file import ResultError, read_result
+from tests.reproduction.made_up import COMMIT, TOY, experiment, result, write
+
+ROOT = Path(__file__).parents[2]
+PLAN = ROOT / "benchmarks" / "results" / "plan.json"
+
+
+def line_of(page: str, row: str, heading: str) -> str:
+    """A row's line in the section that begins with this heading."""
+    section = page.partition(f"## {heading}")[2].partition("\n## ")[0]
+    (line,) = [line for line in section.split("\n") if line.startswith(f"| `{row}` |")]
+    return line
+
+
+def status(page: str, row: str, heading: str = "Table 3") -> str:
+    return line_of(page, row, heading).rstrip(" |").rpartition("| ")[2]
+
+
+def test_the_recorded_report_is_what_the_recorded_results_give(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    places = ["--results", "benchmarks/results/reproduction", "--report", "docs/reproduction.md"]
+    arguments = ["reproduce", "report", *places, "--plan", "benchmarks/results/plan.json"]
+    assert main([*arguments, "--check"]) == 0, f"run `flaxformer-mt {' '.join(arguments)}`"
+
+
+def test_without_results_every_row_says_that_it_was_not_run():
+    page = report(Records())
+    for row in ROWS:
+        heading = row.table.replace("table", "Table ")
+        assert status(page, row.name, heading) == "not run"
+        shown = line_of(page, row.name, heading)
+        for name in {"bleu", "perplexity", "f1"} & set(row.values):
+            assert f" {row.values[name]:.{2 if name == 'perplexity' else 1}f} |" in shown
+        assert " – |" in shown
+    assert "## Measured" not in page and "Failed" not in page and "Stale" not in page
+
+
+def test_a_plan_makes_rows_of_that_very_step_costed():
+    page = report(Records(), read_result(PLAN))
+    costed = {
+        (heading, row.name)
+        for row in ROWS
+        for heading in [row.table.replace("table", "Table ")]
+        if status(page, row.name, heading) == "compiled and costed only"
+    }
+    assert costed == {
+        *(("Table 2", name) for name in ("en_de_base", "en_de_big")),
+        *(("Table 3", name) for name in ("base", "big")),
+    }
+    metrics = read_result(PLAN).metrics
+    hours = metrics["base_v5e_8_paper_step_ms"] * 100_000 * 8 / 3.6e6
+    assert f"| base | 8 v5e | {metrics['base_v5e_8_paper_step_ms']:.1f} |" in page
+    assert f"| 100,000 | {hours:,.1f} |" in page
+
+
+def test_a_measurement_at_full_scale_stands_beside_the_paper_s(tmp_path):
+    for seed, bleu in ((1, 27.0), (2, 28.0)):
+        found = experiment("table2/en_de_base", scale=1.0, seed=seed)
+        write(tmp_path, result(found, bleu_paper=bleu, pairs=4_500_000))
+    page = report(read_records(tmp_path))
+    assert status(page, "en_de_base", "Table 2") == "measured at full scale"
+    assert "| 27.3 | 27.50 ± 0.71 (2 seeds) | 24.25 ± 0.00 (2 seeds) |" in line_of(
+        page, "en_de_base", "Table 2"
+    )
+    assert "### Table 2 on the paper's text, full length" in page
+
+
+def test_one_at_reduced_scale_never_does(tmp_path):
+    write(tmp_path, result(experiment("table3/c_N2")))
+    write(tmp_path, result(experiment("table3/c_N2", corpus=TOY), perplexity=77.75))
+    page = report(read_records(tmp_path))
+    assert status(page, "c_N2") == "measured at reduced scale"
+    assert "25.00" not in page.partition("## Measured")[0]
+    for heading in ("the paper's text, scale 0.01", "the text `toy`, scale 0.01"):
+        assert f"### Table 3 on {heading}\n" in page
+    # In Table 3, and once for each text.
+    assert page.count("| `c_N2` |") == 3
+    for shown in ("25.00 (24.00 to 26.00)", "77.75", "45,000", "1.2", "8.5e+15", "NVIDIA H200"):
+        assert shown in page.partition("## Measured")[2]
+    assert COMMIT[:10] in page and "`tok:moses-de`" in page
+
+
+def test_a_stale_result_is_said_to_be_and_not_shown(tmp_path):
+    found = experiment("table3/c_N2")
+    path = write(tmp_path, result(found, details={"digest": "0" * 64}))
+    (reason,) = [stale(read_result(path))]
+    assert reason == "the row's config has changed since it was measured"
+    page = report(read_records(tmp_path))
+    assert status(page, "c_N2") == "not run" and "25.00" not in page
+    assert f"- `{found.name}`: stale: {reason}" in page
+    assert known(found, tmp_path).state == "stale"
+
+
+def test_so_is_one_whose_settings_are_gone(tmp_path):
+    found = experiment("table3/c_N2")
+    settings = {"scale": 0.01, "seed": 1, "corpus": None, "overrides": ["model.depth=3"]}
+    write(tmp_path, result(found, details={"settings": json.dumps(settings)}))
+    page = report(read_records(tmp_path))
+    assert status(page, "c_N2") == "not run"
+    assert "its settings are no longer valid" in page and "unknown key 'model.depth'" in page
+
+
+def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
+    found = experiment("table3/c_N2")
+    write_failure(found, "the device has not enough memory", tmp_path)
+    assert known(found, tmp_path).state == "failed"
+    page = report(read_records(tmp_path))
+    assert status(page, "c_N2") == "failed"
+    assert f"- `table3/c_N2`: the device has not enough memory (`{found.command}`)" in page
+    write(tmp_path, result(found))
+    remove_failure(found, tmp_path)
+    assert known(found, tmp_path).state == "done"
+    assert "failed" not in status(report(read_records(tmp_path)), "c_N2")
+
+
+def test_failures_of_another_scale_are_told_beside_a_measurement(tmp_path):
+    write(tmp_path, result(experiment("table3/c_N2")))
+    write_failure(experiment("table3/c_N2", scale=0.5), "the disk is full", tmp_path)
+    page = report(read_records(tmp_path))
+    assert status(page, "c_N2") == "measured at reduced scale" and "the disk is full" in page
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"name": "x"}', '{"row": 3}'])
+def test_a_malformed_failure_is_named(tmp_path, content):
+    (tmp_path / "failed").mkdir()
+    (tmp_path / "failed" / "bad.json").write_text(content)
+    with pytest.raises(ResultError, match="bad.json: is no record of a failure"):
+        read_records(tmp_path)
+
+
+def test_a_foreign_result_is_named(tmp_path):
+    content = result(experiment())
+    write(tmp_path, {**content, "details": {}})
+    with pytest.raises(ResultError, match="is no result of `reproduce`"):
+        read_records(tmp_path)
+
+
+def ordering(folder: Path, **metrics: float) -> None:
+    """Of c_N2 (the paper: worse by 2.1) against base, both at hand."""
+    base, row = (experiment(f"table3/{name}") for name in ("base", "c_N2"))
+    for one in (base, row):
+        write(folder, result(one))
+    found = {"seeds": 2, "difference": -1.5, "low": -2.0, "high": -1.0, "p": 0.001, "agreeing": 2}
+    compared = {**found, "perplexity_difference": 0.5, **metrics}
+    group = json.dumps({"corpus": None, "overrides": [], "scale": 0.01})
+    content = result(base) | {
+        "name": name_of(base),
+        "metrics": {f"c_n2_{key}": value for key, value in compared.items()},
+        "signatures": {"c_n2_difference": "tok:moses-de"},
+        "details": {
+            "experiments": json.dumps({one.name: one.digest for one in (base, row)}),
+            "group": group,
+            "test": "valid, 3,000 sentences",
+        },
+    }
+    write(folder, content)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "judged"),
+    [
+        ({}, "holds"),
+        ({"difference": 1.5}, "does not hold"),
+        ({"p": 0.05}, "cannot be told apart"),
+        ({"agreeing": 1}, "cannot be told apart"),
+        ({"difference": 0.0}, "cannot be told apart"),
+    ],
+)
+def test_an_order_is_judged_by_chance_and_by_every_seed(tmp_path, metrics, judged):
+    ordering(tmp_path, **metrics)
+    page = report(read_records(tmp_path))
+    line = line_of(page, "c_N2", "Which of Table 3's orderings hold")
+    assert f"| {judged} |" in line and "| -2.1 |" in line and "| +1.19 | +0.50 |" in line
+    assert f"{judged.capitalize()}: `c_N2`" in page
+
+
+def test_where_the_paper_has_no_order_there_is_none_to_hold():
+    metrics = {"a_h16_difference": 1.0, "a_h16_p": 0.0, "a_h16_agreeing": 1, "a_h16_seeds": 1}
+    assert verdict(row_of("table3/a_h16"), metrics) is None
+    assert verdict(row_of("table3/c_N2"), metrics) is None  # not tested
+
+
+def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
+    ordering(tmp_path)
+    write(tmp_path, result(experiment("table3/c_N2"), details={"digest": "0" * 64}))
+    assert "orderings" not in report(read_records(tmp_path))
+
+
+def test_no_table_is_torn_by_a_bar(tmp_path):
+    write(tmp_path, result(experiment("table3/c_N2")))
+    for block in re.findall(r"(?:^\|.*\n)+", report(read_records(tmp_path)), re.MULTILINE):
+        assert len({line.count("|") for line in block.strip().split("\n")}) == 1

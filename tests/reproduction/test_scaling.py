@@ -1,0 +1,91 @@
+"""The rule of `--scale`: the same training, shorter."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.config import flatten, load_config
+from flaxformer_mt.reproduction.paper import EN_DE, ROWS
+from flaxformer_mt.reproduction.scaling import (
+    scaled,
+    scaled_pairs,
+    scaled_schedule,
+    validating_at_checkpoints,
+)
+from flaxformer_mt.training.schedule import learning_rate
+
+SCALES = [0.5, 0.1, 0.025, 0.01]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("spec", ["table3:base", "wmt14_en_de:big", "multi30k:tiny"])
+def test_the_learning_rate_is_the_same_at_the_same_share_of_training(spec, scale):
+    config = load_config(spec)
+    whole, part = config.training, scaled(config, scale).training
+    full = learning_rate(whole.schedule, config.model.d_model)
+    short = learning_rate(part.schedule, config.model.d_model)
+    # The schedule counts updates already made: step n is asked for by n - 1.
+    for share in np.linspace(0.01, 1, 25):
+        step = round(share * part.steps)
+        at = whole.steps * step / part.steps
+        assert float(short(step - 1)) == pytest.approx(float(full(at - 1)), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [*SCALES, 1e-4, 1e-6])
+def test_the_highest_rate_is_kept_even_where_steps_cannot_be_shared(scale):
+    schedule = load_config("table3:base").training.schedule
+    short = scaled_schedule(schedule, scale)
+    ours = float(learning_rate(short, 512)(short.warmup_steps - 1))
+    assert ours == pytest.approx(float(learning_rate(schedule, 512)(3999)), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.average], ids=lambda row: row.label)
+def test_averaging_covers_the_same_last_part_of_training(row, scale):
+    def window(config):
+        training = config.training
+        return training.keep_for_average * training.save_every / training.steps
+
+    config = load_config(row.spec)
+    # Steps are whole: a few in a hundred more or less.
+    assert window(scaled(config, scale)) == pytest.approx(window(config), rel=0.04)
+
+
+def test_as_many_pairs_for_as_many_steps():
+    for scale in (*SCALES, 1):
+        assert scaled_pairs(EN_DE["wmt14"], scale) == scale * EN_DE["wmt14"]
+    assert scaled_pairs(10, 1e-9) == 1
+
+
+@pytest.mark.parametrize("scale", [0.1, 1e-6])
+def test_nothing_else_changes(scale):
+    before = load_config("wmt14_en_de:base")
+    after = flatten(scaled(before, scale))
+    changed = {key for key, value in flatten(before).items() if after[key] != value}
+    training = "steps save_every keep_for_average log_every validate_every validate_bleu"
+    allowed = {f"training.{name}" for name in [*training.split(), "best_metric"]}
+    allowed |= {"training.schedule.warmup_steps", "training.schedule.factor"}
+    assert changed <= allowed
+    assert after["training.steps"] == max(1, 100_000 * scale)
+    # However short: as many checkpoints as there can be.
+    assert after["training.keep_for_average"] <= max(1, after["training.steps"])
+
+
+def test_at_full_scale_it_is_the_experiment_itself():
+    for row in ROWS:
+        assert scaled(load_config(row.spec), 1) == load_config(row.spec)
+
+
+@pytest.mark.parametrize(
+    ("validate", "save"), [(1000, 1500), (1000, 600), (10, 15), (0, 7), (5, 1)]
+)
+def test_validation_makes_no_checkpoint_of_its_own(validate, save):
+    config = load_config("table3:base")
+    training = dataclasses.replace(config.training, validate_every=validate, save_every=save)
+    found = validating_at_checkpoints(dataclasses.replace(config, training=training)).training
+    assert found.validate_every % save == 0
+    assert (found.validate_every == 0) == (validate == 0)
+    assert abs(found.validate_every - validate) < save
