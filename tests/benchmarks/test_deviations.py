@@ -10,8 +10,9 @@ import pytest
 from benchmarks.deviations.__main__ import main, summary
 from benchmarks.deviations.forms import SEARCHED, TRAINED
 from benchmarks.deviations.page import render
-from benchmarks.result_file import Result, read_result
+from benchmarks.result_file import Result
 from flaxformer_mt.config import load_config
+from flaxformer_mt.reproduction.result_file import read_result
 from tests.system.conftest import SMALL
 
 BLEU = "sacrebleu_13a"
@@ -78,7 +79,7 @@ def test_the_table_shows_means_differences_and_what_is_missing() -> None:
 
 @pytest.mark.slow
 def test_a_few_steps_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.result_file.git_commit", lambda: "0" * 40)
+    monkeypatch.setattr("flaxformer_mt.reproduction.result_file.git_commit", lambda: "0" * 40)
     sizes = {"train.grammar": 100, "valid": 4, "test.grammar": 4}
     settings = SMALL | {"data.batch.max_shapes": 1}
     settings |= {f"data.{corpus}.size": size for corpus, size in sizes.items()}
