@@ -1,7 +1,8 @@
 """Writes what `benchmarks/results/*.json` say: docs/results.md whole, the README in short.
 
-python -m benchmarks.readme_tables            rewrites docs/results.md and the README's table
-python -m benchmarks.readme_tables --check    exit status 1 if either says something else
+python -m benchmarks.readme_tables            rewrites docs/results.md, the README's table and that
+                                              of docs/deviations.md
+python -m benchmarks.readme_tables --check    exit status 1 if one of them says something else
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.deviations import page as deviations
 from benchmarks.result_file import RESULTS, Machine, Result, ResultError, read_results
 
 README = Path(__file__).parent.parent / "README.md"
 PAGE = README.parent / "docs" / "results.md"
+DEVIATIONS = README.parent / "docs" / "deviations.md"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 # What the README has room for. Of results that are not here it shows the first so many metrics.
@@ -25,6 +28,12 @@ HEADLINES = {
         "europarl_bucket_pairs_per_second",
         "europarl_bucket_padding",
         "memory_of_41m_mib",
+    ),
+    "deviations": (
+        "paper_sacrebleu_13a",
+        "no_averaging_sacrebleu_13a",
+        "greedy_sacrebleu_13a",
+        "no_length_penalty_sacrebleu_13a",
     ),
     "interop": (
         "beam_bleu_here",
@@ -88,6 +97,10 @@ LABELS = {
     "europarl_bucket_pairs_per_second": "pairs/s of Europarl in buckets",
     "europarl_bucket_padding": "padding share",
     "memory_of_41m_mib": "MiB for 41 million pairs",
+    "paper_sacrebleu_13a": "BLEU as in the paper",
+    "no_averaging_sacrebleu_13a": "without averaging",
+    "greedy_sacrebleu_13a": "greedy",
+    "no_length_penalty_sacrebleu_13a": "without length penalty",
     "beam_bleu_here": "BLEU of beam search here",
     "beam_bleu_ctranslate2_float32": "by CTranslate2",
     "beam_bleu_huggingface": "by transformers",
@@ -237,15 +250,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if one is stale")
     parser.add_argument("--readme", type=Path, default=README)
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--deviations", type=Path, default=DEVIATIONS)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    old = options.readme.read_text(encoding="utf-8")
+    where = ""
     try:
         results = read_results(options.results)
-        table, page = render_table(results), render_page(results)
-        documents = {options.readme: replace_between_markers(old, table), options.page: page}
+        measured = next((result for result in results if result.name == "deviations"), None)
+        documents = {options.page: render_page(results)}
+        tables = {
+            options.readme: render_table(results),
+            options.deviations: deviations.render(measured),
+        }
+        for path, table in tables.items():
+            where = f"{path}: "
+            old = path.read_text(encoding="utf-8")
+            documents[path] = replace_between_markers(old, table)
     except (ResultError, ValueError) as error:
-        where = "" if isinstance(error, ResultError) else f"{options.readme}: "
+        where = "" if isinstance(error, ResultError) else where
         print(f"{where}{error}", file=sys.stderr)
         return 1
     stale = [path for path, text in documents.items() if _text(path) != text]

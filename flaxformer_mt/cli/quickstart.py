@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
 
 from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.cli.arguments import make_parser, say, take_overrides
-from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.config import DataConfig, load_config
+from flaxformer_mt.data.synthetic import Split, pairs
 from flaxformer_mt.decoding.translator import Translator
 
 # Of the test split, so that training cannot have seen them; not the seed of those it is scored on.
@@ -19,7 +23,20 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
     parser.add_argument("--workdir", default="runs/quickstart", metavar="DIR", help="run directory")
+    parser.add_argument(
+        "--write-text",
+        metavar="DIR",
+        help="write the grammar's sentences into files (train.en, train.de, valid.en and so on), "
+        "as text of your own would be, and end",
+    )
     options = parser.parse_args(rest)
+    if options.write_text is not None:
+        data = load_config("quickstart", overrides).data
+        try:
+            write_text(Path(options.write_text), data)
+        except FileExistsError as error:
+            parser.error(f"--write-text: {error.filename} is there already: name another folder")
+        return 0
     command = [*prog.split(), *arguments]
     status = train.train_run(options.workdir, "quickstart", overrides, command)
     if status:
@@ -41,3 +58,25 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         f"  echo '{unseen[0][0]}' | launch/local.sh translate --workdir {options.workdir}"
     )
     return 0
+
+
+def write_text(folder: Path, data: DataConfig) -> None:
+    """The built-in corpora of `data`, a file a side named SPLIT.LANGUAGE, a sentence a line.
+
+    Raises FileExistsError, before it writes anything, if one of the files is there.
+    """
+    corpora = [c for c in (*data.train, data.valid, *data.test) if c.kind == "synthetic"]
+    files = [
+        [folder / f"{corpus.split}.{language}" for language in (data.src_lang, data.tgt_lang)]
+        for corpus in corpora
+    ]
+    for path in itertools.chain.from_iterable(files):
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "is there already", str(path))
+    folder.mkdir(parents=True, exist_ok=True)
+    for corpus, (src, tgt) in zip(corpora, files, strict=True):
+        with src.open("w", encoding="utf-8") as sources, tgt.open("w", encoding="utf-8") as targets:
+            for source, target in pairs(cast(Split, corpus.split), corpus.size):
+                sources.write(f"{source}\n")
+                targets.write(f"{target}\n")
+        say(f"{src} and {tgt}: {corpus.size:,} sentence pairs")

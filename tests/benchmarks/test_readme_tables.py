@@ -125,8 +125,11 @@ def test_markers_must_stand_once_and_in_order(text):
 def documents(tmp_path):
     """A README and a page with options that name them, and a folder of no results."""
     readme, page = tmp_path / "README.md", tmp_path / "results.md"
-    readme.write_text(f"{BEGIN}\nold\n{END}\n")
+    deviations = tmp_path / "deviations.md"
+    for path in (readme, deviations):
+        path.write_text(f"{BEGIN}\nold\n{END}\n")
     options = ["--readme", str(readme), "--page", str(page), "--results", str(tmp_path)]
+    options += ["--deviations", str(deviations)]
     return readme, page, options
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,3 +99,12 @@ def trained(command: Run, corpus: Path, tmp_path_factory: pytest.TempPathFactory
     assert done.returncode == 0, done.stderr
     assert "finished at step 20" in done.stderr
     return workdir
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Path]:
+    """The socket of a process that runs commands without the seconds that imports take."""
+    from tests.system.stage import warm_process
+
+    with warm_process() as socket:
+        yield socket

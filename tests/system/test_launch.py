@@ -141,7 +141,7 @@ def test_accelerator_extras_are_installed_once(checkout):
 def test_unknown_extra_is_refused(checkout):
     done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
     assert done.returncode == 1 and calls == []
-    assert "'tpus' is none of tpu, cuda, gcs, export, serve, figures, dev" in done.stderr
+    assert "'tpus' is none of tpu, cuda, gcs, export, serve, figures, docs, dev" in done.stderr
 
 
 def test_environment_can_be_elsewhere(checkout, tmp_path):

@@ -1,0 +1,1 @@
+"""What deviations of other programs from the paper cost, where they are settings here."""

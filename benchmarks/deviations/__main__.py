@@ -1,0 +1,171 @@
+"""Trains the quickstart's model as the paper says and with each deviation, and scores all alike.
+
+python -m benchmarks.deviations --workdir DIR
+
+18 times the quickstart's training, which takes four minutes on two CPU cores. DIR gets a run a form
+and seed; stopped, the same command goes on. The paper's form is trained from several seeds: what
+these differ by is what chance does. Deviations of the search are measured on the same runs.
+`--steps N` is for trying the command, with `--output FILE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.deviations.forms import PAPER, SEARCHED, STEPS, TRAINED, Searched
+from benchmarks.result_file import RESULTS, write_result
+from flaxformer_mt.cli import average, train
+from flaxformer_mt.cli.arguments import take_overrides
+from flaxformer_mt.config import freeze
+from flaxformer_mt.data.corpus import read_pairs
+from flaxformer_mt.decoding import Translator
+from flaxformer_mt.evaluation import Scoring, assess
+from flaxformer_mt.evaluation.bleu import Scores
+from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
+from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.training.loop import DivergenceError
+
+BLEU = "sacrebleu_13a"
+SEEDS, PAPER_SEEDS = 1, 3
+Measured = dict[str, list[float]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    rest, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.deviations")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="the runs' folder")
+    parser.add_argument("--steps", type=int, default=STEPS, metavar="N", help="of each training")
+    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="of each deviation")
+    parser.add_argument(
+        "--paper-seeds", type=int, default=PAPER_SEEDS, metavar="N", help="of the paper's"
+    )
+    names = [form.name for form in TRAINED]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--output", type=Path, default=RESULTS / "deviations.json", metavar="FILE")
+    options = parser.parse_args(rest)
+    if min(options.steps, options.seeds, options.paper_seeds) < 1:
+        parser.error("--steps, --seeds and --paper-seeds are at least 1")
+
+    start = time.perf_counter()
+    trainings: dict[str, tuple[Mapping[str, object], int]] = {PAPER: ({}, options.paper_seeds)}
+    for form in TRAINED:
+        if form.name in options.only:
+            trainings[form.name] = (form.settings, options.seeds)
+    found: Measured = {}
+    signatures: dict[str, str] = {}
+    for name, (settings, seeds) in trainings.items():
+        for seed in range(1, seeds + 1):
+            workdir = Path(options.workdir) / f"{name}-{seed}"
+            given = [f"{key}={value}" for key, value in settings.items()]
+            try:
+                status = trained(workdir, options.steps, seed, [*given, *overrides])
+            except DivergenceError as error:
+                print(f"{workdir}: {error}", file=sys.stderr)
+                found.setdefault(f"{name}_diverged", []).append(1)
+                continue
+            if status:
+                return status
+            for metric, value in measured(workdir, name, signatures):
+                found.setdefault(metric, []).append(value)
+            print(json.dumps(found, indent=2), file=sys.stderr)
+    write_result(
+        options.output,
+        command=" ".join(["python -m benchmarks.deviations --workdir DIR", *asked(options)]),
+        config="quickstart",
+        seconds=time.perf_counter() - start,
+        metrics=summary(found, options.steps, options.paper_seeds, options.seeds),
+        signatures=signatures,
+    )
+    return 0
+
+
+def trained(workdir: Path, steps: int, seed: int, settings: Sequence[str]) -> int:
+    """Trains a form or goes on with it, and averages: the exit status. Raises DivergenceError."""
+    common = [
+        f"training.seed={seed}",
+        f"training.steps={steps}",
+        f"training.save_every={max(1, steps // 32)}",  # at the full number the quickstart's 40
+        "training.validate_every=0",
+        "training.validate_bleu=false",
+        "training.best_metric=loss",
+    ]
+    command = ["benchmarks.deviations", workdir.name]
+    status = train.train_run(str(workdir), "quickstart", [*common, *settings], command)
+    if not status:
+        average.main(["--workdir", str(workdir)], "average", "")
+    return status
+
+
+def measured(workdir: Path, name: str, signatures: dict[str, str]) -> Iterator[tuple[str, float]]:
+    """Metrics of one run; of the paper's form also those by other rules of search and of BLEU."""
+    run = open_run(workdir)
+    reports = [line for line in read_metrics(run.metrics) if line["kind"] == "valid"]
+    yield f"{name}_perplexity", reports[-1]["perplexity"]
+    scores = translated(run)
+    yield f"{name}_{BLEU}", scores.bleu
+    signatures[f"{name}_{BLEU}"] = scores.signatures[BLEU]
+    if name != PAPER:
+        return
+    for other in ("bleu_paper", "chrf"):
+        yield f"{PAPER}_{other}", scores.metrics[other]
+        signatures[f"{PAPER}_{other}"] = scores.signatures[other]
+    for search in SEARCHED:
+        yield f"{search.name}_{BLEU}", translated(run, search).bleu
+        signatures[f"{search.name}_{BLEU}"] = scores.signatures[BLEU]
+
+
+def translated(run: RunDirectory, search: Searched | None = None) -> Scores:
+    """Scores on the run's test set."""
+    data = freeze(read_record(run).config, str(run.config_file)).data
+    (corpus,) = data.test
+    pairs = list(read_pairs(corpus, data.folder, key=f"data.test.{corpus.name}"))
+    averaged = search is None or search.averaged
+    translator = Translator.load(run.path, which="average" if averaged else "latest")
+    if search is not None:
+        settings = dataclasses.replace(translator.config, **dict(search.settings))  # type: ignore[arg-type]
+        translator = translator.with_config(settings)
+    hypotheses = [found.text for found in translator.translate([pair.src for pair in pairs])]
+    scoring = Scoring(language=data.tgt_lang, ter=False, resamples=0)
+    return assess(hypotheses, [pair.tgt for pair in pairs], scoring=scoring).scores
+
+
+def summary(found: Measured, steps: int, paper_seeds: int, seeds: int) -> dict[str, float]:
+    """Means over seeds, of the paper's form the lowest and the highest score, and counts."""
+    of_paper = found[f"{PAPER}_{BLEU}"]
+    metrics: dict[str, float] = {
+        f"{PAPER}_{BLEU}": statistics.fmean(of_paper),
+        f"{PAPER}_{BLEU}_lowest": min(of_paper),
+        f"{PAPER}_{BLEU}_highest": max(of_paper),
+        "paper_seeds": paper_seeds,
+        "seeds": seeds,
+        "steps": steps,
+    }
+    for name, values in found.items():
+        metrics.setdefault(
+            name, sum(values) if name.endswith("_diverged") else statistics.fmean(values)
+        )
+    return metrics
+
+
+def asked(options: argparse.Namespace) -> Iterator[str]:
+    """The options that make this another measurement than the whole one."""
+    for name, value, default in (
+        ("--steps", options.steps, STEPS),
+        ("--seeds", options.seeds, SEEDS),
+        ("--paper-seeds", options.paper_seeds, PAPER_SEEDS),
+    ):
+        if value != default:
+            yield f"{name} {value}"
+    if len(options.only) < len(TRAINED):
+        yield f"--only {' '.join(options.only)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

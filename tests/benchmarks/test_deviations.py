@@ -1,0 +1,101 @@
+"""The measurement of deviations, at toy size, and the table that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchmarks.deviations.__main__ import main, summary
+from benchmarks.deviations.forms import SEARCHED, TRAINED
+from benchmarks.deviations.page import render
+from benchmarks.result_file import Result
+from flaxformer_mt.config import load_config
+from flaxformer_mt.reproduction.result_file import read_result
+from tests.system.conftest import SMALL
+
+BLEU = "sacrebleu_13a"
+
+
+def test_every_form_is_one_change_of_settings_that_exist() -> None:
+    paper = load_config("quickstart", [])
+    assert len({form.name for form in (*TRAINED, *SEARCHED)}) == len(TRAINED) + len(SEARCHED)
+    for trained in TRAINED:
+        given = [f"{key}={value}" for key, value in trained.settings.items()]
+        assert load_config("quickstart", given) != paper, trained.name
+    for searched in SEARCHED:
+        changed = dataclasses.replace(paper.decoding, **searched.settings)
+        assert (changed != paper.decoding) == searched.averaged, searched.name
+
+
+def made_up(**metrics: float) -> Result:
+    found = {
+        f"paper_{BLEU}": [94.0, 95.0, 96.0],
+        "paper_perplexity": [1.3, 1.3, 1.3],
+        "paper_bleu_paper": [95.5],
+        **{name: [value] for name, value in metrics.items()},
+    }
+    return Result(
+        name="deviations",
+        command="python -m benchmarks.deviations --workdir DIR",
+        config="quickstart",
+        commit="0" * 40,
+        machine=None,  # type: ignore[arg-type]
+        versions={},
+        seconds=1.0,
+        metrics=summary(found, steps=1300, paper_seeds=3, seeds=1),
+        signatures={},
+    )
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    cells = [line[2:-1].split("|") for line in text.splitlines() if line.startswith("| ")]
+    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in cells}
+
+
+def test_without_a_result_the_table_says_so() -> None:
+    text = render(None)
+    assert "**not measured yet**" in text
+    assert len(rows(text)) == 3 + len(TRAINED) + len(SEARCHED)
+    assert all("not measured yet" in " ".join(cells) for cells in list(rows(text).values())[2:-6])
+
+
+def test_the_table_shows_means_differences_and_what_is_missing() -> None:
+    text = render(
+        made_up(
+            **{f"norm_pre_{BLEU}": 94.5, "norm_pre_perplexity": 1.4, f"greedy_{BLEU}": 95.25},
+            warmup_short_diverged=1,
+        )
+    )
+    assert "95.00, the lowest 94.00 and the highest 96.00" in text
+    table = rows(text)
+    assert table["the paper's form"][2:] == ["**95.00**", "", "1.30"]
+    assert table["layer normalisation before each sub-layer"][2:] == ["94.50", "-0.50", "1.40"]
+    assert table["greedy search"][2:] == ["95.25", "+0.25"]
+    assert table["a tenth of the warm-up, the same rates after it"][2] == "diverged"
+    assert table["learned positions"][2] == "not measured yet"
+
+
+@pytest.mark.slow
+def test_a_few_steps_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flaxformer_mt.reproduction.result_file.git_commit", lambda: "0" * 40)
+    sizes = {"train.grammar": 100, "valid": 4, "test.grammar": 4}
+    settings = SMALL | {"data.batch.max_shapes": 1}
+    settings |= {f"data.{corpus}.size": size for corpus, size in sizes.items()}
+    del settings["training.steps"], settings["training.save_every"]
+    status = main(
+        [
+            *("--workdir", str(tmp_path / "runs"), "--output", str(tmp_path / "deviations.json")),
+            *("--steps", "3", "--paper-seeds", "1", "--only", "norm_pre"),
+            *(f"--config.{key}={value}" for key, value in settings.items()),
+        ]
+    )
+    assert status == 0
+    result = read_result(tmp_path / "deviations.json")
+    assert result.command.endswith("--workdir DIR --steps 3 --paper-seeds 1 --only norm_pre")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["norm_pre-1", "paper-1"]
+    measured = {form.name for form in SEARCHED} | {"paper", "norm_pre"}
+    assert all(f"{name}_{BLEU}" in result.metrics for name in measured)
+    assert result.metrics["steps"] == 3 and result.metrics["norm_pre_perplexity"] > 1
+    assert "not measured yet" in render(result)

@@ -1,0 +1,33 @@
+"""`quickstart --write-text`: the built-in corpus as files, which `train` then reads like any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flaxformer_mt.data.synthetic import pairs
+from tests.cli.conftest import Run
+
+SIZES = ("--config.data.train.grammar.size=30", "--config.data.valid.size=20")
+
+
+def test_files_hold_what_the_built_in_corpora_hold(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "text"
+    done = run("quickstart", "--write-text", folder, *SIZES)
+    assert done.status == 0 and done.output == ""
+    assert f"{folder / 'train.en'} and {folder / 'train.de'}: 30 sentence pairs" in done.errors
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        f"{split}.{language}" for split in ("train", "valid", "test") for language in ("en", "de")
+    )
+    for split, size in (("train", 30), ("valid", 20), ("test", 500)):
+        files = [folder / f"{split}.{language}" for language in ("en", "de")]
+        lines = [path.read_text(encoding="utf-8").splitlines() for path in files]
+        assert list(zip(*lines, strict=True)) == list(pairs(split, size))
+
+
+def test_no_file_is_overwritten(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "valid.de").write_text("mine")
+    done = run("quickstart", "--write-text", tmp_path, *SIZES)
+    assert done.status == 2
+    assert f"{tmp_path / 'valid.de'} is there already: name another folder" in done.errors
+    assert [path.name for path in tmp_path.iterdir()] == ["valid.de"]
+    assert (tmp_path / "valid.de").read_text() == "mine"

@@ -1,0 +1,71 @@
+"""Every link of every page leads somewhere, and every page can be reached from the site's menu."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT, Link, anchors, blocks, guides, links, pages, prose
+
+SHELLS = ("sh", "shell", "console", "zsh", "")
+# Commands that are ours, or that a reader would take for a thing to type.
+TYPED = re.compile(
+    r"    (?:[A-Z_]+=\S+ )?(?:launch/|flaxformer-mt |echo |curl |gcloud |docker |pip )"
+)
+
+
+def complaint(link: Link) -> str | None:
+    path, _, anchor = link.target.partition("#")
+    if "://" in path or path.startswith("mailto:"):
+        return None
+    target = (link.page.parent / path).resolve() if path else link.page
+    if not target.exists():
+        return f"{link.place}: {link.target}: no such file"
+    if anchor and target.suffix == ".md" and anchor not in anchors(target):
+        return f"{link.place}: {link.target}: no such heading; there are {sorted(anchors(target))}"
+    return None
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    complaints = [text for link in links(page) if (text := complaint(link))]
+    assert not complaints, "\n".join(complaints)
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One `two`\n\n[a](#one-two), [b](page.md#one-two), `[no](link)`\n\n"
+        "[`c`](gone.md) [d](#three) ![e](gone.png)\n\n```bash\n[f](gone)\n```\n"
+        '<img src="gone.svg">\n'
+    )
+    broken = [link.target for link in links(page) if complaint(link)]
+    assert broken == ["gone.md", "#three", "gone.png", "gone.svg"]
+    assert len(links(page)) == 6
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_what_is_to_be_typed_stands_in_blocks_that_are_run(page: Path) -> None:
+    """An indented block is neither highlighted nor run: it would hide a command from the tests."""
+    hidden = [f"{page.name}:{number}: {line}" for number, line in prose(page) if TYPED.match(line)]
+    assert not hidden, "\n".join(hidden)
+    shells = {block.place: block.language for block in blocks(page) if block.language in SHELLS}
+    assert not shells, f"say ```bash, which is run: {shells}"
+
+
+def test_every_page_is_in_the_site_s_menu() -> None:
+    menu = re.findall(r"^ .*?([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(menu) == sorted(page.name for page in guides())
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_lists_begin_after_a_blank_line(page: Path) -> None:
+    """GitHub does not need it; the site's Markdown takes the list for the paragraph's next line."""
+    before = ""
+    for number, line in prose(page):
+        starts = re.match(r"(?:[-*]|\d+\.) ", line) or line.startswith("|")
+        same = re.match(r"(?:[-*]|\d+\.) |  |\||<", before)
+        assert not starts or not before or same, f"{page.name}:{number}: {line}"
+        before = line

@@ -1,0 +1,97 @@
+"""What the pages name in the code is there, and what they compute comes out as they say."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.docs.markdown import ROOT, Block, Link, anchors, blocks, guides, links
+
+PAPER = ROOT / "docs" / "paper_to_code.md"
+# `model/attention.py:MultiHeadAttention.attend` and `tests/model/test_x.py::test_y`.
+NAMED = re.compile(r"`([\w./-]+\.py)(::?)([\w.]+)`")
+
+
+def site() -> ModuleType:
+    """The site's hook, which leads the same names to their lines."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs/site/source_pages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def named(page: Path) -> list[tuple[Link, str, str, str]]:
+    """Links to names: the path as it is written, the colons, the name."""
+    matches = [(link, NAMED.fullmatch(link.text)) for link in links(page)]
+    return [(link, *match.groups()) for link, match in matches if match is not None]
+
+
+def complaint(link: Link, path: str, colons: str, name: str) -> str | None:
+    file = (link.page.parent / link.target).resolve()
+    if not file.is_file():
+        return f"{link.place}: {link.target}: no such file"
+    if file not in (ROOT / path, ROOT / "flaxformer_mt" / path):
+        return f"{link.place}: says {path}, and leads to {link.target}"
+    if site().line_of(file.read_text(encoding="utf-8"), name) == 0:
+        return f"{link.place}: {path} has no {name}"
+    if (colons == "::") != (name.startswith("test_") and file.name.startswith("test_")):
+        return f"{link.place}: `::` is for tests, `:` for everything else"
+    return None
+
+
+@pytest.mark.parametrize("page", guides(), ids=lambda page: page.name)
+def test_what_is_named_is_there(page: Path) -> None:
+    complaints = [text for each in named(page) if (text := complaint(*each))]
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "said"),
+    [
+        ("model/norm.py:LayerNorm.__call__", "flaxformer_mt/model/norm.py", None),
+        ("model/norm.py:LayerNorm.gone", "flaxformer_mt/model/norm.py", "has no LayerNorm.gone"),
+        ("model/norm.py:LayerNorm", "flaxformer_mt/model/masks.py", "leads to"),
+        ("model/gone.py:x", "flaxformer_mt/model/gone.py", "no such file"),
+        ("tests/model/test_flops.py:product_flops", "tests/model/test_flops.py", None),
+        ("tests/model/test_flops.py::product_flops", "tests/model/test_flops.py", "is for tests"),
+    ],
+)
+def test_wrong_names_are_found(tmp_path: Path, text: str, target: str, said: str | None) -> None:
+    link = Link(ROOT / "README.md", 1, f"`{text}`", target)
+    match = NAMED.fullmatch(link.text)
+    assert match is not None
+    found = complaint(link, *match.groups())
+    assert found is None if said is None else found is not None and said in found
+
+
+def test_every_part_of_the_paper_has_a_place() -> None:
+    sections = {anchor.split("-")[0] for anchor in anchors(PAPER)}
+    of_section_3 = {"31", "321", "322", "323", "33", "34", "35"}
+    assert of_section_3 | {"4", "51", "52", "53", "54", "61", "62", "63", "figures"} <= sections
+    assert len(named(PAPER)) > 60
+
+
+SHOWN = [
+    (code, output)
+    for code, output in zip(blocks(PAPER), blocks(PAPER)[1:], strict=False)
+    if code.language == "python" and output.title == "output"
+]
+
+
+@pytest.mark.parametrize(("code", "output"), SHOWN, ids=lambda block: f"line {block.line}")
+def test_snippets_print_what_the_page_shows(code: Block, output: Block) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code.text, code.place, "exec"), {})
+    assert printed.getvalue() == output.text
+
+
+def test_every_snippet_shows_what_it_prints() -> None:
+    assert len(SHOWN) == sum(block.language == "python" for block in blocks(PAPER)) > 3

@@ -1,0 +1,133 @@
+"""A folder in which the blocks of a page run as they stand, small and quickly."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.system.conftest import ROOT, SMALL, WARNINGS
+
+CLIENT = Path(__file__).with_name("warm_client.py")
+
+# What `launch/local.sh` does once its environment is there; making that is test_launch.py's matter.
+# A server of a block is left running, for the page's next blocks; they find it at its own port.
+LAUNCHER = """#!/bin/bash
+warm=({python} -S -E {client} {socket})
+command=$1; shift
+if [ "$command" = serve ]; then # until it is ready
+    "${{warm[@]}}" serve "$@" --port 0 --warm-up 0 2> serve.log &
+    echo $! >> {folder}/servers
+    until grep -qx ready serve.log; do kill -0 $! && sleep 0.1; done
+    exit
+fi
+case $command in
+    train | prepare | plan) set -- "$@" {settings} ;;
+    quickstart)
+        set -- "$@" {settings} --config.data.train.grammar.size=400 \\
+            --config.data.valid.size=20 --config.data.test.grammar.size=20 ;;
+esac
+exec "${{warm[@]}}" "$command" "$@"
+"""
+CURL = """#!/bin/bash
+port=$(sed -n 's/.*http:[^ ]*:\\([0-9]*\\).*/\\1/p' serve.log | head -n 1)
+exec {curl} --silent --show-error "${{@//127.0.0.1:8000/127.0.0.1:$port}}"
+"""
+
+
+@contextlib.contextmanager
+def warm_process() -> Iterator[Path]:
+    """The socket of a process that forks for each command (`warm.py`).
+
+    Beside it is the folder where commands look for sacreBLEU's test sets.
+    """
+    folder = Path(tempfile.mkdtemp())  # pytest's own may be too long for a socket's name
+    socket_file = folder / "socket"
+    process = subprocess.Popen(
+        [sys.executable, *WARNINGS, "-m", "tests.system.warm", str(socket_file)],
+        cwd=ROOT,
+        env={**os.environ, "SACREBLEU": str(folder / "sacrebleu")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"listening\n"
+        yield socket_file
+    finally:
+        process.kill()
+        process.communicate()
+        shutil.rmtree(folder)
+
+
+class Stage:
+    """Runs shell blocks and Python blocks in `folder`, where launch/local.sh is a stand-in."""
+
+    def __init__(self, folder: Path, warm: Path, *, settings: Mapping[str, object] = SMALL) -> None:
+        self.folder = folder
+        self._own = Path(tempfile.mkdtemp())
+        launcher = LAUNCHER.format(
+            python=sys.executable,
+            client=CLIENT,
+            socket=warm,
+            folder=self._own,
+            settings=" ".join(f"--config.{key}={value}" for key, value in settings.items()),
+        )
+        (folder / "launch").mkdir()
+        _script(folder / "launch" / "local.sh", launcher)
+        (folder / ".venv" / "bin").mkdir(parents=True)
+        script = [sys.executable, "-S", "-E", str(CLIENT), str(warm), "--script"]
+        _script(
+            folder / ".venv" / "bin" / "python", f'#!/bin/bash\nexec {shlex.join(script)} "$@"\n'
+        )
+        _script(self._own / "flaxformer-mt", launcher)
+        _script(self._own / "curl", CURL.format(curl=shutil.which("curl")))
+        self._script = script
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{self._own}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    def shell(self, text: str, *, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return self._run(["bash", "-euo", "pipefail", "-c", text], timeout)
+
+    def python(self, text: str, *, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        script = self._own / "block.py"
+        script.write_text(text, encoding="utf-8")
+        return self._run([*self._script, str(script)], timeout)
+
+    def close(self) -> None:
+        """Ends the servers that blocks have started."""
+        servers = self._own / "servers"
+        for line in servers.read_text().split() if servers.exists() else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line), signal.SIGTERM)
+        shutil.rmtree(self._own)
+
+    def _run(self, command: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        # To files: a server that is left running would hold a pipe open.
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                timeout=timeout,
+            )
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(command, done.returncode, out.read(), err.read())
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)

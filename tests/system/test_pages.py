@@ -1,0 +1,145 @@
+"""Every block of docs/*.md, in order and word for word, on small data and with small models.
+
+A block that is not run says why in the page (`tests/docs/markdown.py`). A page that tells a story
+begins in an empty folder; the others find runs and text under the names that they use.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+from tests.docs.markdown import Block, blocks, guides
+from tests.docs.test_references import PAPER
+from tests.export.marian_models import write_arrays
+from tests.system.conftest import SMALL, tiny
+from tests.system.stage import Stage
+
+RUN = ("bash", "python")
+PAGES = [
+    page
+    for page in guides()
+    # What test_references.py runs and compares.
+    if page != PAPER and any(b.language in RUN and not b.not_run for b in blocks(page))
+]
+STORIES = ("guide", "fine_tuning", "language_pair")
+# Where the smallest settings do not fit.
+SETTINGS: dict[str, dict[str, object]] = {
+    # The imported model has sizes of its own.
+    "interoperability": {key: v for key, v in SMALL.items() if not key.startswith("model.")},
+    "language_pair": SMALL | {"data.vocabulary.size": 600},  # the types of bytes among them
+    "parsing": SMALL | {"data.vocabulary.size": 60},
+}
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, warm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was averaged and evaluated.
+
+    A page draws its second decoder layer, another scores test sentences of up to 68 tokens.
+    """
+    folder = tmp_path_factory.mktemp("finished")
+    further = {"model.decoder_layers": 2, "model.max_length": 128}
+    stage = Stage(folder, warm, settings=SMALL | further)
+    for command in (
+        f"train {shlex.join(tiny(corpus))}",
+        "average",
+        "evaluate --no-ter --resamples 0",
+    ):
+        done = stage.shell(f"launch/local.sh {command} --workdir run")
+        assert done.returncode == 0, done.stderr
+    stage.close()
+    known = warm.parent / "sacrebleu" / "wmt14" / "full"
+    known.mkdir(parents=True)
+    for side, language in (("src", "en"), ("ref", "de")):
+        shutil.copy(corpus / f"test.{language}", known / f"wmt14_full.en-de.{side}")
+    return folder / "run"
+
+
+def furnish(folder: Path, corpus: Path, run: Path) -> None:
+    """The runs and the text that pages of reference take for granted."""
+    for name in ("mine", "quickstart", "base", "big", "other"):
+        shutil.copytree(run, folder / "runs" / name)
+    wmt14 = folder / "data" / "wmt14_en_de"
+    wmt14.mkdir(parents=True)
+    for language in ("en", "de"):
+        for split, published in (
+            ("train", "train"),
+            ("valid", "newstest2013"),
+            ("test", "newstest2014"),
+        ):
+            shutil.copy(corpus / f"{split}.{language}", folder)
+            shutil.copy(corpus / f"{split}.{language}", wmt14 / f"{published}.{language}")
+    source, target = ((corpus / f"test.{language}").read_text() for language in ("en", "de"))
+    (folder / "input.en").write_text(source)
+    (folder / "corpus.en.zst").write_bytes(zstd.compress(source.encode()))
+    for name in ("theirs", "one", "two"):
+        (folder / f"{name}.de").write_text(target)
+    lines = list(zip(source.splitlines(), target.splitlines(), strict=True))
+    (folder / "pairs.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in lines))
+    (folder / "ids_and_text.tsv").write_text(
+        "".join(f"{n}\t{s}\n" for n, (s, _) in enumerate(lines))
+    )
+    objects = [json.dumps({"source": src, "translation": tgt}) for src, tgt in lines]
+    (folder / "pairs.jsonl").write_text("".join(f"{line}\n" for line in objects))
+    for name, size in (("train", 40), ("valid", 4), ("test", 4)):
+        (folder / f"{name}.trees").write_text("".join(f"{line}\n" for line in trees(size)))
+    write_arrays(folder / "opus-mt-en-de")
+
+
+def trees(size: int) -> list[str]:
+    """A little treebank."""
+    subjects = ("She", "He", "Nobody", "Somebody", "Everybody")
+    verbs = ("sleeps", "sings", "waits", "cooks", "runs", "thinks", "works", "reads")
+    every = [
+        f"(TOP (S (NP (PRP {subject})) (VP (VBZ {verb})) (. .)))"
+        for subject, verb in itertools.product(subjects, verbs)
+    ]
+    return every[:size]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run_as_they_stand(
+    page: Path,
+    corpus: Path,
+    finished: Path,
+    warm: Path,
+    tmp_path: Path,
+) -> None:
+    if page.stem not in STORIES:
+        furnish(tmp_path, corpus, finished)
+    stage = Stage(tmp_path, warm, settings=SETTINGS.get(page.stem, SMALL))
+    try:
+        for block in blocks(page):
+            if block.language in RUN and not block.not_run:
+                run(block, stage)
+    finally:
+        stage.close()
+
+
+def run(block: Block, stage: Stage) -> None:
+    if block.title:  # a file that the reader is told to save
+        (stage.folder / block.title).write_text(block.text, encoding="utf-8")
+        return
+    done = (stage.shell if block.language == "bash" else stage.python)(block.text)
+    if block.fails:
+        assert done.returncode not in (0, None) and "Traceback" not in done.stderr, block.place
+        assert block.fails in done.stderr, f"{block.place}\n{done.stderr}"
+        return
+    assert done.returncode == 0, f"{block.place}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_pages_are_found() -> None:
+    assert {page.stem for page in PAGES} >= {*STORIES, "translating", "evaluating", "serving"}
