@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.deviations.forms import PAPER, SEARCHED, STEPS, TRAINED, Searched
+from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, STEPS, TRAINED, Searched
 from benchmarks.result_file import RESULTS, write_result
 from flaxformer_mt.cli import average, train
 from flaxformer_mt.cli.arguments import take_overrides
@@ -32,7 +32,6 @@ from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.loop import DivergenceError
 
-BLEU = "sacrebleu_13a"
 SEEDS, PAPER_SEEDS = 1, 3
 Measured = dict[str, list[float]]
 

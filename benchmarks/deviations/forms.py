@@ -9,8 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-STEPS = 1300  # the quickstart's
-PEAK, WARMUP = 0.0035, 300
+from flaxformer_mt.config import load_config
+
+BLEU = "sacrebleu_13a"  # by which all are compared
+_QUICKSTART = load_config("quickstart").training
+STEPS = _QUICKSTART.steps
+PEAK, WARMUP = _QUICKSTART.schedule.peak, _QUICKSTART.schedule.warmup_steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

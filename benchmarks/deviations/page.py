@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.deviations.forms import PAPER, SEARCHED, TRAINED, Searched, Trained
+from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, TRAINED, Searched, Trained
 from benchmarks.result_file import Result
 
 UNKNOWN = "not measured yet"
-BLEU = "sacrebleu_13a"
 
 
 def render(result: Result | None) -> str:

@@ -97,6 +97,7 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """
     asked = _shape(config, request)
     plain = _plan(config, request, asked, say)
+    _say_need(plain, say)
     kept = [] if plain.fits else _remedies(config, request, say)
     known = {config.model.remat: plain} | {
         remedy.config.model.remat: remedy.plan
@@ -154,9 +155,9 @@ def _search(
     def measure(rows: int) -> Need:
         if rows not in plans:
             plans[rows] = _plan(config, request, dataclasses.replace(asked, rows=rows), say)
+            _say_need(plans[rows], say)
         result = plans[rows]
         available = result.refused.available if result.refused else result.hbm_bytes
-        _say_need(result, say)
         return Need(rows, result.needed_bytes, available, result.fits)
 
     return search(measure, start=asked.rows, multiple=config.data.batch.multiple), plans

@@ -21,7 +21,7 @@ from flaxformer_mt.decoding.forced import score_parts
 from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import State
 from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
-from tests.decoding.test_decode import CONFIG, sentences, tiny
+from tests.decoding.examples import CONFIG, sentences, tiny
 
 SENTENCES = 21  # no number of devices divides it but three
 

@@ -11,7 +11,7 @@ import pytest
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding import batches, programs
 from flaxformer_mt.decoding.decode import compile_batches, decode_ids
-from tests.decoding.test_decode import CONFIG, VOCAB, tiny
+from tests.decoding.examples import CONFIG, VOCAB, tiny
 
 LENGTH, COUNT = 14, 16
 

@@ -16,7 +16,7 @@ from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import local_mesh
-from tests.decoding.test_decode import CONFIG, sentences, tiny
+from tests.decoding.examples import CONFIG, sentences, tiny
 
 BETA = 3.0
 

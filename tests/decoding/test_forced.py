@@ -16,8 +16,8 @@ from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.teacher import batch_length, batches
 from flaxformer_mt.parallel import local_mesh
+from tests.decoding.examples import VOCAB, sentences, tiny
 from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run
-from tests.decoding.test_decode import VOCAB, sentences, tiny
 from tests.model import reference
 
 LINES = [source for source, _ in PAIRS]

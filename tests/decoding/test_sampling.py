@@ -13,7 +13,7 @@ import pytest
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.decode import decode_ids
 from flaxformer_mt.decoding.sampling import Sampling, sampled
-from tests.decoding.test_decode import CONFIG, sentences, tiny
+from tests.decoding.examples import CONFIG, sentences, tiny
 
 LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -50.0])
 DRAWS = 20_000

@@ -10,7 +10,6 @@ import pytest
 
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.planning import report
-from flaxformer_mt.planning.plan import Plan
 from flaxformer_mt.planning.remedies import Remedy, applied, quickest, remedies
 
 ROW, AGAIN, FIXED = 10, 2, 100  # memory of a row, of one with remat, and of what is always there
@@ -141,8 +140,4 @@ def test_the_report_says_what_keeps_the_batch(monkeypatch: pytest.MonkeyPatch) -
     assert quick in found.text
     assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in found.text
     assert len(compiled) == len(set(compiled)), "nothing is compiled twice"
-
-
-def test_a_plan_has_what_remedies_ask_for() -> None:
-    assert {"fits", "needed_bytes"} <= set(dir(Plan))
-    assert "step_seconds" in {field.name for field in dataclasses.fields(Plan)}
+    assert sum("GiB" in line for line in said) == len(compiled), "each verdict is said once"
