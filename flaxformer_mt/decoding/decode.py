@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -287,10 +286,13 @@ def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list
 
 
 def _by_turns(groups: Sequence[Sequence[Decoded]], count: int) -> list[Decoded]:
-    """The best of all, then of each group in turn the best that is not there yet; best first."""
-    best = max(itertools.chain.from_iterable(groups), key=lambda each: each.score)
-    chosen = {best.tokens: best}
-    waiting = [iter(group) for group in groups]
+    """Of each group in turn the best that is not there yet, that with the best of all first.
+
+    Groups are best first, and so is what is chosen of them.
+    """
+    chosen: dict[tuple[int, ...], Decoded] = {}
+    found = sorted((group for group in groups if group), key=lambda group: -group[0].score)
+    waiting = [iter(group) for group in found]
     while waiting and len(chosen) < count:
         for group in list(waiting):
             new = next((each for each in group if each.tokens not in chosen), None)

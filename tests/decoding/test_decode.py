@@ -17,7 +17,6 @@ from flaxformer_mt.decoding import batches, decode, programs
 from flaxformer_mt.decoding.batches import plan_batches
 from flaxformer_mt.decoding.decode import DecodingError, decode_ids, translate_ids
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import Sentences, Weights, beam_search, length_penalty
 from flaxformer_mt.model import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, sentences, tiny
@@ -264,62 +263,6 @@ def test_twice_the_same_model_is_that_model():
     one = decode_ids((params,), (model,), sources, CONFIG)
     two = decode_ids((params, params), (model, model), sources, CONFIG)
     assert [each[0].tokens for each in one] == [each[0].tokens for each in two]
-
-
-def test_groups_give_different_outputs_each_once_and_best_first():
-    model, params = tiny(seed=5)
-    sources = sentences(8, seed=5)
-    config = dataclasses.replace(CONFIG, beam_size=6)
-
-    def first_tokens(groups):
-        found = decode_ids(
-            (params,),
-            (model,),
-            sources,
-            dataclasses.replace(config, diverse_groups=groups, diversity=5.0),
-            n_best=6,
-        )
-        for hypotheses in found:
-            scores = [each.score for each in hypotheses]
-            assert scores == sorted(scores, reverse=True)
-            assert len({each.tokens for each in hypotheses}) == len(hypotheses)
-        return sum(len({each.tokens[:1] for each in hypotheses}) for hypotheses in found)
-
-    assert first_tokens(6) > first_tokens(1)
-    with pytest.raises(ValueError, match="beam_size = 6 must be divisible by the 4 groups"):
-        first_tokens(4)
-
-
-def test_as_few_outputs_as_groups_or_fewer_come_from_different_groups():
-    model, params = tiny(seed=5)
-    sources = sentences(8, seed=5)
-
-    def outputs(groups, n_best):
-        config = dataclasses.replace(
-            CONFIG, beam_size=6, length_penalty=0.0, diverse_groups=groups, diversity=5.0
-        )
-        return decode_ids((params,), (model,), sources, config, n_best=n_best)
-
-    # The first group is a search without groups, with its share of the beam.
-    alone = dataclasses.replace(CONFIG, beam_size=2, length_penalty=0.0)
-    first = decode_ids((params,), (model,), sources, alone)
-    for found, (best,) in zip(outputs(3, 2), first, strict=True):
-        assert len({each.tokens for each in found}) == 2
-        assert best.tokens in {each.tokens for each in found} or found[0].score > best.score
-    starts = [
-        {each.tokens[:1] for each in found} for groups in (1, 2) for found in outputs(groups, 2)
-    ]
-    assert sum(map(len, starts[len(sources) :])) > sum(map(len, starts[: len(sources)]))
-
-
-def test_draws_have_no_groups():
-    model, params = tiny(seed=5)
-    sources = sentences(4, seed=5)
-    draw = functools.partial(
-        decode_ids, (params,), (model,), sources, n_best=2, sampling=Sampling(seed=3)
-    )
-    grouped = draw(dataclasses.replace(CONFIG, diverse_groups=2, diversity=5.0))
-    assert grouped == draw(CONFIG)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
