@@ -4,13 +4,15 @@ python -m benchmarks.multi30k --data FOLDER --variant tiny --workdir runs/multi3
 
 FOLDER is `data/task1/tok` (variant `tiny`) or `data/task1/raw` (`tiny_raw`) of the multi30k/dataset
 repository. Continues a stopped run; on a finished one it only scores. Everything is chosen on the
-validation set; the test set is scored once, and what it gave is recorded.
+validation set; the test set is scored once, and what it gave is recorded. `--penalty` scores the
+same weights by another rule of search into a result of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 
@@ -26,27 +28,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", required=True, metavar="FOLDER", help="the corpus")
     parser.add_argument("--variant", default="tiny", choices=("tiny", "tiny_raw"))
     parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
+    parser.add_argument(
+        "--penalty",
+        metavar="NORM:ALPHA",
+        type=_penalty,
+        default=(None, None),
+        help="in place of the config's decoding.length_norm and .length_penalty, such as gnmt:1.6",
+    )
     options = parser.parse_args(arguments)
+    norm, alpha = options.penalty
     spec = f"multi30k:{options.variant}"
     overrides = [f"data.folder={options.data}"]
     status = train.train_run(options.workdir, spec, overrides, ["benchmarks.multi30k", spec])
     if status:
         return status
     run = open_run(options.workdir)
-    place = ["--workdir", str(run)]
-    average.main(place, "average", "")
-    evaluate.main([*place, "--set", "valid"], "evaluate", "")
-    evaluate.main([*place, "--set", TEST, "--folder", options.data], "evaluate", "")
+    average.main(["--workdir", str(run)], "average", "")
+    how = ["--workdir", str(run)]
+    name = f"multi30k_{options.variant}"
+    command = (
+        f"python -m benchmarks.multi30k --data FOLDER --variant {options.variant} --workdir DIR"
+    )
+    if norm is not None:
+        how += ["--length-norm", norm, "--length-penalty", alpha]
+        name += f"_{norm}_{alpha.replace('.', '_')}"
+        command += f" --penalty {norm}:{alpha}"
+    evaluate.main([*how, "--set", "valid"], "evaluate", "")
+    evaluate.main([*how, "--set", TEST, "--folder", options.data], "evaluate", "")
     result = record(
         run,
-        name=f"multi30k_{options.variant}",
-        command=f"python -m benchmarks.multi30k --data FOLDER --variant {options.variant} "
-        "--workdir DIR",
+        name=name,
+        command=command,
         config=spec,
         test=TEST,
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0
+
+
+def _penalty(text: str) -> tuple[str, str]:
+    """The two parts of NORM:ALPHA."""
+    norm, _, alpha = text.partition(":")
+    if norm not in ("gnmt", "average") or not re.fullmatch(r"\d+(\.\d+)?", alpha):
+        raise argparse.ArgumentTypeError(f"{text!r}: write gnmt:1.6 or average:1.0")
+    return norm, alpha
 
 
 if __name__ == "__main__":
