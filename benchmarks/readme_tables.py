@@ -41,6 +41,12 @@ HEADLINES = {
         "beam_bleu_huggingface",
         "largest_log_prob_difference_huggingface",
     ),
+    "decoding_profile": (
+        "float32_tokens_per_second",
+        "float32_products_share",
+        "bfloat16_tokens_per_second",
+        "bfloat16_products_share",
+    ),
     "decoding_speed": (
         "ours_beam_4_tokens_per_second",
         "beam_4_times_ctranslate2_float32",
@@ -60,6 +66,8 @@ HEADLINES = {
         "loss_below_joeynmt",
     ),
     "multi30k_tiny": ("bleu_tokenized_lc", "chrf", "valid_perplexity", "target_tokens_per_second"),
+    "multi30k_tiny_gnmt_1_6": ("bleu_tokenized_lc", "chrf", "valid_bleu_tokenized_lc"),
+    "multi30k_tiny_raw": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
     "plan": (
         "base_v5e_8_paper_step_ms",
         "big_v5e_8_paper_step_ms",
@@ -109,6 +117,11 @@ LABELS = {
     "beam_4_times_ctranslate2_float32": "times CTranslate2's in float32",
     "bfloat16_beam_4_times_ctranslate2_float32": "with bfloat16",
     "bfloat16_beam_4_times_ctranslate2_int8": "that, times its int8",
+    "float32_tokens_per_second": "tokens/s in float32",
+    "float32_products_share": "of that time matrix products",
+    "bfloat16_tokens_per_second": "tokens/s in bfloat16",
+    "bfloat16_products_share": "of that products",
+    "valid_bleu_tokenized_lc": "BLEU on the validation set",
     "requests_per_second": "requests/s",
     "p99_ms": "99 of 100 answered within ms",
     "hostile_requests": "hostile requests",
