@@ -15,8 +15,8 @@ PyTorch reached, measured in every round as well.
 (`--data`, Multi30k's `data/task1/tok`), prepared as `train` does, and then the time of the `train`
 command itself is measured too. `paper_base` and `paper_big` have the paper's batch, for GPUs.
 
-Peers live in environments of their own (`peers/`). Flax's translation example, which is compared
-elsewhere, is in no package and so not here. What cannot run is in the result with the reason.
+Peers live in environments of their own (`peers/`), but for `flax`: the same model of Flax's own
+layers. What cannot run is in the result with the reason.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from benchmarks.training_workloads import ON_CPU, WORKLOADS
 CONTESTANTS = {
     "ours": Contestant("ours", HERE),
     "ours_bfloat16": Contestant("ours", HERE, bfloat16=True),
+    "flax": Contestant("flax_linen", HERE),
+    "flax_bfloat16": Contestant("flax_linen", HERE, bfloat16=True),
     "torch_float32": Contestant("torch_transformer", "torch"),
     "torch_bfloat16": Contestant("torch_transformer", "torch", bfloat16=True),
     "torch_compile_float32": Contestant("torch_transformer", "torch", compiled=True),

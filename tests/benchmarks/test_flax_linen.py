@@ -1,0 +1,68 @@
+"""The contestant of Flax's own layers is the paper's model, learns, and sees no padding."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks.training_contestants.contest import PAD, Job, Rows, write_batches
+from benchmarks.training_contestants.flax_linen import (
+    FlaxTrainer,
+    Translation,
+    _tokens,
+    smoothed_loss,
+)
+from benchmarks.training_workloads import WORKLOADS, job_of, synthetic
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.model.parameters import count_by_formula
+
+VOCABULARY = 50
+
+
+@pytest.fixture
+def job(tmp_path) -> Job:
+    path = tmp_path / "batches.npz"
+    batches = synthetic(Shape(4, 6, 5), VOCABULARY, 2)
+    write_batches(path, [dataclasses.asdict(batch) for batch in batches])
+    workload = dataclasses.replace(
+        WORKLOADS["tiny"], overrides=("model.d_model=32", "model.d_k=8", "model.d_v=8")
+    )
+    return job_of(workload, VOCABULARY, path, bfloat16=False, compiled=False)
+
+
+def test_it_has_the_parameters_of_the_model(job):
+    config = WORKLOADS["tiny"].load().model
+    config = dataclasses.replace(config, d_model=32, d_k=8, d_v=8)
+    expected = sum(count_by_formula(config, VOCABULARY, VOCABULARY).values())
+    assert FlaxTrainer(job).parameters == expected
+
+
+def test_it_learns_its_batches(job):
+    trainer = FlaxTrainer(dataclasses.replace(job, dropout=0.0, warmup_steps=20))
+    trainer.step(0)
+    first = trainer.loss()
+    for number in range(60):
+        trainer.step(number % 2)
+    assert trainer.loss() < first - 1.5
+
+
+def test_the_loss_is_the_cross_entropy_against_the_smoothed_distribution():
+    logits = jax.random.normal(jax.random.key(0), (2, 3, 7))
+    targets = np.array([[4, 5, 2], [6, 2, PAD]])
+    wanted = 0.9 * np.eye(7)[targets] + 0.1 / 7
+    each = -(wanted * jax.nn.log_softmax(logits)).sum(-1)
+    mean = each[targets != PAD].mean()
+    np.testing.assert_allclose(smoothed_loss(logits, jnp.asarray(targets), 0.1), mean, rtol=1e-6)
+
+
+def test_padding_changes_nothing(job):
+    model = Translation(dataclasses.replace(job, dropout=0.0))
+    rows = Rows(np.array([[5, 6, 2]]), np.array([[1, 7]]), np.array([[7, 2]]))
+    wider = Rows(*(np.pad(array, [(0, 0), (0, 2)]) for array in dataclasses.astuple(rows)))
+    params = model.init(jax.random.key(0), _tokens(rows))
+    narrow, wide = model.apply(params, _tokens(rows)), model.apply(params, _tokens(wider))
+    np.testing.assert_allclose(narrow, wide[:, :2], atol=1e-5)
