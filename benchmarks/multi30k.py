@@ -16,9 +16,8 @@ import re
 import sys
 from collections.abc import Sequence
 
-from benchmarks.trained_run import record
-from flaxformer_mt.cli import average, evaluate, train
-from flaxformer_mt.rundir.layout import open_run
+from benchmarks.trained_run import record, trained
+from flaxformer_mt.cli import evaluate
 
 TEST = "test_2016_flickr"
 
@@ -39,11 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     norm, alpha = options.penalty
     spec = f"multi30k:{options.variant}"
     overrides = [f"data.folder={options.data}"]
-    status = train.train_run(options.workdir, spec, overrides, ["benchmarks.multi30k", spec])
-    if status:
-        return status
-    run = open_run(options.workdir)
-    average.main(["--workdir", str(run)], "average", "")
+    run = trained(options.workdir, spec, overrides, benchmark="benchmarks.multi30k")
     how = ["--workdir", str(run)]
     name = f"multi30k_{options.variant}"
     command = (

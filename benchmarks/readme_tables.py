@@ -23,6 +23,7 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 # What the README has room for. Of results that are not here it shows the first so many metrics.
 SHOWN = 4
 HEADLINES = {
+    "craft": ("f1", "f1_at_most_40_words", "unrepaired_f1", "malformed"),
     "data_pipeline": (
         "prepare_pairs_per_second",
         "europarl_bucket_pairs_per_second",
@@ -77,6 +78,7 @@ HEADLINES = {
     "serving": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
     "serving_beam_1": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
     "survive": ("sigkills", "sigterms", "damaged_files", "faults"),
+    "tatoeba": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
     "training_speed": (
         "tiny_ours_tokens_per_second",
         "tiny_ours_times_torch_bfloat16",
@@ -101,6 +103,10 @@ LABELS = {
     "source_tokens_per_second": "source tokens/s",
     "target_tokens_per_second": "target tokens/s",
     "train_seconds": "training",
+    "f1": "parse F1",
+    "f1_at_most_40_words": "of sentences of at most 40 words",
+    "unrepaired_f1": "without repairs",
+    "malformed": "malformed outputs",
     "prepare_pairs_per_second": "prepared pairs/s",
     "europarl_bucket_pairs_per_second": "pairs/s of Europarl in buckets",
     "europarl_bucket_padding": "padding share",
