@@ -39,3 +39,11 @@ def test_a_run_without_padding_costs_what_was_planned():
     lengths = {"src": 25.0, "tgt": 25.0}
     found = measured_flops(config, 37_000, tokens=tokens, lengths=lengths)
     assert found == pytest.approx(planned_flops(config))
+
+
+def test_steps_told_twice_are_counted_once():
+    def train(step):
+        rates = {"src_tokens_per_second": 5.0, "tgt_tokens_per_second": 1.0}
+        return {"kind": "train", "step": step, "seconds_per_step": 1.0, **rates}
+
+    assert trained_tokens([train(10), train(20), train(10), train(20)]) == {"src": 100, "tgt": 20}
