@@ -42,8 +42,9 @@ def test_a_run_without_padding_costs_what_was_planned():
 
 
 def test_steps_told_twice_are_counted_once():
-    def train(step):
-        rates = {"src_tokens_per_second": 5.0, "tgt_tokens_per_second": 1.0}
+    def train(step, src):
+        rates = {"src_tokens_per_second": src, "tgt_tokens_per_second": 1.0}
         return {"kind": "train", "step": step, "seconds_per_step": 1.0, **rates}
 
-    assert trained_tokens([train(10), train(20), train(10), train(20)]) == {"src": 100, "tgt": 20}
+    reports = [train(10, 5.0), train(20, 5.0), train(10, 7.0), train(20, 7.0)]
+    assert trained_tokens(reports) == {"src": 140, "tgt": 20}

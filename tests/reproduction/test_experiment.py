@@ -134,6 +134,7 @@ def test_digests_are_what_they_were():
 
 def test_a_setting_that_a_release_adds_changes_neither(monkeypatch):
     before = experiment()
+    known = before.digest, before.run_name
     new = setting(0.5, "of a later release")
     new.name = "new"
     monkeypatch.setattr(decisive, "flatten", lambda config: {**flatten(config), "model.new": 0.5})
@@ -141,7 +142,7 @@ def test_a_setting_that_a_release_adds_changes_neither(monkeypatch):
         decisive, "fields_along", lambda key: [new] if key == "model.new" else fields_along(key)
     )
     assert "model.new" in decisive.flatten(before.config)
-    assert (experiment().digest, experiment().run_name) == (before.digest, before.run_name)
+    assert (experiment().digest, experiment().run_name) == known
 
 
 def test_only_the_paper_s_recipe_counts_as_full_scale():

@@ -42,7 +42,8 @@ def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path) -> Non
         second.start()
         assert waiting.wait(60)
         assert said == [f"{place}: another process prepares the same text; waiting for it"]
-        assert not other.data.exists()
+        second.join(2)
+        assert second.is_alive() and not other.data.exists()
     second.join(60)
     assert not second.is_alive()
     manifests = [(tmp_path / run / "data" / "manifest.json").stat().st_ino for run in "ab"]
