@@ -62,7 +62,9 @@ def get_config(variant: str = "base") -> ConfigDict:
         raise ValueError(f"unknown variant '{variant}'; valid variants: {', '.join(ROWS)}")
     config = paper_wmt14("de")
     config.name = f"Table 3 {variant}"
-    config.data.test = ConfigDict({"newstest2013": config.data.valid})
+    # A copy: other validation text is no other test set.
+    newstest2013 = config.data.valid.copy_and_resolve_references()
+    config.data.test = ConfigDict({"newstest2013": newstest2013})
     if variant == "big":
         paper_big(config, dropout=0.3)
     config.update_from_flattened_dict(ROWS[variant])

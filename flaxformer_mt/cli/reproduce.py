@@ -9,10 +9,11 @@ from pathlib import Path
 
 from flaxformer_mt.cli.arguments import make_parser, positive, say, take_overrides
 from flaxformer_mt.cli.reproducing import Places, figures, report, run
-from flaxformer_mt.reproduction.experiment import Corpus, Experiment, Settings, resolve
+from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.listing import listing
 from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
 from flaxformer_mt.reproduction.scaling import RULE
+from flaxformer_mt.reproduction.settings import Corpus, Settings
 from flaxformer_mt.rundir.paths import as_path, is_remote
 
 _EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored; a row

@@ -16,7 +16,7 @@ from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.figures.pronouns import pronouns_of
 from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.ladder import STOPPED, Ladder
+from flaxformer_mt.reproduction.ladder import Ending, Ladder
 from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
 from flaxformer_mt.reproduction.pictures import FIGURES, draw_attention, draw_formulas
 from flaxformer_mt.reproduction.records import read_records
@@ -42,10 +42,14 @@ def run(places: Places, experiments: Sequence[Experiment], command: Sequence[str
     # Here, as main imports the commands.
     from flaxformer_mt.cli.main import explained
 
+    def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
+        endings: dict[int, Ending] = {0: "finished", train.STOPPED: "stopped"}
+        return endings[train.train_run(str(run), None, changes, command)]
+
     ladder = Ladder(
         workdir=places.workdir,
         results=places.results,
-        train=lambda run, changes: train.train_run(str(run), None, changes, command),
+        train=trained,
         explain=lambda error: explained(error, "reproduce"),
         say=say,
         command=command,
@@ -61,7 +65,7 @@ def run(places: Places, experiments: Sequence[Experiment], command: Sequence[str
     for outcome in outcomes:
         print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())
     kinds = {outcome.kind for outcome in outcomes}
-    return STOPPED if "stopped" in kinds else int("failed" in kinds)
+    return train.STOPPED if "stopped" in kinds else int("failed" in kinds)
 
 
 def report(places: Places, *, check: bool) -> int:

@@ -33,6 +33,21 @@ def is_corpora(annotation: Any) -> bool:
     return annotation == tuple[CorpusConfig, ...]
 
 
+def fields_along(key: str) -> Iterator[dataclasses.Field[Any]]:
+    """The schema's fields on the way to the setting under a dotted key, that of the setting last.
+
+    The name of a corpus is no field.
+    """
+    cls: Any = ExperimentConfig
+    parts = iter(key.split("."))
+    for part in parts:
+        yield next(field for field in dataclasses.fields(cls) if field.name == part)
+        cls = field_types(cls)[part]
+        if is_corpora(cls):
+            next(parts, None)
+            cls = CorpusConfig
+
+
 def nearest(name: str, valid: typing.Iterable[str]) -> str:
     """A hint for a misspelt name: the closest valid one, else all of them."""
     valid = list(valid)

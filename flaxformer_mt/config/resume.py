@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-from flaxformer_mt.config.freeze import ConfigError, field_types, flatten, is_corpora
+from flaxformer_mt.config.freeze import ConfigError, fields_along, flatten
 from flaxformer_mt.config.schema import ExperimentConfig
 
 
 def may_change(key: str) -> bool:
     """Whether the setting under a dotted key may differ when a run continues."""
-    cls: Any = ExperimentConfig
-    for part in key.split("."):
-        field = next(f for f in dataclasses.fields(cls) if f.name == part)
-        if field.metadata["resume"]:
-            return True
-        hint = field_types(cls)[part]
-        if is_corpora(hint) or not dataclasses.is_dataclass(hint):
-            return False
-        cls = hint
-    return False
+    return any(field.metadata["resume"] for field in fields_along(key))
 
 
 def differences(old: ExperimentConfig, new: ExperimentConfig) -> dict[str, tuple[Any, Any]]:

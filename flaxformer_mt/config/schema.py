@@ -2,21 +2,16 @@
 
 The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706.03762).
 A setting marked `resume=True` may change when a stopped run continues; every other one is part
-of what the run *is*, and changing it needs a new run directory.
+of what the run *is*, and changing it needs a new run directory. `decides` is explained in
+`setting.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
-
-def setting(default: Any, help: str, *, resume: bool = False) -> Any:
-    """A dataclass field with its explanation; `resume` says whether a resumed run may change it."""
-    metadata = {"help": help, "resume": resume}
-    if isinstance(default, type):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+from flaxformer_mt.config.setting import setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,12 +64,15 @@ class ModelConfig:
         resume=True,
     )
     scan_layers: bool = setting(
-        False, "stack the layers' parameters and scan: compiles in the time of one layer"
+        False,
+        "stack the layers' parameters and scan: compiles in the time of one layer",
+        decides="nothing",
     )
     remat: bool = setting(
         False,
         "recompute each layer in the backward pass: less memory, a third more work",
         resume=True,
+        decides="nothing",
     )
 
 
@@ -101,9 +99,13 @@ class CorpusConfig:
         "synthetic: train, valid or test; tfds: as TFDS writes it, such as train[:10%]",
     )
     data_dir: str = setting(
-        "", "tfds: where prepared sets are (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
+        "",
+        "tfds: where prepared sets are (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)",
+        decides="nothing",
     )
-    archives: str = setting("", "tfds: folder with the set's original archives, fetched by hand")
+    archives: str = setting(
+        "", "tfds: folder with the set's original archives, fetched by hand", decides="nothing"
+    )
     size: int = setting(0, "synthetic: how many pairs")
     weight: float = setting(
         0.0, "training: share of this corpus in a mixture, relative to the others' (0: no mixture)"
@@ -191,23 +193,26 @@ class DataConfig:
         False,
         "the text is tokenised already (and usually lower-cased): BLEU splits at blanks alone",
         resume=True,
+        decides="scoring",
     )
-    folder: str = setting("", "relative corpus paths stand in this folder", resume=True)
-    train: tuple[CorpusConfig, ...] = setting(
-        (),
-        "training corpora, by name",
+    folder: str = setting(
+        "", "relative corpus paths stand in this folder", resume=True, decides="nothing"
     )
+    train: tuple[CorpusConfig, ...] = setting((), "training corpora, by name")
     valid: CorpusConfig = setting(
         CorpusConfig(name="valid"), "validation corpus, for every choice made in training"
     )
     test: tuple[CorpusConfig, ...] = setting(
-        (), "test corpora, by name: scored by `evaluate`", resume=True
+        (), "test corpora, by name: scored by `evaluate`", resume=True, decides="scoring"
     )
     epoch_pairs: int = setting(
         0, "mixture: pairs that count as one epoch (0: as many as the corpora hold)"
     )
     workers: int = setting(
-        0, "processes that put batches together (0: a thread of the trainer's)", resume=True
+        0,
+        "processes that put batches together (0: a thread of the trainer's)",
+        resume=True,
+        decides="nothing",
     )
     vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
     filter: FilterConfig = setting(FilterConfig, "")
@@ -243,28 +248,38 @@ class TrainingConfig:
     steps: int = setting(100_000, "optimizer updates in all", resume=True)
     label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
     loss_chunk: int = setting(
-        4096, "target positions of a device whose logits exist at one time (0: all)", resume=True
+        4096,
+        "target positions of a device whose logits exist at one time (0: all)",
+        resume=True,
+        decides="nothing",
     )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
-    log_every: int = setting(100, "steps between reports", resume=True)
+    log_every: int = setting(100, "steps between reports", resume=True, decides="nothing")
     validate_every: int = setting(
         1500,
         "steps between validations (0: only at the end). Each saves a checkpoint: with a multiple "
         "of save_every those that are averaged lie equally far apart",
         resume=True,
+        decides="nothing",
     )
-    validate_bleu: bool = setting(True, "decode the validation set at each validation", resume=True)
-    validate_beam: int = setting(1, "beam size of that decoding: 1 is greedy", resume=True)
+    validate_bleu: bool = setting(
+        True, "decode the validation set at each validation", resume=True, decides="nothing"
+    )
+    validate_beam: int = setting(
+        1, "beam size of that decoding: 1 is greedy", resume=True, decides="nothing"
+    )
     best_metric: Literal["bleu", "loss"] = setting(
-        "bleu", "what `best` means for checkpoints and patience"
+        "bleu", "what `best` means for checkpoints and patience", decides="nothing"
     )
     patience: int = setting(
         0, "stop after this many validations without a new best (0: off)", resume=True
     )
     save_every: int = setting(1500, "steps between checkpoints (paper: 10 minutes)", resume=True)
-    keep_latest: int = setting(2, "newest checkpoints kept for resuming", resume=True)
-    keep_best: int = setting(1, "best checkpoints kept", resume=True)
+    keep_latest: int = setting(
+        2, "newest checkpoints kept for resuming", resume=True, decides="nothing"
+    )
+    keep_best: int = setting(1, "best checkpoints kept", resume=True, decides="nothing")
     keep_for_average: int = setting(
         5, "newest checkpoints kept for `average` (paper: 5 base, 20 big)", resume=True
     )
@@ -273,18 +288,23 @@ class TrainingConfig:
         "consecutive updates skipped for a non-finite loss or gradient before the last good "
         "checkpoint is restored",
         resume=True,
+        decides="nothing",
     )
-    max_rollbacks: int = setting(3, "such restores before the run stops", resume=True)
+    max_rollbacks: int = setting(
+        3, "such restores before the run stops", resume=True, decides="nothing"
+    )
     chip_tflops: float = setting(
         0.0,
         "MFU is a share of this many TFLOP/s of each device (0: bfloat16 peak by the device's "
         "name; on a CPU, measured)",
         resume=True,
+        decides="nothing",
     )
     deterministic: bool = setting(
         False,
         "GPU: the same bits from every run, at some cost in speed (CPU and TPU: always so)",
         resume=True,
+        decides="nothing",
     )
     freeze: tuple[str, ...] = setting(
         (), "glob patterns of parameter paths that do not train, such as 'encoder/*'"
@@ -331,7 +351,10 @@ class DecodingConfig:
         0, "no sequence of this many tokens occurs twice in an output (0: any may)", resume=True
     )
     batch_tokens: int = setting(
-        8192, "source positions times beams in a device's part of a decoding batch", resume=True
+        8192,
+        "source positions times beams in a device's part of a decoding batch",
+        resume=True,
+        decides="nothing",
     )
 
 
@@ -352,9 +375,9 @@ class MeshConfig:
 class ExperimentConfig:
     """One experiment. Source of the defaults: the paper's base model, sections 3 and 5."""
 
-    name: str = setting("experiment", "title in reports", resume=True)
+    name: str = setting("experiment", "title in reports", resume=True, decides="nothing")
     model: ModelConfig = setting(ModelConfig, "")
     data: DataConfig = setting(DataConfig, "")
     training: TrainingConfig = setting(TrainingConfig, "")
-    decoding: DecodingConfig = setting(DecodingConfig, "")
-    mesh: MeshConfig = setting(MeshConfig, "")
+    decoding: DecodingConfig = setting(DecodingConfig, "", decides="scoring")
+    mesh: MeshConfig = setting(MeshConfig, "", decides="nothing")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -14,6 +13,7 @@ from jaxtyping import Float64, Int64
 from flaxformer_mt.figures.errors import FigureError
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.reports import column, is_number, last_told, progress
 from flaxformer_mt.rundir.status import read_status
 
 Axis = Literal["steps", "tokens", "hours"]
@@ -77,7 +77,7 @@ def _read(path: str, name: str) -> RunLog:
     reports = read_metrics(run.metrics)
     if not reports:
         raise FigureError(f"{path}: has no reports yet (metrics.jsonl): train it first")
-    kept = _last_told(reports)
+    kept = last_told(reports)
     notes = []
     if len(kept) < len(reports):
         notes.append(
@@ -88,20 +88,20 @@ def _read(path: str, name: str) -> RunLog:
         "valid": [report for report in kept if report.get("kind") == "valid"],
     }
     series: dict[Kind, Series] = {}
-    steps, tokens, seconds = _clock(told["train"])
+    done = progress(kept)
     for kind, of_kind in told.items():
         at = np.array([report["step"] for report in of_kind], np.float64)
         series[kind] = Series(
             at={
                 "steps": at,
-                "tokens": _at(at, steps, tokens),
-                "hours": _at(at, steps, seconds) / 3600,
+                "tokens": _at(at, done.steps, done.tgt_tokens),
+                "hours": _at(at, done.steps, done.seconds) / 3600,
             },
             values=_values(of_kind),
             breaks=_breaks(at),
         )
         notes += _told(kind, of_kind, series[kind])
-    if np.isnan(tokens).any():
+    if np.isnan(done.tgt_tokens).any():
         notes.append("some reports have no rates: tokens and hours are unknown from there on")
     status = read_status(run)
     state = f"{status.state} at step {status.step:,}" if status else "state unknown"
@@ -113,44 +113,6 @@ def _read(path: str, name: str) -> RunLog:
             f"{starts} starts; the log does not say at which steps, and goes on as if undisturbed"
         )
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
-
-
-def _last_told(reports: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Without what a later line tells again: a restart goes back, and tells those steps anew.
-
-    `MetricsLog` sees to that itself, unless the disk was full.
-    """
-    kept: list[Mapping[str, Any]] = []
-    for report in reports:
-        step, kind = report["step"], report.get("kind")
-        while kept and kept[-1]["step"] > step:
-            kept.pop()
-        same = range(len(kept) - sum(each["step"] == step for each in kept[-2:]), len(kept))
-        for place in reversed(same):
-            if kept[place].get("kind") == kind:
-                del kept[place]
-        kept.append(report)
-    return kept
-
-
-def _clock(
-    train: Sequence[Mapping[str, Any]],
-) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
-    """Steps from 0 on, and the target tokens and the seconds of steps up to each.
-
-    A report has the rates of the steps since the one before it.
-    """
-    steps = np.array([0.0, *(report["step"] for report in train)])
-    since = np.diff(steps)
-    values = _values(train)
-    missing = np.full(len(train), np.nan)
-    each = values.get("seconds_per_step", missing)
-    rate = values.get("tgt_tokens_per_second", missing)
-    return (
-        steps,
-        np.concatenate([[0.0], np.cumsum(since * each * rate)]),
-        np.concatenate([[0.0], np.cumsum(since * each)]),
-    )
 
 
 def _at(
@@ -167,18 +129,9 @@ def _values(reports: Sequence[Mapping[str, Any]]) -> dict[str, Float64[np.ndarra
         name: None
         for report in reports
         for name, value in report.items()
-        if name != "step" and _number(value) is not None
+        if name != "step" and is_number(value)
     }
-    found = {}
-    for name in names:
-        column = [_number(report.get(name)) for report in reports]
-        whole = np.array([math.nan if value is None else value for value in column], np.float64)
-        found[name] = np.where(np.isfinite(whole), whole, np.nan)
-    return found
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return {name: column(reports, name) for name in names}
 
 
 def _breaks(steps: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " gaps"]:

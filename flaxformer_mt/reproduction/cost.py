@@ -11,6 +11,7 @@ from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, load
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.reproduction.result_file import Result
+from flaxformer_mt.rundir.reports import progress
 
 SENTENCE = 25
 """Tokens of a sentence where nothing is known of the text: about newstest's in word-pieces."""
@@ -45,19 +46,9 @@ def planned_parameters(config: ExperimentConfig) -> int:
 
 
 def trained_tokens(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Source and target tokens of all steps, from the training reports of `metrics.jsonl`.
-
-    A report has rates over the steps since the one before.
-    """
-    totals, before = {"src": 0.0, "tgt": 0.0}, 0
-    for report in reports:
-        if report["kind"] != "train":
-            continue
-        seconds = (report["step"] - before) * report["seconds_per_step"]
-        before = report["step"]
-        for side in totals:
-            totals[side] += report[f"{side}_tokens_per_second"] * seconds
-    return totals
+    """Source and target tokens of all steps, from the reports of `metrics.jsonl`."""
+    done = progress(reports)
+    return {"src": float(done.src_tokens[-1]), "tgt": float(done.tgt_tokens[-1])}
 
 
 def measured_flops(

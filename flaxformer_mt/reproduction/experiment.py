@@ -6,8 +6,6 @@ import dataclasses
 import fractions
 import hashlib
 import json
-import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +13,14 @@ from flaxformer_mt.config import (
     ConfigError,
     CorpusConfig,
     ExperimentConfig,
+    differences,
     flatten,
     freeze,
     load_config,
     thaw,
 )
+from flaxformer_mt.config.decisive import decides, deciding
+from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
 from flaxformer_mt.reproduction.scaling import (
@@ -27,6 +28,7 @@ from flaxformer_mt.reproduction.scaling import (
     scaled_pairs,
     validating_at_checkpoints,
 )
+from flaxformer_mt.reproduction.settings import Settings
 
 # A row has another multiple of these than its base, whatever the base has.
 _SIZES = frozenset(
@@ -34,82 +36,58 @@ _SIZES = frozenset(
     for name in "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v".split()
 )
 _COUNTS = frozenset({"training.steps", "training.save_every", "training.keep_for_average"})
-# Where and how an experiment is computed, and what it reports meanwhile: no part of what it is.
-_NOT_DECISIVE = re.compile(
-    r"name|mesh\..*|data\.(folder|workers)|data\..*\.(data_dir|archives)|decoding\.batch_tokens"
-    r"|model\.(remat|scan_layers)|training\.(log_every|validate_.*|best_metric|keep_latest"
-    r"|keep_best|loss_chunk|max_bad_updates|max_rollbacks|chip_tflops|deterministic)"
-)
-# Nor are these part of what the paper's experiment is.
-_OURS = re.compile(r"model\.dtype|training\.seed|data\.(train|valid|test)\..*")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Corpus:
-    """Text to run the rows on in place of the paper's: source and target file of each part."""
-
-    name: str
-    train: tuple[str, str]
-    valid: tuple[str, str]
-    test: tuple[str, str] | None = None
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            raise RowError(
-                f"--corpus {self.name}: a name has small letters, digits and '_', and begins with "
-                "a letter"
-            )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a call asks for beside the row. `overrides` are `a.b=value`, of the row's base."""
-
-    scale: float = 1.0
-    seed: int = 1
-    folder: str | None = None
-    corpus: Corpus | None = None
-    overrides: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 < self.scale <= 1:
-            raise RowError(f"--scale {self.scale:g}: must lie above 0 and at most be 1")
-        for override in self.overrides:
-            key, _, value = override.partition("=")
-            if flag := {"data.folder": "--folder", "training.seed": "--seeds"}.get(key):
-                raise RowError(f"--config.{override}: say {flag} in place of it")
-            if ABSOLUTE_PATH.search(value):
-                raise RowError(
-                    f"--config.{override}: results name their settings, and this is a path of one "
-                    "machine: give --folder, and file names within it"
-                )
+# Beside place and speed these are no part of what the paper's experiment is.
+_OURS = frozenset({"model.dtype", "training.seed"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A row, resolved. `config` is what is trained, but that `pairs` cuts its training corpora."""
+    """A row, resolved. `config` is what is trained, but that `pairs` cuts its training corpora.
+
+    `variant` tells experiments of other overrides apart in names; empty where there are none that
+    decide anything.
+    """
 
     row: Row
     settings: Settings
     config: ExperimentConfig
     pairs: Mapping[str, int] | None  # of each corpus at most the first so many; None: all
     test: str
+    variant: str = ""
 
     @property
     def name(self) -> str:
         """Of its result file: `table3_c_n2_paper_full_seed_1`."""
-        settings = self.settings
-        corpus = settings.corpus.name if settings.corpus else "paper"
-        return f"{self.row.table}_{self.row.name.lower()}_{corpus}_{self.extent}_seed_{self.seed}"
+        return f"{self.stem(self.row.name.lower())}_seed_{self.seed}"
+
+    def stem(self, what: str) -> str:
+        """What names of files about `what` of its table begin with, whatever the seed."""
+        stem = f"{self.row.table}_{what}_{self.settings.extent}"
+        return f"{stem}_{self.variant}" if self.variant else stem
+
+    @property
+    def run_name(self) -> str:
+        """Of its run directory, which all share that are trained alike, however they are scored."""
+        row = f"{self.row.table}_{self.row.name.lower()}"
+        trained = _digest([deciding(self.config, "training"), self.pairs])
+        return f"{row}_{self.settings.extent}_seed_{self.seed}-{trained[:8]}"
+
+    @property
+    def kept_as(self) -> str:
+        """The name under which the run keeps its translations of the test set."""
+        return f"{self.test}_{self.variant}" if self.variant else self.test
 
     @property
     def seed(self) -> int:
         return self.settings.seed
 
     @property
-    def extent(self) -> str:
-        scale = self.settings.scale
-        return "full" if scale == 1 else f"scale_{scale!r}".replace(".", "_").replace("-", "m")
+    def scoring(self) -> Scoring:
+        """How its translations are scored."""
+        data = self.config.data
+        return Scoring(
+            tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang, ter=False
+        )
 
     @property
     def is_the_paper_s(self) -> bool:
@@ -118,40 +96,25 @@ class Experiment:
             return False
         theirs, ours = _decisive(load_config(self.row.spec)), _decisive(self.config)
         differing = {key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)}
-        return all(_OURS.fullmatch(key) for key in differing)
+        return differing <= _OURS
 
     @property
     def digest(self) -> str:
         """Of all that decides its numbers but the text itself; the manifest digests that."""
-        content = [_decisive(self.config), self.settings.scale, self.pairs, self.test]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return _digest([_decisive(self.config), self.settings.scale, self.pairs, self.test])
 
     @property
     def command(self) -> str:
         """The command that runs it; FOLDER stands for where the text is."""
-        settings = self.settings
-        words = ["flaxformer-mt", "reproduce", self.row.table, "--only", self.row.name]
-        if settings.scale != 1:
-            words += ["--scale", repr(settings.scale)]
-        words += ["--seeds", str(self.seed)]
-        if settings.folder is not None:
-            words += ["--folder", "FOLDER"]
-        if (corpus := settings.corpus) is not None:
-            words += ["--corpus", corpus.name, "--train", *corpus.train, "--valid", *corpus.valid]
-            words += ["--test", *corpus.test] if corpus.test else []
-        words += [f"--config.{override}" for override in settings.overrides]
-        return shlex.join(words)
+        return self.settings.command(self.row.table, only=[self.row.name])
 
     def details(self) -> dict[str, str]:
         """From which `again` makes it once more."""
-        settings = self.settings
-        plain = {
-            "scale": settings.scale,
-            "seed": settings.seed,
-            "corpus": None if settings.corpus is None else dataclasses.asdict(settings.corpus),
-            "overrides": settings.overrides,
+        return {
+            "row": self.row.label,
+            "settings": self.settings.to_json(),
+            "digest": self.digest,
         }
-        return {"row": self.row.label, "settings": json.dumps(plain), "digest": self.digest}
 
 
 def resolve(row: Row, settings: Settings) -> Experiment:
@@ -162,7 +125,8 @@ def resolve(row: Row, settings: Settings) -> Experiment:
 
     Raises RowError for a row that makes no sense on this base, ConfigError for wrong overrides.
     """
-    config = _with_changes(row, load_config(row.base, settings.overrides))
+    base = load_config(row.base, settings.overrides)
+    config = _with_changes(row, base)
     data, test = config.data, row.test
     if settings.folder is not None:
         data = dataclasses.replace(data, folder=settings.folder)
@@ -188,6 +152,7 @@ def resolve(row: Row, settings: Settings) -> Experiment:
         config=config,
         pairs=None if settings.scale == 1 else cut,
         test=test,
+        variant=_variant(row, base),
     )
     if ABSOLUTE_PATH.search(experiment.command):
         raise RowError(
@@ -202,24 +167,19 @@ def again(details: Mapping[str, str]) -> Experiment:
 
     Raises RowError and ConfigError where they no longer do.
     """
-    try:
-        plain = json.loads(details["settings"])
-        corpus = plain["corpus"]
-        if corpus is not None:
-            files = {part: tuple(corpus[part]) for part in ("train", "valid")}
-            test = tuple(corpus["test"]) if corpus["test"] else None
-            corpus = Corpus(name=corpus["name"], test=test, **files)
-        settings = Settings(
-            scale=plain["scale"],
-            seed=plain["seed"],
-            folder="FOLDER",
-            corpus=corpus,
-            overrides=tuple(plain["overrides"]),
-        )
-        row = row_of(details["row"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise RowError(f"its details name no experiment: {error}") from error
-    return resolve(row, settings)
+    if missing := {"row", "settings"} - set(details):
+        raise RowError(f"its details name no experiment: without {', '.join(sorted(missing))}")
+    return resolve(row_of(details["row"]), Settings.from_json(details["settings"]))
+
+
+def _variant(row: Row, base: ExperimentConfig) -> str:
+    """By what overrides change in the row's base: the rows of a ladder have one in common."""
+    changed = {
+        key: value
+        for key, (_, value) in differences(load_config(row.base), base).items()
+        if decides(key) != "nothing"
+    }
+    return f"with_{_digest(changed)[:8]}" if changed else ""
 
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
@@ -270,6 +230,8 @@ def _files(name: str, files: tuple[str, str]) -> CorpusConfig:
 
 
 def _decisive(config: ExperimentConfig) -> dict[str, Any]:
-    return {
-        key: value for key, value in flatten(config).items() if not _NOT_DECISIVE.fullmatch(key)
-    }
+    return deciding(config, "training", "scoring")
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import hashlib
-import json
-import os
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -16,23 +12,21 @@ from typing import Literal
 
 import jax
 
-from flaxformer_mt.config import DataConfig, ExperimentConfig, differences, freeze, to_dict
+from flaxformer_mt.config import differences, freeze, to_dict
+from flaxformer_mt.config.decisive import decides
 from flaxformer_mt.config.resume import may_change
-from flaxformer_mt.data.prepare import prepare
-from flaxformer_mt.data.prepare.manifest import settings_of
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.extract import extracted
 from flaxformer_mt.reproduction.measuring import TestSet, measure, read_test
+from flaxformer_mt.reproduction.prepared import take_prepared
 from flaxformer_mt.reproduction.records import known, remove_failure, write_failure
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.lock import locked
 
-STOPPED = 75  # as `train` says that it was stopped on request and goes on when called again
-# Trains or goes on with a run, with settings (`a.b=value`) that a run may change; exit status.
-Train = Callable[[RunDirectory, Sequence[str]], int]
+Ending = Literal["finished", "stopped"]
+# Trains or goes on with a run, with settings (`a.b=value`) that a run may change.
+Train = Callable[[RunDirectory, Sequence[str]], Ending]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,8 +55,8 @@ class Ladder:
     command: Sequence[str]
 
     def run_of(self, experiment: Experiment) -> RunDirectory:
-        """Other settings are another directory: nothing goes on with a run that is not its own."""
-        return RunDirectory(self.workdir / "runs" / f"{experiment.name}-{experiment.digest[:8]}")
+        """Whatever is trained otherwise has another one: no run goes on with another's settings."""
+        return RunDirectory(self.workdir / "runs" / experiment.run_name)
 
     def climb(self, experiments: Iterable[Experiment]) -> list[Outcome]:
         """Does what is not done yet. A failure is noted and the next one begun; a stop ends all."""
@@ -82,7 +76,7 @@ class Ladder:
         if before.state == "stale":
             self.say(f"stale: {before.note}; it is measured again")
         try:
-            status, result = self._trained_and_measured(experiment)
+            result = self._trained_and_measured(experiment)
         except Exception as error:
             message = self.explain(error)
             if message is None:
@@ -97,83 +91,48 @@ class Ladder:
             jax.clear_caches()
             gc.collect()
         if result is None:
-            kind: Literal["stopped", "failed"] = "stopped" if status == STOPPED else "failed"
-            message = f"training ended with status {status}"
-            if kind == "failed":
-                write_failure(experiment, message, self.results)
-            return Outcome(experiment=experiment, kind=kind, message=message)
+            return Outcome(experiment=experiment, kind="stopped")
         remove_failure(experiment, self.results)
         return Outcome(experiment=experiment, kind="measured", result=result)
 
-    def _trained_and_measured(self, experiment: Experiment) -> tuple[int, Result | None]:
+    def _trained_and_measured(self, experiment: Experiment) -> Result | None:
+        """None: training was stopped on request."""
         test: TestSet = read_test(experiment)
         run = self.run_of(experiment)
-        config = self._with_extract(experiment)
-        overrides = self._begin(run, config)
-        status = self.train(run, overrides)
-        if status:
-            return status, None
-        return 0, measure(experiment, run, test, results=self.results)
-
-    def _with_extract(self, experiment: Experiment) -> ExperimentConfig:
-        if experiment.pairs is None:
-            return experiment.config
-        data = extracted(
-            experiment.config.data,
-            experiment.pairs,
-            folder=self.workdir / "extracts",
-            say=self.say,
-        )
-        return dataclasses.replace(experiment.config, data=data)
-
-    def _begin(self, run: RunDirectory, config: ExperimentConfig) -> list[str]:
-        """Makes the run if it is not there; what a run that goes on is to change."""
         if layout.has_record(run):
-            recorded = freeze(layout.read_record(run).config, str(run.config_file))
-            changed = differences(recorded, config)
-            return [f"{key}={_text(new)}" for key, (_, new) in changed.items() if may_change(key)]
-        prepared = self._prepared(config.data, config.training.seed)
-        for name in ("vocabulary", "data"):
-            _take(prepared / name, run.path / name)
-        layout.create(run.path, to_dict(config), self.command)
-        return []
+            changes = _changes(run, experiment)
+        else:
+            self._begin(run, experiment)
+            changes = []
+        if self.train(run, changes) == "stopped":
+            return None
+        return measure(experiment, run, test, results=self.results)
 
-    def _prepared(self, data: DataConfig, seed: int) -> Path:
-        """A folder with vocabulary and token store: rows that differ in the model share them."""
-        places = [(c.src, c.tgt, c.path, c.split) for c in (*data.train, data.valid)]
-        content = json.dumps([settings_of(data, seed), places, data.folder], sort_keys=True)
-        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        place = RunDirectory(self.workdir / "prepared" / digest)
-        try:
-            place.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(f"{place}: cannot be written: {error.strerror}") from error
-        with locked(place):
-            prepare(data, seed=seed, directory=place.path, report=self.say, bar=sys.stderr.isatty())
-        return place.path
+    def _begin(self, run: RunDirectory, experiment: Experiment) -> None:
+        """Makes the run, with its vocabulary and token store."""
+        data = experiment.config.data
+        if experiment.pairs is not None:
+            data = extracted(data, experiment.pairs, folder=self.workdir / "extracts", say=self.say)
+        take_prepared(
+            run, data, seed=experiment.seed, folder=self.workdir / "prepared", say=self.say
+        )
+        config = dataclasses.replace(experiment.config, data=data)
+        layout.create(run.path, to_dict(config), self.command)
+
+
+def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
+    """Of where and how a run is computed, what is to be otherwise than before.
+
+    How its outputs are scored is no matter of its training, and test corpora are part of that.
+    """
+    recorded = freeze(layout.read_record(run).config, str(run.config_file))
+    return [
+        f"{key}={_text(new)}"
+        for key, (old, new) in differences(recorded, experiment.config).items()
+        if decides(key) == "nothing" and may_change(key) and None not in (old, new)
+    ]
 
 
 def _text(value: object) -> str:
     """A setting's value as an override has it."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _take(source: Path, target: Path) -> None:
-    """`source` under another name as well, its files shared: nothing writes to them again."""
-    if target.exists():
-        return
-    aside = target.with_name(f".{target.name}.partial")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, aside, copy_function=_link)
-        os.replace(aside, target)
-    except OSError as error:
-        raise RunDirectoryError(f"{target}: cannot be written: {error.strerror}") from error
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)

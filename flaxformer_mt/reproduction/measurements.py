@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from flaxformer_mt.reproduction.orderings import group_of, verdict
 from flaxformer_mt.reproduction.paper import TABLES, Row, row_of, rows_of
+from flaxformer_mt.reproduction.provenance import mixture
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.tables import commit, hours, machine, table
 
@@ -36,15 +37,17 @@ def measurements(results: Sequence[Result]) -> list[str]:
     return ["## Measured", *sections] if sections else []
 
 
-def ordering_sections(orderings: Sequence[Result], measured: Sequence[Result]) -> list[str]:
-    """Of each comparison all of whose runs are among `measured`, as they were when compared."""
-    digests = {result.name: result.details["digest"] for result in measured}
-    sections = []
-    for found in orderings:
-        compared: Mapping[str, str] = json.loads(found.details["experiments"])
-        if all(digests.get(name) == digest for name, digest in compared.items()):
-            sections += _ordering(found)
+def ordering_sections(orderings: Sequence[Result]) -> list[str]:
+    """One for each comparison."""
+    sections = [part for found in orderings for part in _ordering(found)]
     return ["## Which of Table 3's orderings hold", *sections] if sections else []
+
+
+def compares(found: Result, measured: Sequence[Result]) -> bool:
+    """Whether all results that were compared are still `measured`, as they were then."""
+    digests = {result.name: result.details["digest"] for result in measured}
+    compared: Mapping[str, str] = json.loads(found.details["experiments"])
+    return all(digests.get(name) == digest for name, digest in compared.items())
 
 
 def _section(name: str, group: str, results: Sequence[Result]) -> list[str]:
@@ -73,6 +76,7 @@ def _section(name: str, group: str, results: Sequence[Result]) -> list[str]:
         f"    {first.command}",
         table(header, lines, right=set(range(1, len(header) - 2))),
         "Signatures:\n\n" + "\n".join(signatures),
+        *_mixtures(results),
     ]
 
 
@@ -80,7 +84,6 @@ def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[st
     def mean(metric: str) -> float:
         return statistics.mean(result.metrics[metric] for result in results)
 
-    first = results[0]
     return [
         f"`{row.name}`",
         ", ".join(f"{result.metrics['seed']:.0f}" for result in results),
@@ -91,9 +94,19 @@ def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[st
         f"{mean('parameters') / 1e6:.2f}",
         hours(sum(result.metrics["device_hours"] for result in results)),
         f"{sum(result.metrics['training_flops'] for result in results):.1e}",
-        machine(first.machine),
-        commit(first),
+        ", ".join(dict.fromkeys(machine(result.machine) for result in results)),
+        ", ".join(dict.fromkeys(commit(result) for result in results)),
     ]
+
+
+def _mixtures(results: Sequence[Result]) -> list[str]:
+    """Of each run that other code trained than measured it, which."""
+    lines = [
+        f"- `{result.name}`: {mixed}"
+        for result in results
+        if (mixed := mixture(result)) is not None
+    ]
+    return ["Trained by other code than measured it:\n\n" + "\n".join(lines)] if lines else []
 
 
 def _score(metric: str, results: Sequence[Result]) -> str:

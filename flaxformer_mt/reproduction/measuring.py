@@ -15,15 +15,16 @@ from flaxformer_mt.config import CorpusConfig, ExperimentConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, read_pairs
 from flaxformer_mt.data.prepare import read_manifest
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation import Evaluation, Scoring, evaluate
+from flaxformer_mt.evaluation import Evaluation, evaluate
 from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.reproduction.cost import measured_flops, trained_tokens
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.parse_scores import gold_trees, parse_f1
+from flaxformer_mt.reproduction.provenance import training_details
 from flaxformer_mt.reproduction.result_file import Result, write_result
 from flaxformer_mt.rundir.atomic import read_json
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
 
 FULL, REDUCED = "measured at full scale", "measured at reduced scale"
@@ -68,17 +69,17 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     if averaged:
         params, steps = average_checkpoints(run, averaged, "latest")
         write_average(run, params, steps)
-    translator = Translator.load(run.path, which="average" if averaged else "latest")
-    data = experiment.config.data
+    translator = Translator.load(run.path, which="average" if averaged else "latest").with_config(
+        # The run's record has the search of the experiment for which it was begun.
+        experiment.config.decoding
+    )
     found = evaluate(
         translator,
         test.sources,
         test.references,
-        name=test.name,
+        name=experiment.kept_as,
         directory=run.evaluation,
-        scoring=Scoring(
-            tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang, ter=False
-        ),
+        scoring=experiment.scoring,
     )
     metrics, signatures = _scores(found)
     if test.gold:
@@ -87,18 +88,25 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         )
         metrics = {"f1": f1, "malformed": malformed, **metrics}
         signatures = {"f1": signature, **signatures}
+    goodput, devices = read_json(run.goodput), jax.device_count()
+    wall = goodput["wall_seconds"]
     counted = _counts(experiment, run)
-    metrics |= {**counted, "averaged_checkpoints": averaged}
-    spent = read_json(run.goodput)["wall_seconds"] + found.seconds
+    metrics |= {
+        **counted,
+        "devices": devices,
+        "device_hours": wall * devices / 3600,
+        "averaged_checkpoints": averaged,
+    }
     return write_result(
         results / f"{experiment.name}.json",
         command=experiment.command,
         config=experiment.row.spec,
-        seconds=spent,
+        seconds=wall + found.seconds,
         metrics=metrics,
         signatures=signatures,
         details={
             **experiment.details(),
+            **training_details(read_record(run), goodput, devices),
             "status": FULL if _is_full(experiment, counted["pairs"]) else REDUCED,
             "data": _data(experiment.config.data.train, counted["pairs"]),
             "test": f"{test.name}, {len(test.sources):,} sentences",
@@ -127,7 +135,6 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
     lengths = {side: manifest["lengths"]["train"][side]["mean"] for side in ("src", "tgt")}
     tokens = trained_tokens(reports)
     last = [report for report in reports if report["kind"] == "valid"][-1]
-    wall = read_json(run.goodput)["wall_seconds"]
     return {
         # Of the last step: the paper's table is not of the best one.
         "perplexity": last["perplexity"],
@@ -139,8 +146,6 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
         "source_tokens": round(tokens["src"]),
         "target_tokens": round(tokens["tgt"]),
         "training_flops": measured_flops(config, sizes["tgt"], tokens=tokens, lengths=lengths),
-        "devices": jax.device_count(),
-        "device_hours": wall * jax.device_count() / 3600,
         "target_tokens_per_second": statistics.median(
             report["tgt_tokens_per_second"] for report in reports if report["kind"] == "train"
         ),

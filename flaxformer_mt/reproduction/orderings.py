@@ -15,12 +15,13 @@ from flaxformer_mt import __version__
 from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.kept import read_kept
 from flaxformer_mt.evaluation.metrics import Measured, Metric, measure
-from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.evaluation.paper_protocol import PaperBleu
 from flaxformer_mt.evaluation.significance import paired_bootstrap
-from flaxformer_mt.reproduction.experiment import Experiment, Settings, resolve
+from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, rows_of
 from flaxformer_mt.reproduction.records import known
 from flaxformer_mt.reproduction.result_file import Result, write_result
+from flaxformer_mt.reproduction.settings import Settings
 from flaxformer_mt.rundir.layout import RunDirectory
 
 SIGNIFICANT = 0.05
@@ -83,10 +84,8 @@ def write_orderings(scored: Sequence[Scored], *, results: Path) -> Result | None
         return None
     first = next(iter(base.values())).experiment
     return write_result(
-        results / f"{name_of(first)}.json",
-        command=first.command.replace("--only base ", "").replace(
-            f"--seeds {first.seed}", "--seeds " + " ".join(map(str, sorted(base)))
-        ),
+        results / f"{first.stem('orderings')}.json",
+        command=first.settings.command(first.row.table, seeds=sorted(base)),
         config=first.row.spec,
         seconds=sum(one.result.seconds for one in scored),
         metrics=metrics,
@@ -98,10 +97,6 @@ def write_orderings(scored: Sequence[Scored], *, results: Path) -> Result | None
         },
         release=__version__,
     )
-
-
-def name_of(experiment: Experiment) -> str:
-    return experiment.name.replace("table3_base_", "table3_orderings_").rpartition("_seed_")[0]
 
 
 def group_of(result: Result) -> str:
@@ -155,13 +150,12 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float],
 
 def _measured(scored: Scored) -> Measured:
     """A run's kept output, by the paper's BLEU where it has a meaning, else by sacreBLEU."""
-    data = scored.experiment.config.data
-    kept = read_kept(scored.run.evaluation, scored.experiment.test)
+    kept = read_kept(scored.run.evaluation, scored.experiment.kept_as)
     if kept.references is None:
         raise ScoringError(f"{scored.run.evaluation}: keeps no references: evaluate it again")
-    how = Scoring(tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang, ter=False)
-    found = how.metrics(kept.references)
-    chosen: Metric = found[2] if how.has_paper_bleu else found[0]
+    metrics = scored.experiment.scoring.metrics(kept.references)
+    bleu, *_ = metrics
+    chosen: Metric = next((one for one in metrics if isinstance(one, PaperBleu)), bleu)
     return measure([chosen], kept.hypotheses, kept.references)[0]
 
 

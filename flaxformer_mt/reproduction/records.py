@@ -9,7 +9,7 @@ from typing import Literal
 
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.reproduction.experiment import Experiment, again
-from flaxformer_mt.reproduction.paper import Row, RowError, row_of
+from flaxformer_mt.reproduction.paper import Row, RowError
 from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
 from flaxformer_mt.rundir.atomic import read_json, remove_file, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
@@ -28,8 +28,9 @@ class Failure:
     details: Mapping[str, str]
 
     @property
-    def row(self) -> Row:
-        return row_of(self.details["row"])
+    def label(self) -> str:
+        """Of its row, which the paper's tables need no longer have."""
+        return self.details["row"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,7 @@ def _failure(path: Path) -> Failure:
     try:
         content = read_json(path)
         failure = Failure(**content)
-        _ = failure.row, failure.message.strip()
+        _ = failure.label.strip(), failure.message.strip()
     except (RunDirectoryError, TypeError, KeyError, AttributeError, ValueError) as error:
         raise ResultError(f"{path}: is no record of a failure: {error}") from error
     return failure

@@ -6,9 +6,13 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from flaxformer_mt.reproduction.cost import SENTENCE, planned_flops, planned_parameters
-from flaxformer_mt.reproduction.measurements import measurements, ordering_sections
+from flaxformer_mt.reproduction.measurements import (
+    compares,
+    measurements,
+    ordering_sections,
+)
 from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table
-from flaxformer_mt.reproduction.records import Records
+from flaxformer_mt.reproduction.records import Records, stale
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.scaling import RULE
 from flaxformer_mt.reproduction.status import MEANING, Standing, standing
@@ -35,8 +39,10 @@ def report(records: Records, plan: Result | None = None) -> str:
     sections += [*_remarks(), *_planned(rows["table2/en_de_base"], rows["table2/en_de_big"], plan)]
     measured = [one for each in rows.values() for one in (*each.full, *each.reduced)]
     sections += measurements(measured)
-    sections += ordering_sections(records.orderings, measured)
-    sections += [*_failures(rows.values()), *_outdated(rows.values())]
+    sections += ordering_sections(
+        [found for found in records.orderings if compares(found, measured)]
+    )
+    sections += [*_failures(rows.values()), *_outdated(records, measured)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -139,6 +145,9 @@ def _remarks() -> list[str]:
                 f"backward, as if every batch were full, in sentences of {SENTENCE} tokens. The "
                 "paper's are another thing: training time, times the number of GPUs, times an "
                 "estimate of what such a GPU sustains.",
+                "- Device-hours are the wall time of all starts of a run times the devices of the "
+                "process that measured it: how many earlier starts had is not known. Machine and "
+                "commit are that process's as well; where other code trained, a line says so.",
                 "- Parameters by formula are with vocabularies of the config's size; the paper's "
                 "column is that of no one vocabulary (configs/table3.py).",
                 "- The paper's BLEU is tokenised, with compounds split in German; sacreBLEU of the "
@@ -183,11 +192,23 @@ def _failures(standings: Iterable[Standing]) -> list[str]:
     return ["## Failed", "\n".join(lines)] if lines else []
 
 
-def _outdated(standings: Iterable[Standing]) -> list[str]:
+def _outdated(records: Records, measured: Sequence[Result]) -> list[str]:
+    """Whatever is in the files and has no place on the page."""
+    found = [(result, reason) for result in records.rows if (reason := stale(result)) is not None]
+    found += [
+        (result, "compares runs that are no longer those")
+        for result in records.orderings
+        if not compares(result, measured)
+    ]
     lines = [
         f"- `{result.name}`: stale: {reason}; measured at commit {commit(result)}, and not shown"
-        for one in standings
-        for result, reason in one.outdated
+        for result, reason in found
+    ]
+    labels = {row.label for row in ROWS}
+    lines += [
+        f"- `{failure.name}`: failed, and the paper has no row '{failure.label}': {failure.message}"
+        for failure in records.failures
+        if failure.label not in labels
     ]
     return ["## Stale", "\n".join(lines)] if lines else []
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.reproduction.cost import Planned, planned_steps
-from flaxformer_mt.reproduction.measuring import FULL, REDUCED
+from flaxformer_mt.reproduction.measuring import FULL
 from flaxformer_mt.reproduction.paper import Row
 from flaxformer_mt.reproduction.records import Failure, Records, stale
 from flaxformer_mt.reproduction.result_file import Result
@@ -37,7 +37,6 @@ class Standing:
     config: ExperimentConfig  # the paper's
     full: tuple[Result, ...]
     reduced: tuple[Result, ...]
-    outdated: tuple[tuple[Result, str], ...]  # stale results, and why they are
     failures: tuple[Failure, ...]
     planned: tuple[Planned, ...]
 
@@ -54,15 +53,13 @@ class Standing:
 
 def standing(row: Row, records: Records, plan: Result | None) -> Standing:
     """Raises ConfigError if the row's own config is broken."""
-    judged = [(result, stale(result)) for result in records.of(row)]
-    fresh = [result for result, reason in judged if reason is None]
+    fresh = [result for result in records.of(row) if stale(result) is None]
     config = load_config(row.spec)
     return Standing(
         row=row,
         config=config,
         full=tuple(result for result in fresh if result.details.get("status") == FULL),
-        reduced=tuple(result for result in fresh if result.details.get("status") == REDUCED),
-        outdated=tuple((result, reason) for result, reason in judged if reason is not None),
-        failures=tuple(failure for failure in records.failures if failure.row == row),
+        reduced=tuple(result for result in fresh if result.details.get("status") != FULL),
+        failures=tuple(failure for failure in records.failures if failure.label == row.label),
         planned=tuple(planned_steps(config, plan)),
     )

@@ -17,10 +17,15 @@ def table(
 
 
 def commit(result: Result) -> str:
-    """Short, and still telling of changes that were not committed."""
-    if result.commit.startswith("release"):
-        return result.commit
-    return result.commit[:10] + ("-dirty" if result.commit.endswith("-dirty") else "")
+    """That of the process that measured it."""
+    return short(result.commit)
+
+
+def short(commit: str) -> str:
+    """Still telling of changes that were not committed; a release as it is."""
+    if commit.startswith("release"):
+        return commit
+    return commit[:10] + ("-dirty" if commit.endswith("-dirty") else "")
 
 
 def machine(found: Machine) -> str:

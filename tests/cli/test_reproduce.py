@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,11 @@ def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> N
     # Two layers of six are no whole number of this base's one layer.
     assert done.status == 1
     assert "not run: table3/c_N2: has 2/6 of its base's model.encoder_layers" in done.errors
-    base, other = "table3_base_toy_scale_0_0001_seed_1", "table3_c_dff1024_toy_scale_0_0001_seed_1"
-    assert done.output.split("\n")[:-1] == [f"{base}: measured", f"{other}: measured"]
+    base, other = (line.partition(":")[0] for line in done.output.split("\n")[:-1])
+    assert done.output == f"{base}: measured\n{other}: measured\n"
+    # The overrides, which the rows of a ladder have in common.
+    (variant,) = {name.partition("_with_")[2].partition("_")[0] for name in (base, other)}
+    assert base == f"table3_base_toy_scale_0_0001_with_{variant}_seed_1"
 
     results = tmp_path / "w" / "results"
     found = json.loads((results / f"{other}.json").read_text())
@@ -65,7 +69,12 @@ def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> N
     assert metrics["device_hours"] > 0 and metrics["perplexity"] > 1
     assert {"bleu_paper", "sacrebleu_13a"} <= set(found["signatures"])
     assert found["details"]["status"] == "measured at reduced scale"
-    compared = json.loads((results / "table3_orderings_toy_scale_0_0001.json").read_text())
+    (trained,) = json.loads(found["details"]["trained_by"])
+    assert trained["commit"] in (found["commit"], None)
+    assert trained["packages"] == found["versions"]
+    orderings = results / f"table3_orderings_toy_scale_0_0001_with_{variant}.json"
+    compared = json.loads(orderings.read_text())
+    assert " --only " not in compared["command"] and " --seeds 1 " in compared["command"]
     assert compared["metrics"]["c_dff1024_seeds"] == 1
     page = (tmp_path / "w" / "reproduction.md").read_text()
     assert "### Table 3 on the text `toy`, scale 0.0001" in page
@@ -80,7 +89,25 @@ def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> N
     assert listed.status == 0 and " done " in listed.output
     changed = [*arguments, "--config.model.dropout=0.05"]
     listed = run("reproduce", "table3", "--only", "base", *changed, "--dry-run")
-    assert " stale " in listed.output and "is of other settings" in listed.output
+    assert " not run " in listed.output
+
+    # Another search needs no other training, and takes no other's place.
+    def logs() -> dict[Path, bytes]:
+        paths = (tmp_path / "w" / "runs").glob("*/metrics.jsonl")
+        return {path: path.read_bytes() for path in paths}
+
+    trained_before, wider = logs(), [*arguments, "--config.decoding.beam_size=3"]
+    done = run("reproduce", "table3", *rows[:2], *wider)
+    assert done.status == 0 and logs() == trained_before, done.errors
+    (name,) = re.findall(r"(\w+): measured\n", done.output)
+    assert name != base and (results / f"{base}.json").exists()
+    (kept,) = [
+        json.loads(path.read_text())
+        for path in (tmp_path / "w").glob("runs/table3_base_*/evaluation/valid_with_*.json")
+        if variant not in path.name
+    ]
+    assert kept["beam_size"] == 3
+    assert run("reproduce", "table3", *rows[:2], *arguments).output == f"{base}: kept\n"
 
 
 def test_table_2_is_averaged_and_its_base_gives_the_figures(

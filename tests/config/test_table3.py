@@ -195,3 +195,10 @@ def test_parameters_are_near_the_paper_s_column(row):
     ours = sum(count_by_formula(config_of(row).model, TYPES, TYPES).values())
     # What 4,100 types more or less come to.
     assert math.isclose(ours, 1e6 * paper(row, "millions"), rel_tol=0.07)
+
+
+def test_other_validation_text_is_no_other_test_set():
+    config = load_config("table3:base", ["data.valid.src=ours.en", "data.valid.tgt=ours.de"])
+    assert (config.data.valid.src, config.data.valid.tgt) == ("ours.en", "ours.de")
+    (test,) = config.data.test
+    assert (test.name, test.src, test.tgt) == ("newstest2013", "newstest2013.en", "newstest2013.de")

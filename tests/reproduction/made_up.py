@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.reproduction.experiment import Corpus, Experiment, Settings, resolve
+from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.measuring import FULL, REDUCED
 from flaxformer_mt.reproduction.paper import row_of
+from flaxformer_mt.reproduction.settings import Corpus, Settings
 
 TOY = Corpus(name="toy", train=("train.en", "train.de"), valid=("valid.en", "valid.de"))
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

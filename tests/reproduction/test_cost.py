@@ -39,3 +39,12 @@ def test_a_run_without_padding_costs_what_was_planned():
     lengths = {"src": 25.0, "tgt": 25.0}
     found = measured_flops(config, 37_000, tokens=tokens, lengths=lengths)
     assert found == pytest.approx(planned_flops(config))
+
+
+def test_steps_told_twice_are_counted_once():
+    def train(step, src):
+        rates = {"src_tokens_per_second": src, "tgt_tokens_per_second": 1.0}
+        return {"kind": "train", "step": step, "seconds_per_step": 1.0, **rates}
+
+    reports = [train(10, 5.0), train(20, 5.0), train(10, 7.0), train(20, 7.0)]
+    assert trained_tokens(reports) == {"src": 140, "tgt": 20}

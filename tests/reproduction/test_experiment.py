@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, flatten, load_config
-from flaxformer_mt.reproduction.experiment import Corpus, Settings, again, resolve
+from flaxformer_mt.config import ConfigError, decisive, flatten, load_config
+from flaxformer_mt.config.freeze import fields_along
+from flaxformer_mt.config.setting import setting
+from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
+from flaxformer_mt.reproduction.settings import Settings
 from tests.reproduction.made_up import TOY, experiment
 
 TINY = tuple(
@@ -87,6 +91,7 @@ def test_the_steps_of_big_keep_their_ratio():
 def test_where_and_how_it_is_computed_makes_no_other_experiment(override):
     one, other = experiment(), experiment(overrides=(override,))
     assert one.digest == other.digest
+    assert (one.name, one.run_name) == (other.name, other.run_name)
     assert experiment(folder="here").digest == experiment(folder="there").digest
     assert resolve(one.row, Settings(overrides=(override,))).is_the_paper_s
 
@@ -107,6 +112,39 @@ def test_what_decides_the_numbers_does(changes):
     assert experiment().digest != experiment(**changes).digest
 
 
+TRAINING = ["model.dropout=0.05", "data.valid.src=other.en", "training.keep_for_average=3"]
+SCORING = ["decoding.beam_size=5", "data.tokenized=true", "data.test.newstest2013.src=other.en"]
+
+
+@pytest.mark.parametrize("override", [*TRAINING, *SCORING])
+def test_another_search_is_another_experiment_with_the_same_training(override):
+    one, other = experiment(), experiment(overrides=(override,))
+    assert one.digest != other.digest and one.name != other.name
+    assert (one.run_name == other.run_name) == (override in SCORING)
+    # In a run that both share each has its translations under a name of its own.
+    assert one.kept_as == "valid" != other.kept_as
+
+
+def test_digests_are_what_they_were():
+    """They name what people have trained and measured. Only a change of the row may change them."""
+    found = experiment("table3/c_N2", scale=1.0)
+    assert found.run_name == "table3_c_n2_paper_full_seed_1-e5c08bc9"
+    assert found.digest[:8] == "e7fffd0c"
+
+
+def test_a_setting_that_a_release_adds_changes_neither(monkeypatch):
+    before = experiment()
+    known = before.digest, before.run_name
+    new = setting(0.5, "of a later release")
+    new.name = "new"
+    monkeypatch.setattr(decisive, "flatten", lambda config: {**flatten(config), "model.new": 0.5})
+    monkeypatch.setattr(
+        decisive, "fields_along", lambda key: [new] if key == "model.new" else fields_along(key)
+    )
+    assert "model.new" in decisive.flatten(before.config)
+    assert (experiment().digest, experiment().run_name) == known
+
+
 def test_only_the_paper_s_recipe_counts_as_full_scale():
     row = row_of("table3/base")
     for same in ({}, {"seed": 3}, {"overrides": ("model.dtype=float32",)}, {"folder": "F"}):
@@ -117,6 +155,11 @@ def test_only_the_paper_s_recipe_counts_as_full_scale():
         {"overrides": ("training.steps=99999",)},
         {"overrides": ("data.vocabulary.size=32000",)},
         {"overrides": ("decoding.length_penalty=1.0",)},
+        *(
+            {"overrides": (f"data.{corpus}.src=other.en",)}
+            for corpus in ("train.wmt14", "valid", "test.newstest2013")
+        ),
+        {"overrides": ("data.train.more.src=more.en", "data.train.more.tgt=more.de")},
     ):
         assert not resolve(row, Settings(**other)).is_the_paper_s
 
@@ -136,18 +179,41 @@ def test_only_the_paper_s_recipe_counts_as_full_scale():
 def test_a_result_s_details_make_the_experiment_again(settings):
     found = experiment(**settings)
     remade = again(json.loads(json.dumps(found.details())))
-    assert remade.digest == found.digest and remade.name == found.name
+    assert (remade.digest, remade.name, remade.run_name) == (
+        found.digest,
+        found.name,
+        found.run_name,
+    )
 
 
 def test_names_of_files_tell_experiments_apart():
     named = {
-        experiment(label, scale=scale, seed=seed, corpus=corpus).name
+        experiment(label, scale=scale, seed=seed, corpus=corpus, overrides=overrides).name
         for label in ("table3/base", "table3/c_N2")
         for scale in (1, 0.5, 0.05, 1e-5)
         for seed in (1, 12)
         for corpus in (None, TOY)
+        for overrides in ((), ("model.dropout=0.05",), ("model.dropout=0.02",))
     }
-    assert len(named) == 2 * 4 * 2 * 2
+    assert len(named) == 2 * 4 * 2 * 2 * 3
+
+
+def test_a_name_tells_of_overrides_only_what_they_decide():
+    assert experiment().name == "table3_base_paper_scale_0_01_seed_1"
+    # Written otherwise, told twice, without effect, or of no matter for any number.
+    same = [
+        ("model.dropout=0.05",),
+        ("model.dropout=5e-2",),
+        ("model.dropout=0.3", "model.dropout=0.05"),
+        ("model.d_ff=2048", "model.dropout=0.05", "mesh.fsdp=2"),
+    ]
+    (name,) = {experiment(overrides=overrides).name for overrides in same}
+    assert re.fullmatch(r"table3_base_paper_scale_0_01_with_[0-9a-f]{8}_seed_1", name)
+    assert experiment(overrides=("model.d_ff=2048", "model.remat=true")).name == experiment().name
+    # One for all rows of a ladder, and for what is said of them together.
+    row = experiment("table3/c_N2", overrides=same[0])
+    assert row.variant == experiment(overrides=same[0]).variant
+    assert row.stem("orderings") == f"table3_orderings_paper_scale_0_01_{row.variant}"
 
 
 def test_other_text_takes_the_place_of_the_paper_s():
@@ -160,28 +226,6 @@ def test_other_text_takes_the_place_of_the_paper_s():
     assert experiment("table3/base", corpus=TOY).test == "valid"
     with pytest.raises(RowError, match="--test SRC TGT names it"):
         experiment("table2/en_de_base", corpus=TOY)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"scale": 0.0}, "must lie above 0"),
-        ({"scale": 1.5}, "at most be 1"),
-        ({"overrides": ("data.folder=x",)}, "say --folder"),
-        ({"overrides": ("training.seed=2",)}, "say --seeds"),
-        ({"overrides": ("data.valid.src=/srv/valid.en",)}, "a path of one machine"),
-    ],
-)
-def test_settings_that_cannot_stand_in_a_result_are_refused(settings, message):
-    with pytest.raises(RowError, match=message):
-        Settings(**settings)
-
-
-def test_so_are_corpora():
-    with pytest.raises(RowError, match="small letters"):
-        Corpus(name="Multi30k", train=("a", "b"), valid=("c", "d"))
-    with pytest.raises(RowError, match="a path of one machine"):
-        experiment(corpus=dataclasses.replace(TOY, train=("/srv/train.en", "/srv/train.de")))
 
 
 @pytest.mark.parametrize(

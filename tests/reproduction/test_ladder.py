@@ -13,7 +13,7 @@ import pytest
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.ladder import STOPPED, Ladder
+from flaxformer_mt.reproduction.ladder import Ending, Ladder
 from flaxformer_mt.reproduction.records import known, read_records
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.reproduction.made_up import TOY, experiment, result, write
@@ -39,11 +39,11 @@ def toy(folder: Path, name: str = "base", **settings) -> Experiment:
 class Training:
     """Stands for `train`: remembers its calls, and ends as it is told to."""
 
-    def __init__(self, *endings: int | Exception) -> None:
+    def __init__(self, *endings: Ending | Exception) -> None:
         self.endings = list(endings)
         self.calls: list[tuple[RunDirectory, list[str]]] = []
 
-    def __call__(self, run: RunDirectory, overrides: Sequence[str]) -> int:
+    def __call__(self, run: RunDirectory, overrides: Sequence[str]) -> Ending:
         self.calls.append((run, list(overrides)))
         ending = self.endings.pop(0)
         if isinstance(ending, Exception):
@@ -66,18 +66,18 @@ def ladder(
 
 
 def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder):
-    train = Training(OSError("no room\nmore"), 1, STOPPED)
+    train = Training(OSError("no room\nmore"), ValueError("no sense"), "stopped")
     names = ["base", "a_h1", "c_N2", "c_N4"]
     outcomes = ladder(tmp_path, train).climb([toy(folder, name) for name in names])
     # A stop ends all; the same command goes on with it.
     assert [one.kind for one in outcomes] == ["failed", "failed", "stopped"]
     assert outcomes[0].message == "no room"
-    noted = {one.row.name: one.message for one in read_records(tmp_path / "results").failures}
-    assert noted == {"base": "no room", "a_h1": "training ended with status 1"}
+    noted = {one.label: one.message for one in read_records(tmp_path / "results").failures}
+    assert noted == {"table3/base": "no room", "table3/a_h1": "no sense"}
 
 
 def test_a_bug_keeps_its_trace_and_stops_nothing(tmp_path, folder, capsys):
-    train = Training(ZeroDivisionError("oh"), STOPPED)
+    train = Training(ZeroDivisionError("oh"), "stopped")
     climbed = ladder(tmp_path, train, lambda error: None).climb([toy(folder), toy(folder, "c_N2")])
     assert [one.kind for one in climbed] == ["failed", "stopped"]
     assert climbed[0].message == "ZeroDivisionError: oh"
@@ -85,7 +85,7 @@ def test_a_bug_keeps_its_trace_and_stops_nothing(tmp_path, folder, capsys):
 
 
 def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
-    train = Training(STOPPED, STOPPED, STOPPED)
+    train = Training("stopped", "stopped", "stopped")
     climbing = ladder(tmp_path, train)
     for overrides in ((), ("training.log_every=3", "data.workers=1"), ("model.dropout=0.05",)):
         climbing.climb([toy(folder, overrides=(*TINY, *overrides))])
@@ -98,7 +98,7 @@ def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
 
 
 def test_a_working_directory_may_be_moved(tmp_path, folder):
-    train = Training(STOPPED, STOPPED)
+    train = Training("stopped", "stopped")
     (tmp_path / "before").mkdir()
     ladder(tmp_path / "before", train).climb([toy(folder)])
     (tmp_path / "before").rename(tmp_path / "after")
@@ -109,7 +109,7 @@ def test_a_working_directory_may_be_moved(tmp_path, folder):
 
 
 def test_the_run_is_that_of_the_row_and_rows_share_what_is_prepared(tmp_path, folder):
-    train = Training(STOPPED, STOPPED)
+    train = Training("stopped", "stopped")
     climbing = ladder(tmp_path, train)
     for name in ("base", "c_N2"):
         climbing.climb([toy(folder, name)])
@@ -123,7 +123,7 @@ def test_the_run_is_that_of_the_row_and_rows_share_what_is_prepared(tmp_path, fo
 
 
 def test_only_the_first_pairs_are_trained_on_once_extracted(tmp_path, folder):
-    train = Training(STOPPED, STOPPED)
+    train = Training("stopped", "stopped")
     # A hundred-thousandth of 4.5 million.
     ladder(tmp_path, train).climb([toy(folder)])
     ((run, _),) = train.calls
@@ -141,18 +141,38 @@ def test_only_the_first_pairs_are_trained_on_once_extracted(tmp_path, folder):
 
 
 def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
-    train = Training(STOPPED)
+    train = Training("stopped")
     climbing, done = ladder(tmp_path, train), toy(folder)
-    path = write(climbing.results, result(done))
+    write(climbing.results, result(done))
     assert [one.kind for one in climbing.climb([done])] == ["kept"]
     assert not train.calls
     said: list[str] = []
-    changed = toy(folder, overrides=(*TINY, "model.dropout=0.05"))
-    assert changed.name == done.name
+    # As of a release in which the row has another dropout.
+    path = write(climbing.results, result(done, details={"digest": "0" * 64}))
     talking = dataclasses.replace(climbing, say=said.append)
-    assert [one.kind for one in talking.climb([changed])] == ["stopped"]
+    assert [one.kind for one in talking.climb([done])] == ["stopped"]
     assert any(line.startswith(f"stale: {path} is of other settings") for line in said)
-    assert known(changed, climbing.results).state == "stale"
+    assert known(done, climbing.results).state == "stale"
+
+
+def test_another_search_goes_on_with_the_run_that_there_is(tmp_path, folder):
+    train = Training("stopped", "stopped", "stopped")
+    climbing = ladder(tmp_path, train)
+    searches = ((), ("decoding.beam_size=7",), ("data.test.more.src=a", "data.test.more.tgt=b"))
+    for overrides in searches:
+        climbing.climb([toy(folder, overrides=(*TINY, *overrides))])
+    # Nor does training have anything to do anew: the search is no part of it.
+    assert [changed for _, changed in train.calls] == [[], [], []]
+    assert len({run for run, _ in train.calls}) == 1
+
+
+def test_failures_of_other_settings_are_kept_apart(tmp_path, folder):
+    train = Training(OSError("one"), OSError("other"))
+    climbing = ladder(tmp_path, train)
+    rows = [toy(folder, overrides=(*TINY, f"model.dropout={rate}")) for rate in (0.05, 0.02)]
+    climbing.climb(rows)
+    noted = read_records(climbing.results).failures
+    assert {one.message for one in noted} == {"one", "other"}
 
 
 @pytest.mark.parametrize("missing", ["train.en", "valid.de"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.cli.main import main
-from flaxformer_mt.reproduction.orderings import name_of, verdict
+from flaxformer_mt.reproduction.orderings import verdict
 from flaxformer_mt.reproduction.paper import ROWS, row_of
 from flaxformer_mt.reproduction.records import (
     Records,
@@ -142,6 +142,23 @@ def test_failures_of_another_scale_are_told_beside_a_measurement(tmp_path):
     assert status(page, "c_N2") == "measured at reduced scale" and "the disk is full" in page
 
 
+def test_what_is_of_a_row_that_there_is_no_longer_is_told(tmp_path):
+    found = experiment("table3/c_N2")
+    write(tmp_path, result(found, details={"row": "table3/c_N3"}))
+    (tmp_path / "failed").mkdir()
+    content = {"name": "x", "command": "c", "message": "no room", "details": {"row": "table9/x"}}
+    (tmp_path / "failed" / "x.json").write_text(json.dumps(content))
+    stale_lines = report(read_records(tmp_path)).partition("## Stale")[2]
+    assert f"- `{found.name}`: stale: its settings are no longer valid" in stale_lines
+    assert "the paper has no row 'table3/c_N3'" in stale_lines
+    assert "- `x`: failed, and the paper has no row 'table9/x': no room" in stale_lines
+
+
+def test_no_result_is_left_out_for_its_status(tmp_path):
+    write(tmp_path, result(experiment("table3/c_N2"), details={"status": "as of another version"}))
+    assert status(report(read_records(tmp_path)), "c_N2") == "measured at reduced scale"
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"name": "x"}', '{"row": 3}'])
 def test_a_malformed_failure_is_named(tmp_path, content):
     (tmp_path / "failed").mkdir()
@@ -166,7 +183,7 @@ def ordering(folder: Path, **metrics: float) -> None:
     compared = {**found, "perplexity_difference": 0.5, **metrics}
     group = json.dumps({"corpus": None, "overrides": [], "scale": 0.01})
     content = result(base) | {
-        "name": name_of(base),
+        "name": base.stem("orderings"),
         "metrics": {f"c_n2_{key}": value for key, value in compared.items()},
         "signatures": {"c_n2_difference": "tok:moses-de"},
         "details": {
@@ -205,7 +222,9 @@ def test_where_the_paper_has_no_order_there_is_none_to_hold():
 def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
     ordering(tmp_path)
     write(tmp_path, result(experiment("table3/c_N2"), details={"digest": "0" * 64}))
-    assert "orderings" not in report(read_records(tmp_path))
+    page = report(read_records(tmp_path))
+    assert "Which of Table 3's orderings hold" not in page
+    assert "- `table3_orderings_paper_scale_0_01`: stale: compares runs that are no longer" in page
 
 
 def test_no_table_is_torn_by_a_bar(tmp_path):

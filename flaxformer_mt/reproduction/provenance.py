@@ -1,0 +1,62 @@
+"""By which code a run was trained: not always by that which measured it, whose result names itself.
+
+A run's record has the commit and the versions of each start; on what machine it was is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flaxformer_mt.reproduction.result_file import Result
+from flaxformer_mt.reproduction.tables import short
+from flaxformer_mt.rundir.layout import RunRecord
+
+_Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of packages
+
+
+def training_details(record: RunRecord, goodput: Mapping[str, Any], devices: int) -> dict[str, str]:
+    """For a result's details: whatever code started its run, and what `device_hours` assumes."""
+    codes: list[dict[str, Any]] = []
+    for start in record.starts:
+        code = {"commit": start.git_commit, "packages": dict(start.packages)}
+        if code not in codes:
+            codes.append(code)
+    starts = f"{goodput['starts']} start{'' if goodput['starts'] == 1 else 's'}"
+    return {
+        "trained_by": json.dumps(codes),
+        "device_hours": f"wall time of {starts}, times the devices of the process that measured: "
+        f"{devices}",
+    }
+
+
+def mixture(result: Result) -> str | None:
+    """What trained the result's run where that is not, or not alone, what measured it."""
+    trained = [
+        (code["commit"] or _release(code["packages"]), code["packages"])
+        for code in json.loads(result.details.get("trained_by", "[]"))
+    ]
+    measured: _Code = (result.commit, dict(result.versions))
+    if all(code == measured for code in trained):
+        return None
+    versions = [packages for _, packages in (*trained, measured)]
+    mixed = {
+        name
+        for packages in versions
+        for name in packages
+        if any(other.get(name) != packages[name] for other in versions)
+    }
+    told = ", then by ".join(_described(code, mixed) for code in trained)
+    return f"trained by {told}; measured by {_described(measured, mixed)}"
+
+
+def _release(packages: Mapping[str, str]) -> str:
+    """As a result names what was no checkout."""
+    return f"release {packages.get('flaxformer-mt', 'unknown')}"
+
+
+def _described(code: _Code, packages: set[str]) -> str:
+    commit, versions = code
+    shown = [f"{name} {versions.get(name, 'unknown')}" for name in sorted(packages)]
+    return f"{short(commit)} ({', '.join(shown)})" if shown else short(commit)
