@@ -82,7 +82,7 @@ def check(name: str, sources: Sequence[str], references: Sequence[str], director
     if len(sources) != len(references):
         raise ScoringError(f"{name}: {len(sources):,} sources for {len(references):,} references")
     if not sources:
-        raise ScoringError(f"{name}: there is no sentence to score")
+        raise ScoringError(f"{name}: no sentences to score")
     check_place(name, directory)
 
 

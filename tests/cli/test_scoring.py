@@ -157,7 +157,7 @@ def test_own_files_may_have_blank_lines_and_must_have_some(run: Run, files: Path
     for name, content, message in (
         ("test.de", "x\n", f"test: {SIZE + 1} sources for 1 references"),
         ("test.en", "", "test: 0 sources for 1 references"),
-        ("test.de", "", "test: there is no sentence to score"),
+        ("test.de", "", "test: no sentences to score"),
     ):
         (files / name).write_text(content)
         done = run(*call, *sides)
