@@ -22,6 +22,7 @@ from benchmarks.serving.fuzz import fuzz
 from benchmarks.serving.hostile import attack
 from benchmarks.serving.load import Load, drive
 from benchmarks.serving.process import ServerProcess, serving
+from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 REQUESTS = 100_000
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-result", action="store_true", help="write no result file")
     options = parser.parse_args(arguments)
     begin = time.perf_counter()
-    sentences = (options.workdir / "data" / "valid.src.txt").read_text().splitlines()
+    sentences = read_segments(str(options.workdir / "data" / "valid.src.txt"))
     beam = [] if options.beam_size is None else ["--beam-size", str(options.beam_size)]
     metrics: dict[str, float] = {}
     with serving(options.workdir, beam) as server:

@@ -154,8 +154,7 @@ class Form:
                     f"has {name!r} already, which the translation adds: rename it, or choose "
                     "another key for the translation"
                 )
-        # As one sentence: what a line break means, if anything, the text does not say.
-        source = text_under(record, self.key).replace("\n", " ").replace("\r", " ")
+        source = text_under(record, self.key)
         prefix = text_under(record, self.prefix_key) if self.prefix_key else ""
         return dataclasses.replace(record, source=source, prefix=prefix)
 
@@ -213,8 +212,12 @@ def parsed_object(line: bytes) -> Record:
 
 
 def text_under(record: Record, key: str) -> str:
-    """The text under a key of an object; a dot leads into an object. Raises BadLine."""
-    return _readable(text_at, record.value, key).decode()
+    """The text under a key of an object; a dot leads into an object. Raises BadLine.
+
+    As one sentence, a line break in it a blank: what it means, if anything, the text does not say.
+    """
+    text: str = _readable(text_at, record.value, key).decode()
+    return text.replace("\n", " ").replace("\r", " ")
 
 
 def with_fields(whole: str, fields: dict[str, Any]) -> bytes:

@@ -61,7 +61,7 @@ class Meter:
         self._report(line)
 
     def close(self) -> None:
-        """Takes the line off the terminal."""
+        """Takes the line off the terminal, until the next `advance`."""
         if self._shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()

@@ -84,6 +84,8 @@ class PairForm:
     "files": lines of two, with scores alone. "tsv": columns `src` and `tgt`, from 0, with scores
     as further columns. "jsonl": objects with the texts under `source_key` and `target_key`, and
     scores in an object under `scored_key`; with `tokens_key`, the tokens there are scored.
+
+    Raises ValueError for a `scored_key` with a dot.
     """
 
     name: Literal["files", "tsv", "jsonl"]
@@ -94,6 +96,13 @@ class PairForm:
     tokens_key: str = ""
     scored_key: str = "scored"
     per_token: bool = False
+
+    def __post_init__(self) -> None:
+        if "." in self.scored_key:
+            raise ValueError(
+                "the scores' key is written as it is, and a dot would lead into an object when it "
+                f"is read: {self.scored_key!r}"
+            )
 
     def parse(self, line: bytes) -> PairRecord:
         """What a line holds. Raises BadLine."""

@@ -125,6 +125,7 @@ def stream(
     meter.begin(skipped=done.size)
     for each in windows(lines, window=window):
         made, error = _made(each, lines.name, parse, action)
+        meter.close()  # the output may go to the same terminal, below its line
         sink.write(b"".join(made.outputs))
         if error is not None:
             raise error

@@ -15,7 +15,9 @@ from flaxformer_mt.cli.arguments import (
     weights,
 )
 from flaxformer_mt.cli.finding import add_find, find
-from flaxformer_mt.cli.pictures import add_size, drawn, load, write_page, write_picture
+from flaxformer_mt.cli.pictures import add_size, drawn, write_page, write_picture
+from flaxformer_mt.cli.searching import as_asked
+from flaxformer_mt.decoding import Translator
 from flaxformer_mt.figures.attention_page import attention_page
 from flaxformer_mt.figures.canvas import Form, check_form
 from flaxformer_mt.figures.errors import FigureError
@@ -49,7 +51,7 @@ def draw(options: argparse.Namespace, which: Any) -> int:
     if not options.src.strip():
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
-    translator = load(options, which)
+    translator = as_asked(options, Translator.load(options.workdir, which=which))
     needed = form == "html" or kind != "encoder"  # the encoder knows of no translation
     sentence = sentence_of(translator, options.src, options.tgt, translated=needed)
     attention = attend(translator, sentence)

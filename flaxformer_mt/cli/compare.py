@@ -42,9 +42,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser.add_argument(
         "--trials",
         type=positive,
-        default=TRIALS,
         metavar="N",
-        help="of approximate randomization; --resamples are those of the bootstrap",
+        help=f"of approximate randomization (default: {TRIALS}); --resamples are those of the "
+        "bootstrap",
     )
     add_scoring(parser)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the tables")
@@ -68,7 +68,11 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
         parser.error("--testset, and --ref with --src exclude each other")
     if len(options.systems) < 2:
         parser.error("a comparison takes two systems or more")
+    if options.trials is not None and options.method == "bootstrap":
+        parser.error("--trials are of randomization: leave them out, or --method bootstrap")
     outputs = [find_output(system, evaluation=options.set) for system in options.systems]
+    if options.set is not None and not any(output.evaluation for output in outputs):
+        parser.error("--set names an evaluation of run directories, and these are files")
     references = None if options.ref is None else read_segments(options.ref)
     sources = None if options.src is None else read_segments(options.src)
     if options.testset is not None:
@@ -93,7 +97,7 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
             tokenizer=options.tokenize or common_tokenizer(outputs),
         ),
         methods=METHODS if options.method == "both" else (options.method,),
-        trials=options.trials,
+        trials=options.trials or TRIALS,
     )
     for system in comparison.systems:
         for note in system.assessment.scores.notes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
@@ -22,22 +22,19 @@ from flaxformer_mt.cli.scoring import (
     scoring,
 )
 from flaxformer_mt.cli.searching import add_settings, as_asked, given_settings
-from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
-from flaxformer_mt.data.corpus import CorpusError, read_pairs
-from flaxformer_mt.data.corpus.paths import is_remote
+from flaxformer_mt.cli.sets import VALID, given_text, sets_of
+from flaxformer_mt.config import freeze
+from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.together import translate_together
-from flaxformer_mt.decoding.translator import Translator, chosen_weights
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
 from flaxformer_mt.evaluation.examples import SHOWN
 from flaxformer_mt.evaluation.kept import check_place, keep
 from flaxformer_mt.evaluation.scoring import assess
 from flaxformer_mt.evaluation.segments import read_segments
-from flaxformer_mt.evaluation.testsets import load_testset
-from flaxformer_mt.parallel import Processes, joined
+from flaxformer_mt.parallel import HEARTBEAT, Processes, joined
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.rundir.paths import as_path
-
-Texts = tuple[list[str], list[str]]  # sources, references
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -46,9 +43,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_decoding(parser)
     add_settings(parser)
     parser.add_argument(
-        "--set", metavar="NAME", help="`valid`, or one of the run's data.test (default: all)"
+        "--set",
+        metavar="NAME",
+        help="one of the run's data.test (default: all), or `valid`, which the run has in itself",
     )
-    parser.add_argument("--src", metavar="FILE", help="score this source file instead, with --ref")
+    parser.add_argument("--src", metavar="FILE", help="a source file instead, with --ref")
     parser.add_argument("--ref", metavar="FILE", help="its reference translation")
     add_testset(parser)
     parser.add_argument(
@@ -95,38 +94,34 @@ def evaluate_run(
     tokenizer = "none" if data.tokenized else None
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
     # Every file is read before anything is translated: a misspelt name should not cost minutes.
-    texts = _texts(options, data, parser, processes)
-    for name, (sources, references) in texts.items():
-        check(name, sources, references, run.evaluation)
+    sets = sets_of(options, parser, run=run, data=data, processes=processes)
+    for each in sets:
+        check(each.name, each.sources, each.references, run.evaluation)
     which = weights(options.weights, parser)
-    if processes.count > 1:
-        # The first one's choice: a run that still trains may have another a moment later.
-        which = processes.first(lambda: chosen_weights(run, which))
-    translator = Translator.load(run.path, which=which)
-    translator = as_asked(options, translator)
+    # The first one's choice: a run that still trains may have another a moment later.
+    chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
+    translator = as_asked(options, Translator.load(run.path, which=Chosen(**chosen)))
     results: dict[str, Any] = {}
-    for name, (sources, references) in texts.items():
-        search = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+    for each in sets:
         start = time.perf_counter()
-        translations = translate_together(translator, sources, processes, **search)
+        translations = translate_together(translator, each.sources, processes)
         if not processes.is_first:
             continue
         result = record(
             translator,
             translations,
-            references,
-            sources=sources,
+            each.references,
+            sources=each.sources,
             seconds=time.perf_counter() - start,
-            name=name,
+            name=each.name,
             directory=run.evaluation,
-            **search,
             scoring=how,
             examples=options.examples,
         )
-        say_result(result, sources)
-        results[name] = json.loads(result.scores_file.read_text(encoding="utf-8"))
+        say_result(result)
+        results[each.name] = json.loads(result.scores_file.read_text(encoding="utf-8"))
         if not options.json:
-            print(f"{name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
+            print(f"{each.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
     if options.json and processes.is_first:
         _print_json(results)
     return 0
@@ -140,12 +135,7 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     if directory is not None:
         check_place(name, directory)
     hypotheses = read_segments(options.hypotheses)
-    sources: list[str] | None
-    if options.testset is not None:
-        sources, references = _named(options)
-    else:
-        references = read_segments(options.ref)
-        sources = None if options.src is None else read_segments(options.src)
+    sources, references = given_text(options)
     assessment = assess(hypotheses, references, sources=sources, scoring=how)
     for note in assessment.scores.notes:
         say(f"{name}: {note}")
@@ -177,7 +167,9 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         parser.error("--testset, --set, and --src with --ref exclude each other, and --folder")
     if options.hypotheses is not None:
         of_runs = {"workdir", "set", "folder", "beam_size", "length_penalty", "dtype"} & given
+        of_runs |= {"coordinator", "num_processes", "process_id"} & given
         of_runs |= {"weights"} if options.weights != "auto" else set()
+        of_runs |= {"heartbeat"} if options.heartbeat != HEARTBEAT else set()
         for name in sorted(of_runs | set(given_settings(options))):
             parser.error(f"--hypotheses and --{name.replace('_', '-')} do not go together")
         if (options.ref is None) == (options.testset is None):
@@ -191,89 +183,24 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         parser.error("--src and --ref go together")
     if options.src is not None and given & {"set", "folder"}:
         parser.error("--src and --ref name the files: leave out --set and --folder")
+    if options.set == VALID and options.folder is not None:
+        parser.error("--folder is where test files are, and the text of --set valid is in the run")
     if options.name is not None and options.src is None and options.testset is None:
         parser.error("--name is for --src with --ref, --testset and --hypotheses")
 
 
-def read_whole(corpus: CorpusConfig, folder: str, name: str) -> Texts:
-    """Sources and references of a test set; a defective line is a CorpusError, never left out."""
-    pairs = list(read_pairs(corpus, folder, key=f"data.test.{name}"))
-    if not pairs:
-        raise CorpusError(f"{corpus.src or corpus.path or name}: holds no sentence to score")
-    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
-
-
-def say_result(result: Evaluation, sources: Sequence[str]) -> None:
+def say_result(result: Evaluation) -> None:
     """What the reader of a score should know besides it."""
     for line in result.split_lines:
         say(f"{result.name}:{line}: longer than the model takes; translated in pieces and rejoined")
     for note in result.scores.notes:
         say(f"{result.name}: {note}")
-    rate = len(sources) / max(result.seconds, 1e-9)
+    lines = len(result.translations)
+    rate = lines / max(result.seconds, 1e-9)
     say(
-        f"{result.name}: {len(sources):,} lines in {result.seconds:.1f} s ({rate:,.0f}/s); "
+        f"{result.name}: {lines:,} lines in {result.seconds:.1f} s ({rate:,.0f}/s); "
         f"{result.scores_file}"
     )
-
-
-def _texts(
-    options: argparse.Namespace,
-    data: DataConfig,
-    parser: argparse.ArgumentParser,
-    processes: Processes,
-) -> dict[str, Texts]:
-    """What there is to translate, by name."""
-    if options.testset is None:
-        folder = data.folder if options.folder is None else options.folder
-        corpora = _corpora(options, data, parser)
-        return {name: read_whole(corpus, folder, name) for name, corpus in corpora.items()}
-    # One fetches it first: those that share its disk then find it there.
-    processes.first(lambda: _named(options) and None)
-    name = options.name or f"{options.testset}.{options.langpair}".replace("/", "_")
-    _check_name(name, data, parser)
-    return {name: _named(options)}
-
-
-def _named(options: argparse.Namespace) -> Texts:
-    found = load_testset(options.testset, options.langpair)
-    if found.further_references:
-        say(f"{found.name}: has {found.further_references} more references, which are not used")
-    return found.sources, found.references
-
-
-def _corpora(
-    options: argparse.Namespace, data: DataConfig, parser: argparse.ArgumentParser
-) -> dict[str, CorpusConfig]:
-    if options.src is not None:
-        name = options.name or PurePath(options.src).name.split(".")[0]
-        _check_name(name, data, parser)
-        src, ref = (_whole_path(path, parser) for path in (options.src, options.ref))
-        return {name: CorpusConfig(name=name, src=src, tgt=ref)}
-    named = {corpus.name: corpus for corpus in data.test} | {"valid": data.valid}
-    if options.set is not None:
-        if options.set not in named:
-            parser.error(f"--set {options.set}: this run has {', '.join(named)}")
-        return {options.set: named[options.set]}
-    if not data.test:
-        parser.error(
-            "this run's config names no data.test: use --set valid, or --src FILE --ref FILE"
-        )
-    return {corpus.name: corpus for corpus in data.test}
-
-
-def _check_name(name: str, data: DataConfig, parser: argparse.ArgumentParser) -> None:
-    """The scores of one test set must not take the place of another's."""
-    if name in {corpus.name for corpus in data.test} | {"valid"}:
-        parser.error(f"{name!r} is a test set of this run's: give this one another --name")
-
-
-def _whole_path(path: str, parser: argparse.ArgumentParser) -> str:
-    """A file's path, wherever the test files of the run are."""
-    if is_remote(path):
-        return path
-    if not os.path.exists(path) or os.path.isdir(path):
-        parser.error(f"--src and --ref name files; {path} is none")
-    return str(Path(path).absolute())
 
 
 def _print_json(content: Any) -> None:

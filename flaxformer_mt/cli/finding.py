@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flaxformer_mt.cli.arguments import positive, say
-from flaxformer_mt.cli.pictures import drawn, load, make_folder, write_picture
+from flaxformer_mt.cli.pictures import drawn, make_folder, write_picture
+from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.config import freeze
+from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.figures.canvas import require_matplotlib
@@ -68,7 +70,8 @@ def find(options: argparse.Namespace, which: Any) -> int:
         require_matplotlib()
     sources = read_segments(options.input)
     targets = None if options.target is None else read_segments(options.target)
-    translator = load(options, which)
+    chosen = chosen_weights(open_run(options.workdir), which)
+    translator = as_asked(options, Translator.load(options.workdir, which=chosen))
     kinds = KINDS if options.kind is None else (options.kind,)
     sentences = sentences_of(
         translator,
@@ -88,7 +91,7 @@ def find(options: argparse.Namespace, which: Any) -> int:
         top=options.top,
         progress=_progress(len(sentences.used)),
     )
-    _write(options, found)
+    _write(options, found, translator, chosen)
     if options.draw is not None:
         _draw(options, translator, found)
     return 0
@@ -121,7 +124,9 @@ def _progress(total: int) -> Callable[[int], None]:
     return progress
 
 
-def _write(options: argparse.Namespace, found: Found) -> None:
+def _write(
+    options: argparse.Namespace, found: Found, translator: Translator, chosen: Chosen
+) -> None:
     content = to_json(found)
     if options.output is not None:
         write_json(as_path(options.output), content)
@@ -130,7 +135,12 @@ def _write(options: argparse.Namespace, found: Found) -> None:
         json.dump(content, sys.stdout, indent=2, ensure_ascii=False)
         print()
         return
-    print("\n\n".join([table(found), legend(found), highlights(found, options.workdir)]).rstrip())
+    # As they are now: the run's own may be others tomorrow.
+    model = ["--workdir", options.workdir, "--weights", str(chosen.checkpoint)]
+    beam_size, length_penalty = translator.config.beam_size, translator.config.length_penalty
+    decoding = ["--beam-size", str(beam_size), "--length-penalty", str(length_penalty)]
+    text = [table(found), legend(found), highlights(found, model=model, decoding=decoding)]
+    print("\n\n".join(text).rstrip())
 
 
 def _draw(options: argparse.Namespace, translator: Translator, found: Found) -> None:

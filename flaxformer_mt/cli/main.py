@@ -48,8 +48,16 @@ COMPILING = {
     "reproduce",
     "doctor",
 }
-# What needs less memory, where that is not training's batch.
+# What needs less memory, by command; of the others nothing that could be set does.
+_BATCH = (
+    "lower data.batch.tokens (or, where that helps nothing, the sizes of the model), or raise "
+    "training.optimizer.accumulation"
+)
 _SMALLER = {
+    "train": _BATCH,
+    "quickstart": _BATCH,
+    "reproduce": _BATCH,
+    "prepare": "set data.vocabulary.sample to fewer pairs, or data.filter.duplicates to False",
     "translate": "lower --batch-tokens or --beam-size",
     "evaluate": "lower --batch-tokens or --beam-size",
     "score": "lower --batch-tokens",
@@ -142,12 +150,8 @@ def explained(error: Exception, command: str) -> str | None:
     text = str(error).split("\n")[0]
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         where = "this machine" if isinstance(error, MemoryError) else "the device"
-        advice = _SMALLER.get(
-            command,
-            "lower data.batch.tokens (or, where that helps nothing, the sizes of the model), or "
-            "raise training.optimizer.accumulation",
-        )
-        return f"{where} has not enough memory: {text}; {advice}"
+        advice = f"; {_SMALLER[command]}" if command in _SMALLER else ""
+        return f"{where} has not enough memory: {text}{advice}"
     return None
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 from flaxformer_mt.cli.arguments import say
-from flaxformer_mt.decoding import Attention, Translator
+from flaxformer_mt.decoding import Attention
 from flaxformer_mt.figures.canvas import Form, Layout, Size, rendered
 from flaxformer_mt.figures.errors import FigureError
 from flaxformer_mt.figures.heat_maps import heat_maps
@@ -37,14 +35,6 @@ def size(text: str) -> Size:
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: write WIDTHxHEIGHT, as 1200x800")
     return Size(int(found[1]), int(found[2]))
-
-
-def load(options: argparse.Namespace, which: Any) -> Translator:
-    """The run's model with the beam size and the length penalty that were asked for."""
-    translator = Translator.load(options.workdir, which=which)
-    changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
-    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    return translator.with_config(dataclasses.replace(translator.config, **given))
 
 
 def drawn(picked: Picked, attention: Attention, *, style: str) -> Layout:

@@ -86,7 +86,7 @@ def _score(
     sink: Sink,
 ) -> int:
     meter = Meter("score", say, share=lines.share, terminal=sys.stderr.isatty())
-    settings = {"length_penalty": options.length_penalty, "overlong": options.overlong}
+    settings = {"overlong": options.overlong}
     action = Scoring(
         functools.partial(translator.score, **settings), form, translator.vocabularies.tgt
     )
@@ -112,26 +112,23 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--format",
         choices=("tsv", "jsonl"),
-        default="tsv",
-        help="of --input. tsv: columns, to which log-probability and score are added; jsonl: a "
-        "JSON object a line, to which an object with them is added",
+        help="of --input. tsv (the default): columns, to which log-probability and score are "
+        "added; jsonl: a JSON object a line, to which an object with them is added",
     )
     group.add_argument(
         "--columns",
         nargs=2,
         type=positive,
-        default=(1, 2),
         metavar=("SRC", "TGT"),
-        help="tsv: those of source and translation",
+        help="tsv: those of source and translation (default: 1 2)",
     )
     group.add_argument(
-        "--key", default="source", help="jsonl: the source's key; a dot leads into an object"
+        "--key", help="jsonl: the source's key; a dot leads into an object (default: source)"
     )
     group.add_argument(
         "--translation-key",
-        default="translation",
         metavar="KEY",
-        help="jsonl: the translation's key",
+        help="jsonl: the translation's key (default: translation)",
     )
     group.add_argument(
         "--from-tokens",
@@ -140,7 +137,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         "those of the text",
     )
     group.add_argument(
-        "--scored-key", default="scored", metavar="KEY", help="jsonl: the key that is added"
+        "--scored-key", metavar="KEY", help="jsonl: the key that is added (default: scored)"
     )
 
 
@@ -155,23 +152,41 @@ def _reading(options: argparse.Namespace) -> Iterator[Lines | TwoInputs]:
 
 
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairForm:
+    _check_flags(options, parser)
+    src, tgt = options.columns or (1, 2)
+    try:
+        return PairForm(
+            name="files" if options.src is not None else options.format or "tsv",
+            src=src - 1,
+            tgt=tgt - 1,
+            source_key=options.key or "source",
+            target_key=options.translation_key or "translation",
+            tokens_key="tokens" if options.from_tokens else "",
+            scored_key=options.scored_key or "scored",
+            per_token=options.per_token,
+        )
+    except ValueError as error:
+        parser.error(f"{error}; choose another --scored-key")
+
+
+def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Nothing that was asked for is without effect."""
     if (options.src is None) != (options.tgt is None):
         parser.error("--src and --tgt go together")
     if options.src is not None and options.input is not None:
         parser.error("--input names pairs in one file: leave it out, or --src and --tgt")
-    if options.from_tokens and options.format != "jsonl":
-        parser.error("--from-tokens reads JSON objects: add --format jsonl")
-    for name in ("key", "translation_key", "scored_key"):
-        if not getattr(options, name):
-            parser.error(f"--{name.replace('_', '-')} is empty")
-    src, tgt = options.columns
-    return PairForm(
-        name="files" if options.src is not None else options.format,
-        src=src - 1,
-        tgt=tgt - 1,
-        source_key=options.key,
-        target_key=options.translation_key,
-        tokens_key="tokens" if options.from_tokens else "",
-        scored_key=options.scored_key,
-        per_token=options.per_token,
-    )
+    if options.src is not None and options.format is not None:
+        parser.error("--format is of pairs in one file, and --src and --tgt are two of plain text")
+    for flag, what in (
+        ("key", "is a key of JSON objects"),
+        ("translation_key", "is a key of JSON objects"),
+        ("scored_key", "is a key of JSON objects"),
+        ("from_tokens", "reads JSON objects"),
+    ):
+        value, name = getattr(options, flag), f"--{flag.replace('_', '-')}"
+        if value == "":
+            parser.error(f"{name} is empty")
+        if value and options.format != "jsonl":
+            parser.error(f"{name} {what}: add --format jsonl")
+    if options.columns is not None and (options.src is not None or options.format == "jsonl"):
+        parser.error("--columns are those of --format tsv")

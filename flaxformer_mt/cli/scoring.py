@@ -83,6 +83,8 @@ def scoring(
     """
     if options.tgt_lang is not None and not re.fullmatch(r"[a-z]{2,3}", options.tgt_lang):
         parser.error(f"--tgt-lang {options.tgt_lang}: write a code such as de")
+    if options.comet_gpus and not options.comet:
+        parser.error("--comet-gpus are for --comet")
     if options.comet:
         require_comet()
     return Scoring(

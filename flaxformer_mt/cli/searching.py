@@ -9,6 +9,7 @@ from typing import Any
 from flaxformer_mt.cli.arguments import not_negative, positive
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.settings import with_search
 from flaxformer_mt.decoding.translator import Translator
 
 # Flags that stand for the setting of the same name.
@@ -99,28 +100,31 @@ def add_dtype(group: argparse._ActionsContainer) -> None:
 
 
 def as_asked(options: argparse.Namespace, translator: Translator) -> Translator:
-    """The model with the settings and the dtype of the command line. Raises ConfigError."""
+    """The model with those settings and the dtype that the command has and that were given.
+
+    Raises as `with_settings`.
+    """
     translator = translator.with_config(with_settings(options, translator.config))
-    return translator if options.dtype is None else translator.with_dtype(options.dtype)
+    dtype = getattr(options, "dtype", None)
+    return translator if dtype is None else translator.with_dtype(dtype)
 
 
 def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:
     """`config` with those of the settings that the command has and that were given.
 
-    Raises ConfigError for a beam that its groups do not divide.
+    Raises ConfigError for a diversity of groups where there is one alone, and DecodingError for a
+    beam that its groups do not divide.
     """
-    config = dataclasses.replace(config, **given_settings(options))
-    check_groups(getattr(options, "beam_size", None) or config.beam_size, config)
-    return config
-
-
-def check_groups(beam_size: int, config: DecodingConfig) -> None:
-    """Raises ConfigError for a beam that its groups do not divide."""
-    if beam_size % config.diverse_groups:
-        raise ConfigError(
-            f"a beam of {beam_size} cannot be split into {config.diverse_groups} groups: "
-            "--beam-size must be a multiple of decoding.diverse_groups (--diverse-groups)"
-        )
+    given = given_settings(options)
+    config = dataclasses.replace(config, **given)
+    if "diversity" in given and config.diverse_groups == 1:
+        raise ConfigError("--diversity is between groups, and there is one: add --diverse-groups G")
+    return with_search(
+        config,
+        beam_size=getattr(options, "beam_size", None),
+        length_penalty=getattr(options, "length_penalty", None),
+        sample=getattr(options, "sample", False),
+    )
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, Any]:

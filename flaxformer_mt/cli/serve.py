@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib.util
 import os
 import re
@@ -20,9 +19,10 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
-from flaxformer_mt.cli.searching import add_dtype, check_groups
+from flaxformer_mt.cli.searching import add_dtype, as_asked
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.serving.sentences import codes_among
 from flaxformer_mt.serving.served import Model
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         warm_up_words=options.warm_up,
         keys=keys,
         cors_origins=tuple(options.cors),
-        examples=tuple(_text(options.examples).splitlines()) if options.examples else (),
+        examples=tuple(read_segments(options.examples)) if options.examples else (),
         log=options.log,
     )
     if options.api_keys and not settings.keys:
@@ -88,13 +88,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
     run = open_run(options.workdir)
     config = freeze(read_record(run).config, str(run.config_file))
-    translator = Translator.load(options.workdir, which=which)
-    changes = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
-    given: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
-    translator.config = dataclasses.replace(translator.config, **given)
-    check_groups(translator.config.beam_size, translator.config)
-    if options.dtype is not None:
-        translator = translator.with_dtype(options.dtype)
+    translator = as_asked(options, Translator.load(options.workdir, which=which))
     src = translator.vocabularies.src
     return translator, Model(
         src_lang=config.data.src_lang,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import os
 import signal
@@ -103,7 +104,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
     Settings within a mapping are named "its name.their name".
     """
     flat: dict[str, Any] = {}
-    for name, value in settings.items():
+    for name, value in {"decoding": dataclasses.asdict(translator.config), **settings}.items():
         if isinstance(value, Mapping):
             flat |= {f"{name}.{inner}": each for inner, each in value.items()}
         else:
@@ -115,7 +116,6 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
         "parameters": _digest(digests),
         "vocabulary": translator.vocabularies.digest[:16],
         "dtype": ", ".join(model.config.dtype for _, model in translator.members),
-        "decoding settings": repr(translator.config),
         **flat,
     }
 

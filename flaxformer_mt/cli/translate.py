@@ -91,8 +91,6 @@ def _translate(
 ) -> int:
     meter = Meter("translate", say, share=lines.share, terminal=sys.stderr.isatty())
     search = {
-        "beam_size": options.beam_size,
-        "length_penalty": options.length_penalty,
         "n_best": options.n_best,
         "overlong": options.overlong,
         "suppress": tuple(options.suppress),
@@ -246,6 +244,6 @@ def _check_flags(options: argparse.Namespace, write: str, parser: argparse.Argum
 def _check_n_best(
     options: argparse.Namespace, translator: Translator, parser: argparse.ArgumentParser
 ) -> None:
-    beam_size = options.beam_size or translator.config.beam_size
+    beam_size = translator.config.beam_size
     if not 1 <= options.n_best <= beam_size:
         parser.error(f"--n-best {options.n_best} must lie between 1 and the beam size, {beam_size}")

@@ -26,6 +26,12 @@ _EPILOG = """linearize makes the two files that a model is trained on (--config 
 turns sentences into linearised trees; rebuild makes trees of those; score compares them with gold
 trees. Files are plain or .gz, .xz, .zst; - is standard input. docs/parsing.md has an example."""
 _SOURCE = "sentences, one a line, words parted by blanks"
+# What names the files that an action reads, and those that it writes.
+_FILES = {
+    "linearize": (("trees",), ("output_src", "output_tgt")),
+    "rebuild": (("src", "predicted"), ("output", "json")),
+    "score": (("gold", "predicted"), ("output",)),
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -179,15 +185,14 @@ def _output(path: str | None) -> Iterator[Callable[[str], object]]:
 
 def _check_files(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """No output may be another one or an input: it would be gone."""
-    read_from = {"linearize": ("trees",), "rebuild": ("src", "predicted")}.get(options.action, ())
-    written = {"linearize": ("output_src", "output_tgt"), "rebuild": ("output", "json")}
+    read_from, written = _FILES[options.action]
     seen: list[str] = []
     for name in read_from:
         value = getattr(options, name)
         seen += value if isinstance(value, list) else [value]
     if seen.count("-") > 1:
         parser.error("standard input (-) can be one file only")
-    for name in written.get(options.action, ()):
+    for name in written:
         path = getattr(options, name)
         if path is not None and os.path.realpath(path) in map(os.path.realpath, seen):
             parser.error(f"{path}: is named twice; an output needs a file of its own")

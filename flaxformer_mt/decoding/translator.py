@@ -13,6 +13,7 @@ from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.attention import Attention, attend_part
+from flaxformer_mt.decoding.chosen import Chosen, Which, chosen_weights
 from flaxformer_mt.decoding.decode import DecodingError, compile_batches, decode_ids
 from flaxformer_mt.decoding.demands import prefix_tokens, types_of
 from flaxformer_mt.decoding.forced import Scored, score_parts
@@ -27,6 +28,7 @@ from flaxformer_mt.decoding.parts import (
     source_pieces,
 )
 from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.settings import with_search
 from flaxformer_mt.decoding.split import Piece
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
@@ -35,18 +37,9 @@ from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import load_params
-from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
-from flaxformer_mt.rundir.selection import select_step
-from flaxformer_mt.rundir.weights import default_weights
+from flaxformer_mt.rundir.layout import open_run, read_record
 
-Which = Literal["auto", "best", "latest", "average"] | int
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
-
-
-def chosen_weights(run: RunDirectory, which: Which) -> Literal["average"] | int:
-    """The checkpoint that a name means at this moment. Raises CheckpointError."""
-    named = default_weights(run) if which == "auto" else which
-    return "average" if named == "average" else select_step(run.checkpoints, named)
 
 
 class Translator:
@@ -86,11 +79,11 @@ class Translator:
         self.max_length = min(member.config.max_length for _, member in self.members)
 
     @classmethod
-    def load(cls, run_dir: str | os.PathLike[str], *, which: Which = "auto") -> Translator:
+    def load(cls, run_dir: str | os.PathLike[str], *, which: Which | Chosen = "auto") -> Translator:
         """The model of a run directory (`gs://` too), with the decoding settings recorded there.
 
         `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto",
-        the first of average, best and latest that exists.
+        the first of average, best and latest that exists; or it is what that has come to before.
 
         Raises RunDirectoryError, CheckpointError, VocabularyError and ConfigError, each naming the
         file and what to do.
@@ -98,22 +91,18 @@ class Translator:
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
         vocabularies = Vocabularies.load(local_copy(run.vocabulary))
-        named = default_weights(run) if which == "auto" else which
-        chosen = chosen_weights(run, named)
-        name = f"step {chosen}" if isinstance(chosen, int) else chosen
-        if named not in ("average", chosen):
-            name = f"{named}, {name}"
-        params = load_params(run, chosen)
+        chosen = which if isinstance(which, Chosen) else chosen_weights(run, which)
+        params = load_params(run, chosen.checkpoint)
         sizes = vocabularies.src.size, vocabularies.tgt.size
         described = sum(count_by_formula(config.model, *sizes).values())
         if described != (found := sum(count(params).values())):
             raise DecodingError(
                 f"{run}: config.json and the vocabulary describe a model of {described:,} "
-                f"parameters, and the weights '{name}' are {found:,}: one of these was changed; "
-                "restore it from a copy"
+                f"parameters, and the weights '{chosen.name}' are {found:,}: one of these was "
+                "changed; restore it from a copy"
             )
         model = Transformer(config.model, *sizes)
-        return cls(params, model, vocabularies, config.decoding, name=name)
+        return cls(params, model, vocabularies, config.decoding, name=chosen.name)
 
     @classmethod
     def load_ensemble(
@@ -190,7 +179,12 @@ class Translator:
         Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
         ValueError for an `n_best` above the beam size.
         """
-        config = self._settings(beam_size, length_penalty)
+        config = with_search(
+            self.config,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            sample=sampling is not None,
+        )
         max_length = self.max_length
         if not 1 <= n_best <= config.beam_size:
             raise ValueError(
@@ -289,7 +283,7 @@ class Translator:
             self._cut(pairs, overlong),
             average=self.config.length_norm == "average",
             coverage=self.config.coverage_penalty,
-            length_penalty=self._settings(None, length_penalty).length_penalty,
+            length_penalty=with_search(self.config, length_penalty=length_penalty).length_penalty,
             batch_tokens=self.config.batch_tokens,
             mesh=self.mesh,
         )
@@ -374,16 +368,6 @@ class Translator:
     def _alone(self, what: str) -> None:
         if len(self.members) > 1:
             raise DecodingError(f"{what} one model's: load the runs of the ensemble one by one")
-
-    def _settings(self, beam_size: int | None, length_penalty: float | None) -> DecodingConfig:
-        config = self.config
-        if beam_size is not None:
-            if beam_size < 1:
-                raise ValueError(f"beam_size = {beam_size} must be at least 1")
-            config = dataclasses.replace(config, beam_size=beam_size)
-        if length_penalty is not None:
-            config = dataclasses.replace(config, length_penalty=length_penalty)
-        return config
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return encode(self.vocabularies.src, texts)

@@ -3,6 +3,7 @@
 from flaxformer_mt.evaluation.bleu import Scores, ScoringError, corpus_scores
 from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
+from flaxformer_mt.evaluation.segments import read_segments
 
 __all__ = [
     "Assessment",
@@ -13,4 +14,5 @@ __all__ = [
     "assess",
     "corpus_scores",
     "evaluate",
+    "read_segments",
 ]

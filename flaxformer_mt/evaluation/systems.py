@@ -26,6 +26,7 @@ class Output:
     sources: list[str] | None = None
     tokenizer: str | None = None  # with which it was scored before
     language: str = ""  # of the target
+    evaluation: str = ""  # which one of a run directory it is
 
 
 def find_output(argument: str, *, evaluation: str | None = None) -> Output:
@@ -39,7 +40,8 @@ def find_output(argument: str, *, evaluation: str | None = None) -> Output:
     if exists(RunDirectory(place).config_file):
         run = RunDirectory(place)
         chosen = _chosen(run, evaluation)
-        return _kept(run.evaluation, chosen, name or place.name)
+        kept = _kept(run.evaluation, chosen, name or place.name)
+        return dataclasses.replace(kept, evaluation=chosen)
     if place.suffix == ".json":
         if not exists(place):
             raise ScoringError(f"{path}: does not exist")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from flaxformer_mt.figures.find import Example, Found, Head
@@ -52,8 +53,8 @@ def legend(found: Found) -> str:
     return "\n".join(["Over the pieces of the sentences, marks apart:", *lines])
 
 
-def highlights(found: Found, workdir: str) -> str:
-    """The heads of each search, with examples and the command that draws the first."""
+def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -> str:
+    """The heads of each search, with examples and the first one's `command`."""
     blocks = []
     for search in dict.fromkeys(head.search for head in found.heads):
         lines = [f"{search.name} (by {search.statistic!r})"]
@@ -63,16 +64,28 @@ def highlights(found: Found, workdir: str) -> str:
             for example in head.examples:
                 lines.append(f"    line {example.sentence.number}: {_link(example)}")
             if head.examples:
-                lines.append(f"    {command(head, head.examples[0], workdir)}")
+                drawn = command(head, head.examples[0], model=model, decoding=decoding)
+                lines.append(f"    {drawn}")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
 
-def command(head: Head, example: Example, workdir: str, *, output: str = "attention.svg") -> str:
-    """The command that draws an example."""
-    words = ["flaxformer-mt", "attention", "--workdir", workdir, "--src", example.sentence.src]
-    if head.kind != "encoder" and example.sentence.tokens is None:
-        words += ["--tgt", example.sentence.tgt]
+def command(
+    head: Head,
+    example: Example,
+    *,
+    model: Sequence[str],
+    decoding: Sequence[str],
+    output: str = "attention.svg",
+) -> str:
+    """The command that draws an example.
+
+    `model` are the flags that name the model, `decoding` those by which it finds a translation.
+    """
+    words = ["flaxformer-mt", "attention", *model, "--src", example.sentence.src]
+    if head.kind != "encoder":  # which knows of no translation
+        given = example.sentence.tokens is None
+        words += ["--tgt", example.sentence.tgt] if given else decoding
     words += ["--kind", head.kind, "--layer", str(head.layer), "--head", str(head.head)]
     return shlex.join([*words, "--query", str(example.row), "--output", output])
 

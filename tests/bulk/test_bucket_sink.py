@@ -116,6 +116,84 @@ def test_an_end_that_breaks_off_is_no_output(gcs, bucket, failing, monkeypatch):
     assert gcs.objects[f"{bucket}/out/de.txt"] == b"one\n"
 
 
+def of_three_parts(bucket: str, **options) -> BucketSink:
+    clock = Clock()
+    sink, _ = begun(bucket, clock, **options)
+    for number in range(1, 4):
+        sink.write(b"%d\n" % number)
+        clock.now += 60
+        sink.commit(done(number))
+    return sink
+
+
+def stop_at_deletion(gcs, monkeypatch, number: int) -> None:
+    monkeypatch.setattr(bucket_sink, "persistently", lambda action: action())
+    deletions = iter(range(100))
+    gcs.fault = lambda method, name: (
+        403 if method == "DELETE" and next(deletions) >= number else None
+    )
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_stop_while_parts_are_deleted_loses_nothing(gcs, bucket, number, monkeypatch):
+    """FILE is complete, so that the same command has nothing to do but to tidy up."""
+    file = f"{bucket}/out/de.txt"
+    sink = of_three_parts(bucket)
+    stop_at_deletion(gcs, monkeypatch, number)
+    with pytest.raises(OutputError, match="cannot be written: Forbidden"):
+        sink.finish()
+    sink.close()
+    gcs.fault = lambda method, name: None
+    assert gcs.objects[file] == b"1\n2\n3\n"
+    assert len(gcs.names(f"{file}.part/")) == 4 - number
+    again, found = begun(bucket, Clock())
+    assert found == done(3)
+    again.finish()
+    assert gcs.names(f"{bucket}/") == [file] and gcs.objects[file] == b"1\n2\n3\n"
+
+
+def test_a_whole_goes_on_where_its_input_has_grown(gcs, bucket, monkeypatch):
+    file = f"{bucket}/out/de.txt"
+    sink = of_three_parts(bucket)
+    stop_at_deletion(gcs, monkeypatch, 1)
+    with pytest.raises(OutputError):
+        sink.finish()
+    gcs.fault = lambda method, name: None
+    again, found = begun(bucket, Clock())
+    assert found == done(3)
+    again.write(b"four\n")
+    again.commit(done(4))
+    again.close()
+    again, found = begun(bucket, Clock())
+    assert found == done(4)
+    again.finish()
+    assert gcs.names(f"{bucket}/") == [file] and gcs.objects[file] == b"1\n2\n3\nfour\n"
+
+
+@pytest.mark.parametrize("left", [None, b"another"])
+def test_a_whole_that_was_taken_away_is_made_again(gcs, bucket, left, monkeypatch):
+    sink = of_three_parts(bucket)
+    stop_at_deletion(gcs, monkeypatch, 1)
+    with pytest.raises(OutputError):
+        sink.finish()
+    gcs.fault = lambda method, name: None
+    del gcs.objects[f"{bucket}/out/de.txt"]
+    if left is not None:
+        gcs.put(f"{bucket}/out/de.txt", left)
+    assert begun(bucket, Clock())[1] == Consumed()
+
+
+def test_restarted_with_fewer_parts_none_is_left(gcs, bucket):
+    of_three_parts(bucket)
+    sink, found = begun(bucket, Clock(), restart=True)
+    assert found == Consumed()
+    sink.write(b"one\n")
+    sink.commit(done(1))
+    sink.finish()
+    assert gcs.names(f"{bucket}/") == [f"{bucket}/out/de.txt"]
+    assert gcs.objects[f"{bucket}/out/de.txt"] == b"one\n"
+
+
 def test_another_call_and_another_store_are_refused(gcs, bucket):
     sink, _ = begun(bucket, Clock())
     sink.write(b"one\n")

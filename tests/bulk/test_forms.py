@@ -143,6 +143,8 @@ def test_objects_keep_their_own_text_to_the_byte():
     assert made(Form(read="jsonl"), b'{"source": "a"}', "x") == b"x\n"
     # A line break is a blank: it could not be said in the target.
     assert form.parse(b'{"source": "a\\nb\\r\\nc"}').source == "a b  c"
+    form = Form(read="jsonl", prefix_key="p")
+    assert form.parse(b'{"source": "a", "p": "b\\rc"}').prefix == "b c"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from flaxformer_mt.bulk.forms import BadLine
+from flaxformer_mt.bulk.forms import BadLine, Form
 from flaxformer_mt.bulk.reading import InputError
 from flaxformer_mt.bulk.scoring import PairForm, Scoring, open_pairs
 from flaxformer_mt.config import VocabularyConfig
@@ -66,11 +66,21 @@ def test_objects():
     assert (record.target, record.text) == ([5, 2, 6], None)
     half = tokens.parse(b'{"source": "a", "tokens": [5], "translation": "\\ud800"}')
     assert half.text is None
+    # A source is what `translate` has read there.
+    line = b'{"source": "a\\nb\\r\\nc", "translation": "x\\ny", "tokens": [5]}'
+    assert tokens.parse(line).source == Form(read="jsonl").parse(line).source == "a b  c"
+    assert tokens.parse(line).text == "x y"
     for wrong in (b"", b', "tokens": "5"', b', "tokens": [5.0]', b', "tokens": [true]'):
         with pytest.raises(BadLine, match="no list of whole numbers under 'tokens'"):
             tokens.parse(b'{"source": "a"' + wrong + b"}")
     with pytest.raises(BadLine, match="has 'scored' already"):
         form.parse(b'{"scored": 1}')
+
+
+def test_a_dot_in_the_key_that_is_written_is_refused():
+    with pytest.raises(ValueError, match="a dot would lead into an object"):
+        PairForm(name="jsonl", scored_key="a.b")
+    assert PairForm(name="jsonl", source_key="a.b", target_key="a.c").source_key == "a.b"
 
 
 def test_sums():

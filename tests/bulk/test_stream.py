@@ -258,3 +258,27 @@ def test_memory_does_not_grow_with_the_number_of_lines():
 
     few = peak(5_000)
     assert peak(50_000) < 1.2 * few
+
+
+def test_on_a_terminal_the_meter_s_line_goes_before_output_comes(capsys):
+    class Screen(io.BytesIO):
+        """Standard output on the terminal that has the line."""
+
+        def write(self, data) -> int:
+            seen.append(capsys.readouterr().err)
+            return super().write(data)
+
+    seen: list[str] = []
+    lines, form = Lines("x", io.BytesIO(TEXT)), Form()
+    stream(
+        lines,
+        StreamSink(Screen()),
+        parse=form.parse,
+        action=Translating(Upper(), None, form, "x", print),
+        identity={},
+        window=5,
+        meter=Meter("translate", print, share=lines.share, terminal=True),
+    )
+    assert len(seen) == 5 and seen[0] == ""
+    for before in seen[1:]:
+        assert "\r\x1b[Ktranslate: " in before and before.endswith("\r\x1b[K")

@@ -60,6 +60,7 @@ def test_heads_are_found_and_drawn(run: Run, workdir: Path, tmp_path: Path) -> N
     assert f"{lines}: 1 lines left out that are blank: 5" in done.errors
     assert done.output.startswith("kind     layer  head  distance")
     assert "long distance (by 'reach')" in done.output and "3 pieces away" in done.output
+    assert f"attention --workdir {workdir} --weights 1 --src" in done.output
     content = json.loads((tmp_path / "f.json").read_text())
     assert content["sentences"] == 4 and content["pronouns"]["encoder"] == 1  # "they"
     assert len(content["heads"]) == 6

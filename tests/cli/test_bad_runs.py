@@ -118,6 +118,7 @@ def test_what_the_machine_refuses_is_explained_and_a_bug_is_not() -> None:
     memory = MemoryError("Unable to allocate")
     for command, advice in (
         ("train", "lower data.batch.tokens"),
+        ("prepare", "set data.vocabulary.sample to fewer pairs, or data.filter.duplicates to"),
         ("translate", "lower --batch-tokens or --beam-size"),
         ("evaluate", "lower --batch-tokens or --beam-size"),
         ("score", "lower --batch-tokens"),
@@ -126,6 +127,9 @@ def test_what_the_machine_refuses_is_explained_and_a_bug_is_not() -> None:
         told = str(explained(memory, command))
         assert told.startswith("this machine has not enough memory: Unable") and advice in told
         assert ("training." in told) == (command == "train")
+    for command in ("compare", "export", "average", "plan"):  # where none of these helps
+        told = str(explained(memory, command))
+        assert told == "this machine has not enough memory: Unable to allocate"
     device = RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate\nmore")
     assert "the device has not enough memory: RESOURCE_EXHAUSTED" in str(explained(device, "train"))
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):

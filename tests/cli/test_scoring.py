@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from flaxformer_mt.cli import evaluate
-from flaxformer_mt.config import CorpusConfig
+from flaxformer_mt.cli import sets
 from flaxformer_mt.data.corpus import CorpusError
+from flaxformer_mt.data.prepare.fill import VALID_TEXT
 from flaxformer_mt.evaluation import ScoringError, comet
+from flaxformer_mt.evaluation.testsets import NamedSet
 from tests.cli.conftest import Run
 from tests.decoding.runs import make_run
 from tests.evaluation.noise import grammar_text, noisy
@@ -113,15 +114,57 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> N
 def test_files_in_a_bucket_keep_their_names(
     run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(corpus: CorpusConfig, folder: str, key: str) -> None:
-        raise CorpusError(f"{corpus.src} and {corpus.tgt} are not here")
+    def read(path: str) -> None:
+        raise CorpusError(f"{path} is not here")
 
-    monkeypatch.setattr(evaluate, "read_pairs", read)
+    monkeypatch.setattr(sets, "read_segments", read)
     trained = make_run(files / "run", {5: 1.0})
     sides = ("--src", "gs://bucket/new.en", "--ref", files / "test.de")
     done = run("evaluate", "--workdir", trained, *sides)
-    assert done.status == 1
-    assert done.last.endswith(f"gs://bucket/new.en and {files / 'test.de'} are not here")
+    assert (done.status, done.last.split()[-4:]) == (1, ["gs://bucket/new.en", "is", "not", "here"])
+
+
+def test_the_validation_text_is_the_run_s_own(run: Run, files: Path) -> None:
+    """A copy on another machine is evaluated on it, and on what training has left of it."""
+    trained = make_run(files / "run", {5: 1.0})
+    call = ("evaluate", "--workdir", trained, "--beam-size", 1, "--no-ter", *FAST)
+    done = run(*call, "--set", "valid")
+    assert done.status == 1 and f"{trained}: has no validation text: valid.src.txt" in done.last
+    trained.data.mkdir()
+    for name, lines in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
+        (trained.data / name).write_text("".join(f"{line}\u0085\n" for line in lines))
+    done = run(*call, "--set", "valid")
+    assert done.status == 0, done.errors
+    kept = (trained.evaluation / "valid.src.txt").read_bytes()
+    assert kept == (trained.data / VALID_TEXT[0]).read_bytes()
+    done = run(*call, "--set", "test")
+    assert done.status == 2 and "--set test: this run has valid" in done.last
+    done = run(*call)
+    assert done.status == 2 and "this run's config names no data.test: use --set valid" in done.last
+
+
+def test_own_files_may_have_blank_lines_and_must_have_some(run: Run, files: Path) -> None:
+    trained = make_run(files / "run", {5: 1.0})
+    call = ("evaluate", "--workdir", trained, "--beam-size", 1, "--no-ter", *FAST)
+    sides = ("--src", files / "test.en", "--ref", files / "test.de")
+    for name in ("test.en", "test.de"):
+        with open(files / name, "a") as file:
+            file.write("\n")
+    done = run(*call, *sides)
+    assert done.status == 0, done.errors
+    kept = json.loads((trained.evaluation / "test.json").read_text())
+    assert kept["sentences"] == SIZE + 1
+    for name, content, message in (
+        ("test.de", "x\n", f"test: {SIZE + 1} sources for 1 references"),
+        ("test.en", "", "test: 0 sources for 1 references"),
+        ("test.de", "", "test: no sentences to score"),
+    ):
+        (files / name).write_text(content)
+        done = run(*call, *sides)
+        assert done.status == 1 and message in done.last
+    (files / "test.de").unlink()
+    done = run(*call, *sides)
+    assert done.status == 1 and f"{files / 'test.de'}: does not exist; name a file" in done.last
 
 
 def test_compare_shows_tables(run: Run, files: Path) -> None:
@@ -135,21 +178,24 @@ def test_compare_shows_tables(run: Run, files: Path) -> None:
 
 
 def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str, langpair: str) -> evaluate.load_testset.__class__:
+    def load(name: str, langpair: str) -> NamedSet:
         if name != "wmt14/full":
             raise ScoringError("not on this machine")
-        return type("Set", (), {
-            "name": name, "sources": SOURCES, "references": REFERENCES, "further_references": 1,
-        })  # fmt: skip
+        loaded.append(name)
+        return NamedSet(name=name, sources=SOURCES, references=REFERENCES, further_references=1)
 
-    monkeypatch.setattr(evaluate, "load_testset", load)
+    loaded: list[str] = []
+    monkeypatch.setattr(sets, "load_testset", load)
     named = ["--testset", "wmt14/full", "--langpair", "en-de", "--json", *FAST]
     done = run("evaluate", "--hypotheses", files / "one.txt", *named)
     assert "has 1 more references, which are not used" in done.errors
     assert "bleu_paper" in json.loads(done.output)["one"]["metrics"]
     trained = make_run(files / "run", {5: 1.0})
+    loaded.clear()
     done = run("evaluate", "--workdir", trained, "--beam-size", 1, *named)
     assert list(json.loads(done.output)) == ["wmt14_full.en-de"]
+    # It is read, and told of, once.
+    assert loaded == ["wmt14/full"] and done.errors.count("has 1 more references") == 1
     # Of other languages than the run's: not by the rules of the run's.
     other = [*named[:3], "fr-en", *named[4:]]
     done = run("evaluate", "--workdir", trained, "--beam-size", 1, *other)
@@ -181,6 +227,8 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
                 ["--no-repeat-ngram", "3"],
                 ["--batch-tokens", "9"],
                 ["--folder", "x"],
+                ["--num-processes", "2"],
+                ["--heartbeat", "9"],
             )
         ),
         *(
@@ -200,6 +248,11 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
             for flags in (["--set", "valid"], ["--folder", "f"])
         ),
         (["evaluate", "--workdir", "x", "--name", "n"], 2, "--name is for --src with --ref"),
+        (["evaluate", "--workdir", "x", "--set", "valid", "--folder", "y"], 2, "is in the run"),
+        (
+            ["evaluate", "--hypotheses", "one.txt", "--ref", "test.de", "--comet-gpus", "1"],
+            *(2, "--comet-gpus are for --comet"),
+        ),
         (["evaluate", "--workdir", "x", "--src", "s"], 2, "--src and --ref go together"),
         (["evaluate", "--hypotheses", "nowhere", "--ref", "test.de"], 1, "nowhere: does not exist"),
         (["evaluate", "--hypotheses", ".", "--ref", "test.de"], 1, ".: is a folder; name a file"),
@@ -252,6 +305,14 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
         (
             ["compare", "one.txt", "two.txt", "--ref", "test.de", "--trials", "0"],
             *(2, "'0' is no whole number of at least 1"),
+        ),
+        (
+            ["compare", "a", "b", "--ref", "r", "--method", "bootstrap", "--trials", "9"],
+            *(2, "--trials are of randomization"),
+        ),
+        (
+            ["compare", "one.txt", "two.txt", "--ref", "test.de", "--set", "test"],
+            *(2, "--set names an evaluation of run directories, and these are files"),
         ),
         (
             ["compare", "one.txt", "two.txt", "--ref", "test.de", "--output", "no/where/x.json"],

@@ -13,6 +13,7 @@ from tests.decoding.runs import PAIRS, make_run
 
 LINES = [source for source, _ in PAIRS]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
+TWO = ("--src", "x", "--tgt", "y")
 LONG = b" ".join(line.encode() for line in LINES)
 
 
@@ -117,6 +118,15 @@ def test_score_is_what_translate_reported(run: Run, workdir: Path, tmp_path: Pat
         ("score", ("--src", "x"), b"", 2, "--src and --tgt go together"),
         ("score", ("--src", "x", "--tgt", "y", "--input", "z"), b"", 2, "--input names pairs"),
         ("score", ("--from-tokens",), b"", 2, "add --format jsonl"),
+        ("score", ("--key", "en"), b"", 2, "--key is a key of JSON objects: add --format jsonl"),
+        ("score", ("--scored-key", "x"), b"", 2, "--scored-key is a key of JSON objects"),
+        ("score", ("--format", "tsv", "--translation-key", "x"), b"", 2, "--translation-key is a"),
+        ("score", ("--format", "jsonl", "--scored-key", ""), b"", 2, "--scored-key is empty"),
+        ("score", ("--format", "jsonl", "--scored-key", "a.b"), b"", 2, "a dot would lead into"),
+        ("score", ("--format", "jsonl", "--columns", "1", "2"), b"", 2, "--columns are those of"),
+        ("score", (*TWO, "--columns", "1", "2"), b"", 2, "--columns are those of --format tsv"),
+        ("score", (*TWO, "--from-tokens"), b"", 2, "--from-tokens reads JSON objects"),
+        ("score", (*TWO, "--format", "jsonl", "--from-tokens"), b"", 2, "two of plain text"),
         ("score", ("--batch-tokens", "0"), b"", 2, "no whole number"),
         ("score", ("--columns", "0", "1"), b"", 2, "no whole number"),
         ("score", ("--weights", "9"), b"a\tb", 1, "has no checkpoint 9"),
@@ -171,7 +181,7 @@ def test_an_unfinished_output_is_for_the_same_command(
     source.write_bytes(good)
     for changed, name in (
         (("--weights", "1"), "weights"),
-        (("--beam-size", "2"), "beam_size"),
+        (("--beam-size", "2"), "decoding.beam_size 4, and now it is 2"),
         (("--window", "4"), "window"),
         (("--alignments",), "form.shown"),
     ):
@@ -241,10 +251,35 @@ def test_samples_and_ensembles(run: Run, workdir: Path, tmp_path: Path) -> None:
     assert done.status == 0 and done.output.count("\n") == TEXT.count(b"\n")
 
 
-def test_a_beam_that_its_groups_do_not_divide(run: Run, workdir: Path) -> None:
+@pytest.fixture(scope="module")
+def in_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose searches have two groups."""
+    run = make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0})
+    record = json.loads(run.config_file.read_text())
+    record["config"]["decoding"]["diverse_groups"] = 2
+    run.config_file.write_text(json.dumps(record))
+    return run.path
+
+
+def test_a_beam_that_its_groups_do_not_divide(run: Run, workdir: Path, in_groups: Path) -> None:
     options = ("--beam-size", 3, "--diverse-groups", 2)
     done = run("translate", "--workdir", workdir, *options, stdin=TEXT)
     assert done.status == 1 and "a beam of 3 cannot be split into 2 groups" in done.last
+    picture = ("--src", LINES[0], "--output", in_groups / "a.html")
+    for command in (("translate",), ("attention", *picture), ("serve", "--port", 0)):
+        done = run(*command, "--workdir", in_groups, "--beam-size", 3, stdin=TEXT)
+        assert done.status == 1 and "a beam of 3 cannot be split into 2 groups" in done.last
+    # Draws have no groups.
+    done = run("translate", "--workdir", in_groups, "--sample", "--beam-size", 3, stdin=TEXT)
+    assert done.status == 0, done.errors
+
+
+def test_a_diversity_of_one_group(run: Run, workdir: Path, in_groups: Path) -> None:
+    given = ("translate", "--diversity", 0.3, "--workdir")
+    done = run(*given, workdir, stdin=TEXT)
+    assert done.status == 1 and "--diversity is between groups, and there is one" in done.last
+    assert run(*given, workdir, "--diverse-groups", 2, stdin=TEXT).status == 0
+    assert run(*given, in_groups, stdin=TEXT).status == 0
 
 
 @pytest.mark.parametrize(

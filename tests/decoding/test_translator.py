@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 
 import jax
@@ -13,6 +14,7 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import DecodingError, Translator, translate_ids, translator as module
+from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.decode import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.split import split_to_fit
@@ -176,6 +178,9 @@ def test_which_weights(run, tmp_path):
     ):
         loaded = Translator.load(run.path, which=which)
         assert same(loaded, step) and loaded.name == name
+        # What one process has chosen has the same name in another.
+        told = json.loads(json.dumps(dataclasses.asdict(chosen_weights(run, which))))
+        assert Translator.load(run.path, which=Chosen(**told)).name == name
     with pytest.raises(CheckpointError, match="no checkpoint 7"):
         Translator.load(run.path, which=7)
     with pytest.raises(CheckpointError, match="no averaged parameters"):

@@ -100,6 +100,14 @@ def test_other_settings_leave_the_translator_as_it_is(translator):
         assert scored.score == pytest.approx(translation.score, abs=1e-5)
 
 
+def test_groups_divide_the_beam_of_a_search_and_not_of_a_sample(translator):
+    grouped = translator.with_config(dataclasses.replace(translator.config, diverse_groups=2))
+    with pytest.raises(DecodingError, match="a beam of 3 cannot be split into 2 groups"):
+        grouped.translate(LINES[:1], beam_size=3)
+    [drawn] = grouped.translate(LINES[:1], beam_size=3, sampling=Sampling(), n_best=3)
+    assert len(drawn.hypotheses) == 3
+
+
 def test_the_dtype_of_products(translator):
     lines = [source for source, _ in PAIRS]
     reduced = translator.with_dtype("bfloat16")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 
@@ -18,6 +19,10 @@ SENTENCES = [
     Sentence(number=number, src="".join(pieces[:-1]).replace("▁", " ")[1:], tgt="x")
     for number, pieces in ((3, SHORT), (7, LONG))
 ]
+
+
+MODEL = ["--workdir", "runs/a b", "--weights", "7"]
+DECODING = ["--beam-size", "4", "--length-penalty", "0.6"]
 
 
 def attend(sentence: Sentence) -> Attention:
@@ -80,12 +85,21 @@ def test_reports_say_what_they_count() -> None:
     assert content["pronouns"] == {"encoder": 1} and content["queries"] == {"encoder": 11}
     assert content["heads"][0]["distance"] is None
     assert content["found"][0]["examples"][0]["line"] == 7
-    assert "line 7: ball → dog 100%" in highlights(made, "runs/x")
+    assert "line 7: ball → dog 100%" in highlights(made, model=MODEL, decoding=DECODING)
 
 
 def test_the_command_that_draws_an_example_is_complete() -> None:
     head = next(head for head in found().heads if head.search.name == "anaphora")
-    words = shlex.split(command(head, head.examples[0], "runs/a b"))
-    assert words[words.index("--workdir") + 1] == "runs/a b"
+    example = head.examples[0]
+    words = shlex.split(command(head, example, model=MODEL, decoding=DECODING))
+    assert words[2:6] == MODEL
     assert words[words.index("--src") + 1] == SENTENCES[1].src
     assert words[words.index("--query") + 1] == "7" and "--tgt" not in words
+    assert DECODING[0] not in words  # the encoder knows of no translation
+    cross = dataclasses.replace(head, kind="cross")
+    words = shlex.split(command(cross, example, model=MODEL, decoding=DECODING))
+    assert words[words.index("--tgt") + 1] == "x" and DECODING[0] not in words
+    own = dataclasses.replace(example.sentence, tokens=(5,))
+    own_example = dataclasses.replace(example, sentence=own)
+    words = shlex.split(command(cross, own_example, model=MODEL, decoding=DECODING))
+    assert words[8:12] == DECODING and "--tgt" not in words
