@@ -103,7 +103,7 @@ def test_bad_input_is_explained(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("attention", "--workdir", workdir, *options)
-    assert done.status == 1 and message in done.last, done.errors
+    assert done.status == 2 and message in done.last, done.errors
     assert list(tmp_path.iterdir()) == []
 
 
@@ -133,7 +133,7 @@ def test_a_picture_without_matplotlib_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     call = ("attention", "--workdir", workdir, "--src", SOURCE, "--tgt", TARGET, "--output")
     done = run(*call, tmp_path / "a.png")
-    assert done.status == 1 and "FLAXFORMER_EXTRAS=figures" in done.last
+    assert done.status == 2 and "FLAXFORMER_EXTRAS=figures" in done.last
     assert run(*call, tmp_path / "a.html").status == 0
 
 
@@ -161,7 +161,7 @@ def test_formulas_of_the_paper(run: Run, tmp_path: Path, what: str) -> None:
     assert png_size((tmp_path / "x.png").read_bytes()) == (900, 500)
     done = run("figures", what, "runs/x", "--output", tmp_path / "y.png")
     assert done.status == 2 and "it takes no run" in done.errors
-    assert run("figures", what, "--output", tmp_path / "y.html").status == 1
+    assert run("figures", what, "--output", tmp_path / "y.html").status == 2
 
 
 def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:

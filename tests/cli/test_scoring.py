@@ -120,7 +120,7 @@ def test_files_in_a_bucket_keep_their_names(
     trained = make_run(files / "run", {5: 1.0})
     sides = ("--src", "gs://bucket/new.en", "--ref", files / "test.de")
     done = run("evaluate", "--workdir", trained, *sides)
-    assert done.status == 1
+    assert done.status == 2
     assert done.last.endswith(f"gs://bucket/new.en and {files / 'test.de'} are not here")
 
 

@@ -134,7 +134,7 @@ def test_bad_treebanks_are_named_and_leave_nothing(run: Run, tmp_path: Path, nam
         *("trees", "linearize", tmp_path / name, "--leaves", "tags"),
         *("--output-src", tmp_path / "a", "--output-tgt", tmp_path / "b"),
     )
-    assert done.status == 1 and message in done.last and name in done.last
+    assert done.status == 2 and message in done.last and name in done.last
     assert os.listdir(tmp_path) == [name]
 
 
