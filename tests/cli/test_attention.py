@@ -103,7 +103,9 @@ def test_bad_input_is_explained(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("attention", "--workdir", workdir, *options)
-    assert done.status == 2 and message in done.last, done.errors
+    # Of a place that cannot be written to, the disk may be to blame.
+    status = 1 if "cannot be written" in message else 2
+    assert done.status == status and message in done.last, done.errors
     assert list(tmp_path.iterdir()) == []
 
 

@@ -166,7 +166,8 @@ def test_damage_says_what_to_do(run: Run, corpus: Path, name: str, content: byte
     else:
         path.write_bytes(content)
     status, last = prepare(run, corpus)
-    assert status == 2 and str(path) in last
+    # A run directory that cannot be read may be on a disk that is not there yet.
+    assert status == (1 if name == "config.json" else 2) and str(path) in last
     assert "run `prepare` again" in last or "restore" in last
     if name.startswith("data/"):
         shutil.rmtree(path.parent)

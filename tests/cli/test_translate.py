@@ -140,16 +140,16 @@ def test_bad_input_is_one_line(
 
 def test_outputs_that_cannot_be(run: Run, workdir: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(TEXT)
-    for output, message in (
-        (tmp_path, "is a folder; --output names a file"),
-        (tmp_path / "in", "is the input as well"),
-        (tmp_path / "none" / "out", "cannot be written: No such file or directory"),
-        ("s3://bucket/x", "neither a local path nor one in a bucket"),
+    for output, status, message in (
+        (tmp_path, 2, "is a folder; --output names a file"),
+        (tmp_path / "in", 2, "is the input as well"),
+        (tmp_path / "none" / "out", 2, "cannot be written: No such file or directory"),
+        ("s3://bucket/x", 1, "neither a local path nor one in a bucket"),
     ):
         done = run(
             *("translate", "--workdir", workdir, "--input", tmp_path / "in", "--output", output)
         )
-        assert done.status == 1 and message in done.last
+        assert done.status == status and message in done.last
     assert (tmp_path / "in").read_bytes() == TEXT
     done = run("translate", "--workdir", workdir, "--output", "/dev/null", stdin=TEXT)
     assert done.status == 0
