@@ -173,10 +173,10 @@ def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:
         (("curves", *output), 2, "name one run directory or more"),
         (("curve", made, *output), 2, "invalid choice"),
         (("curves", made), 2, "--output"),
-        (("curves", made, "--output", "c.gif"), 1, "c.gif: name a file that ends in"),
-        (("curves", made, *output, "--values", "blue"), 1, "no run has reported 'blue'"),
+        (("curves", made, "--output", "c.gif"), 2, "c.gif: name a file that ends in"),
+        (("curves", made, *output, "--values", "blue"), 2, "no run has reported 'blue'"),
         (("curves", tmp_path / "none", *output), 1, "no such directory"),
-        (("curves", made, made, *output), 1, "is given twice"),
+        (("curves", made, made, *output), 2, "is given twice"),
     ):
         done = run("figures", *call)
         assert done.status == status and message in done.errors, done.errors

@@ -73,14 +73,14 @@ def test_without_the_other_program_unchecked_is_needed(
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--quantization", "int8"], 1, "'huggingface' is float32: int8 and float16 are for"),
+        (["--quantization", "int8"], 2, "'huggingface' is float32: int8 and float16 are for"),
         (["--unchecked", "--bound", "1"], 2, "--unchecked compares nothing: leave --sample"),
         (["--bound", "0"], 2, "'0' is no number above 0"),
         (["--bound", "nan"], 2, "'nan' is no finite number"),
         (["--weights", "newest"], 2, "write average, best, latest, auto, or a step's number"),
         (["--weights", "7"], 1, "has no checkpoint 7; there are 1"),
-        (["--sample", "absent.txt"], 1, "absent.txt: cannot be read: No such file"),
-        (["--output", "gs://bucket/x", "--unchecked"], 1, "gs://bucket/x: is no local folder"),
+        (["--sample", "absent.txt"], 2, "absent.txt: cannot be read: No such file"),
+        (["--output", "gs://bucket/x", "--unchecked"], 2, "gs://bucket/x: is no local folder"),
     ],
 )
 def test_wrong_arguments_are_named(
