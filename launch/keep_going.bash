@@ -1,8 +1,10 @@
-# Sourced by retry.sh and tpu_vm.sh: runs a command again until it is done, and passes on requests to stop.
+# Sourced by retry.sh, tpu_vm.sh and slurm.sbatch: runs a command again until it is done, and passes on
+# requests to stop.
 # shellcheck shell=bash
 #
 # What an exit status means (flaxformer-mt's own, `flaxformer-mt --help`):
-#   0 done   2 wrong usage, which no repetition mends   75 stopped on request, saved, goes on
+#   0 done   75 stopped on request, saved, goes on
+#   2 wrong usage, settings or input, which no repetition mends
 #   anything else: a failure that the next attempt may not meet, such as a preempted machine
 
 child=
@@ -28,6 +30,15 @@ quoted() {
         out="$out $word"
     done
     printf '%s\n' "${out# }"
+}
+
+# is_final STATUS: whether another attempt would end alike. Says so.
+is_final() {
+    case $1 in
+        2) say "exit status 2, wrong usage, settings or input: not tried again; the reason stands above" ;;
+        126 | 127) say "exit status $1, the command cannot be run: not tried again" ;;
+        *) return 1 ;;
+    esac
 }
 
 is_count() {
@@ -107,16 +118,7 @@ keep_going() {
             say "asked to stop ($stopping): the command ended with exit status $status"
             return "$status"
         fi
-        case $status in
-            2)
-                say "exit status 2, wrong usage: not tried again; the reason stands above"
-                return 2
-                ;;
-            126 | 127)
-                say "exit status $status, the command cannot be run: not tried again"
-                return "$status"
-                ;;
-        esac
+        if is_final "$status"; then return "$status"; fi
         if [ "$attempt" -gt "$retries" ]; then
             say "exit status $status after $lasted s: giving up after $attempt attempt(s);" \
                 "the same command goes on from the last checkpoint"

@@ -168,7 +168,10 @@ IFS=, read -r -a asked <<<"${FLAXFORMER_EXTRAS:-}"
 for extra in ${asked[@]+"${asked[@]}"}; do
     case $extra in
         tpu | cuda | gcs | export | serve | figures | docs | dev) extras+=("$extra") ;;
-        *) fail "FLAXFORMER_EXTRAS=$FLAXFORMER_EXTRAS: '$extra' is none of tpu, cuda, gcs, export, serve, figures, docs, dev" ;;
+        *)
+            say "FLAXFORMER_EXTRAS=$FLAXFORMER_EXTRAS: '$extra' is none of tpu, cuda, gcs, export, serve, figures, docs, dev"
+            exit 2
+            ;;
     esac
 done
 

@@ -15,7 +15,8 @@ launch/retry.sh [OPTION ...] [--] COMMAND [ARGUMENT ...]
 Runs COMMAND, and again when it failed or was stopped: `train` goes on from its last checkpoint.
 It ends with COMMAND's exit status at
     0          done
-    2          wrong usage, which would only repeat itself (and 126, 127: no such command)
+    2          wrong usage, settings or input, which would only repeat itself (and 126, 127: no
+               such command)
 and at any other (75: stopped on request and saved; 1, 134, 137, ...: failed, aborted, killed) when
 no retry is left. SIGTERM, SIGINT, SIGHUP and SIGUSR1 are passed on to COMMAND as one SIGTERM, and
 nothing is restarted after it has ended.

@@ -12,7 +12,8 @@ root=$(dirname "$here")
 usage() {
     cat <<'TEXT'
 launch/tpu_vm.sh NAME --zone ZONE [OPTION ...] -- COMMAND [ARGUMENT ...]
-launch/tpu_vm.sh NAME --zone ZONE --stop       ask the command that runs there to save and stop
+launch/tpu_vm.sh NAME --zone ZONE --stop       ask the command that runs there, on one slice or on
+                                               several, to save and stop
 
     launch/tpu_vm.sh mt --zone us-west4-a --type v5litepod-8 --spot --queued --delete-on-exit -- \
         train --config wmt14_en_de:base --workdir gs://BUCKET/en-de
@@ -32,7 +33,8 @@ means that it goes on. The command outlives the connection: called again, the sc
   --slices N          with --queued: N slices of --type, joined by the data-centre network
   --create-flag FLAG  one more flag for gcloud's create, e.g. --create-flag=--internal-ips; repeatable
   --connect-flag FLAG one more flag for gcloud's ssh and scp, e.g. --connect-flag=--internal-ip; repeatable
-  --package SPEC      install this with pip instead of copying the checkout
+  --package SPEC      install this with pip instead of copying the checkout: a name, which gets the
+                      extras (flaxformer-mt==0.1.0), or anything else with extras of its own
   --extras a,b        what to install beyond the CPU version (default: tpu,gcs)
   --retries N         restarts in all, preemptions included (default 10)
   --wait SECONDS      before the first restart, doubled after each failure up to 600 (default 10)
@@ -40,8 +42,8 @@ means that it goes on. The command outlives the connection: called again, the sc
   --dry-run           print what would run, and run nothing
   --help              this text
 
-Exit status: the command's (0 done, 2 wrong usage, 75 stopped on request, saved and not finished), or
-gcloud's. SIGINT and SIGTERM end the streaming; with --delete-on-exit the command is first stopped
+Exit status: the command's (0 done, 2 wrong usage, settings or input, which is not tried again, 75
+stopped on request, saved and not finished), or gcloud's. SIGINT and SIGTERM end the streaming; with --delete-on-exit the command is first stopped
 and may save.
 TEXT
 }
@@ -58,7 +60,7 @@ slices=1
 create_flags=()
 connect_flags=()
 package=
-extras=tpu,gcs
+extras=
 retries=10
 wait_s=10
 delete_on_exit=
@@ -189,15 +191,28 @@ create+=(${create_flags[@]+"${create_flags[@]}"})
 
 on_workers=("${workers[@]}" "${where[@]}" ${connect_flags[@]+"${connect_flags[@]}"})
 archive_name=flaxformer_mt.tar.gz
-options=(--extras "$extras")
+options=(--extras "${extras:-tpu,gcs}")
 sources=("$here/tpu_worker.sh")
 if [ -n "$package" ]; then
+    # NAME or NAME==1.0; a file, an address or a name with brackets says itself what comes with it.
+    plain='^([A-Za-z0-9][A-Za-z0-9._-]*)([ ]*[<>=!~;].*)?$'
+    if [[ $package =~ $plain ]] && [[ $package != *.whl && $package != *.tar.gz && $package != *.zip ]]; then
+        package="${BASH_REMATCH[1]}[${extras:-tpu,gcs}]${BASH_REMATCH[2]}"
+    elif [ -n "$extras" ]; then
+        bad_usage "--extras does not go with --package $package: write NAME[$extras] there"
+    fi
     options=(--requirement "$package")
 fi
 remote=$(quoted bash tpu_worker.sh run "${options[@]}" -- ${command[@]+"${command[@]}"})
 ssh=("${tpus[@]}" "$reach" ssh "$name" "${on_workers[@]}")
 run_remote=("${ssh[@]}" "--command=$remote")
-stop_remote=("${ssh[@]}" "--command=bash tpu_worker.sh stop")
+stop_there="--command=bash tpu_worker.sh stop"
+stop_remote=("${ssh[@]}" "$stop_there")
+# Several slices are reached by their queued resource alone, for which --stop looks.
+on_all=(--worker=all "${where[@]}" ${connect_flags[@]+"${connect_flags[@]}"})
+find_queued=("${tpus[@]}" queued-resources describe "$name" "${where[@]}" '--format=value(name)')
+stop_queued=("${tpus[@]}" queued-resources ssh "$name" --node=all "${on_all[@]}" "$stop_there")
+stop_alone=("${tpus[@]}" tpu-vm ssh "$name" "${on_all[@]}" "$stop_there")
 
 copy=("${tpus[@]}" "$reach" scp)
 list_files=(git -C "$root" ls-files -z --cached --others --exclude-standard)
@@ -206,7 +221,12 @@ list_files=(git -C "$root" ls-files -z --cached --others --exclude-standard)
 
 plan() {
     if [ -n "$stop_only" ]; then
-        quoted "${stop_remote[@]}"
+        echo "# Is it a queued resource?"
+        quoted "${find_queued[@]}"
+        echo "# Where it is:"
+        quoted "${stop_queued[@]}"
+        echo "# Where it is not:"
+        quoted "${stop_alone[@]}"
         return
     fi
     echo "# Is it there? $ready: it is used. Preempted, suspended or failed: it is deleted and made again."
@@ -357,7 +377,10 @@ if [ -n "$dry_run" ]; then
 fi
 command -v gcloud >/dev/null ||
     { say "gcloud is not installed: https://cloud.google.com/sdk/docs/install" && exit 1; }
-[ -z "$stop_only" ] || exec "${stop_remote[@]}"
+if [ -n "$stop_only" ]; then
+    if "${find_queued[@]}" >/dev/null 2>&1; then exec "${stop_queued[@]}"; fi
+    exec "${stop_alone[@]}"
+fi
 scratch=$(mktemp -d)
 watch_signals
 status=0

@@ -23,6 +23,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--explain", action="store_true", help="what each setting means")
     options = parser.parse_args(rest)
+    if options.explain and (overrides or options.config is not None):
+        parser.error("--explain shows all settings and their defaults: leave --config out")
     if options.explain:
         for line in explanations(ExperimentConfig, ""):
             print(line)

@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 
 from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
+from flaxformer_mt.cli.exit_status import FINAL
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.diagnosis.collectives import check_collective, check_processes
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     add_processes(parser)
     options = parser.parse_args(rest)
+    if overrides and options.config is None:
+        parser.error(f"--config.{overrides[0]} changes a setting of which config? Give --config")
     config = None if options.config is None else load_config(options.config, overrides)
     place = as_path(options.workdir or tempfile.gettempdir())
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 print(finding.line(), flush=True)
         told = processes.gather([json.dumps([dataclasses.asdict(one) for one in findings])])
         failed: int = processes.first(lambda: _report(told, as_json=options.json))
-    return 1 if failed else 0
+    return FINAL if failed else 0  # what a machine lacks, the next start will not find either
 
 
 def examine(

@@ -30,7 +30,9 @@ _MIB = 1 << 20
 def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes: Processes) -> int:
     """Prepares the data if need be, and tries a step; leaves no record of a run and no checkpoint.
 
-    So the settings of a later `train` in the same directory are still free.
+    A later `train` in the same directory is bound by the data alone, which is prepared by then: its
+    corpora, languages, vocabulary and filter, and the seed (`data/prepare/manifest.py` has all of
+    them). The model, batches and all else of training are still free.
     """
     run = RunDirectory(as_path(workdir))
 

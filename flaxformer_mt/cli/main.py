@@ -1,7 +1,6 @@
 """`flaxformer-mt COMMAND ...`: finds the command, runs it, turns errors into messages.
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 75 stopped on request, and the same command goes on
-(EX_TEMPFAIL: what a restart script looks for); 130 interrupted.
+Exit status: `_STATUSES`. 75 is EX_TEMPFAIL; `exit_status` tells errors apart.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ import keyword
 import os
 import sys
 from collections.abc import Sequence
+
+from flaxformer_mt.cli.exit_status import exit_status
 
 COMMANDS = {
     "quickstart": "train on the built-in grammar, evaluate, translate: minutes, nothing needed",
@@ -63,6 +64,10 @@ _SMALLER = {
     "score": "lower --batch-tokens",
     "serve": "lower --beam-size, or decoding.batch_tokens in the run's config.json",
 }
+_STATUSES = (
+    "0 done; 1 failed, and may succeed when run again; 2 wrong usage, settings or input, which no "
+    "repetition mends; 75 stopped on request, and the same command goes on; 130 interrupted"
+)
 _ROOM = "make room; the same command goes on with what is complete"
 _RIGHTS = "choose another place, or ask for the right to it"
 # What a system refuses whatever the program does.
@@ -89,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="flaxformer-mt",
         description="Train and use Transformers for machine translation, on CPU, GPU and TPU.",
-        epilog="`flaxformer-mt COMMAND --help` explains a command.",
+        epilog=f"`flaxformer-mt COMMAND --help` explains a command. Exit status: {_STATUSES}.",
     )
     from flaxformer_mt import __version__
 
@@ -120,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (message := explained(error, chosen.command)) is None:
             raise
         print(f"flaxformer-mt {chosen.command}: error: {message}", file=sys.stderr)
-        return 1
+        return exit_status(error)
 
 
 def module_of(command: str) -> str:

@@ -17,6 +17,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = _parser(prog, purpose)
     options = parser.parse_args(rest)
     lengths = _lengths(options.lengths, parser)
+    _refuse_unused(options, parser)
     config = load_config(options.config, overrides)
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report
@@ -58,13 +59,14 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--lengths",
         metavar="SRC,TGT",
-        help="positions of a row (default: the longest, which take the most memory)",
+        help="positions of a row (default: the longest, which take the most memory); of --decode "
+        "SRC alone counts",
     )
     parser.add_argument(
         "--price-per-chip-hour", type=float, metavar="X", help="adds what the run would cost"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--save-hlo", metavar="FILE", help="write the compiled program's text")
+    parser.add_argument("--save-hlo", metavar="FILE", help="write the compiled step's text")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--shardings", action="store_true", help="how parameters lie on the mesh; compiles nothing"
@@ -76,6 +78,19 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     )
     instead.add_argument("--decode", action="store_true", help="beam search on one device instead")
     return parser
+
+
+def _refuse_unused(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Flags that would change nothing of the report that is asked for."""
+    unused = {
+        "--shardings": ("lengths", "price_per_chip_hour", "save_hlo"),
+        "--fit": ("save_hlo",),
+        "--decode": ("price_per_chip_hour", "save_hlo"),
+    }
+    for flag, names in unused.items():
+        for name in names:
+            if getattr(options, flag[2:]) and getattr(options, name) is not None:
+                parser.error(f"--{name.replace('_', '-')} has no effect on {flag}: leave it out")
 
 
 def _lengths(text: str | None, parser: argparse.ArgumentParser) -> tuple[int, int] | None:

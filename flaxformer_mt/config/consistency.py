@@ -80,10 +80,11 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _mixture(config)
     for group, corpora in {"train": config.data.train, "test": config.data.test}.items():
         for item in corpora:
-            if not re.fullmatch(r"\w[\w.-]*", item.name):
+            # A point would divide the keys of its settings.
+            if not re.fullmatch(r"\w[\w-]*", item.name):
                 yield (
-                    f"'data.{group}.{item.name}': a corpus's name may have letters, digits, '_', "
-                    "'-' and '.'"
+                    f"'data.{group}.{item.name}': a corpus's name may have letters, digits, '_' "
+                    "and '-'"
                 )
             yield from _corpus(item, f"data.{group}.{item.name}")
     yield from _corpus(config.data.valid, "data.valid")
@@ -164,6 +165,11 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
         )
     if training.best_metric == "bleu" and not training.validate_bleu:
         yield "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true"
+    if training.patience > 0 and not training.validate_every:
+        yield (
+            f"'training.patience' = {training.patience} counts validations, and there are none "
+            "while 'training.validate_every' = 0: set one of them"
+        )
 
 
 def _mesh(config: ExperimentConfig) -> Iterator[str]:

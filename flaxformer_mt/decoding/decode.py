@@ -144,11 +144,32 @@ def _search(
     mesh: Mesh | None,
 ) -> BatchSearch:
     mesh = local_mesh() if mesh is None else mesh
+    rules = _rules(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
+    drawn = sampling or Sampling()
+    weights = Weights.of(
+        config.length_penalty,
+        average=config.length_norm == "average",
+        beta=config.coverage_penalty,
+        diversity=config.diversity,
+        temperature=drawn.temperature,
+        top_p=drawn.top_p,
+    )
+    return BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
+
+
+def _rules(
+    models: Models,
+    config: DecodingConfig,
+    *,
+    n_best: int = 1,
+    suppress: tuple[int, ...] = (UNK,),
+    sampling: Sampling | None = None,
+) -> Rules:
     types = models[0].tgt_vocab_size
     # Rows of the softmax matrix beyond the vocabulary stand for nothing.
     padding = range(types, max(table_rows(model.config, types) for model in models))
     groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
-    rules = Rules(
+    return Rules(
         beam_size=config.beam_size,
         n_best=n_best,
         bos=BOS,
@@ -162,16 +183,6 @@ def _search(
         sample=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,
     )
-    drawn = sampling or Sampling()
-    weights = Weights.of(
-        config.length_penalty,
-        average=config.length_norm == "average",
-        beta=config.coverage_penalty,
-        diversity=config.diversity,
-        temperature=drawn.temperature,
-        top_p=drawn.top_p,
-    )
-    return BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
 
 
 def _check(
@@ -230,7 +241,7 @@ def lower_search(
     Nothing is computed: `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
     """
     length = output_limit(config, src_length, model.config.max_length)
-    rules = Rules(beam_size=config.beam_size, bos=BOS, eos=EOS, pad=PAD, suppress=(UNK,))
+    rules = _rules((model,), config)
 
     def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
         state = programs.begin(

@@ -57,7 +57,9 @@ class Step:
 def check_step(device: jax.Device) -> Iterator[Finding]:
     """For every type that the model computes in."""
     try:
-        reference = jax.devices("cpu")[0] if device.platform != "cpu" else device
+        # This process's own: the first CPU of all is another process's.
+        local = device.platform == "cpu"
+        reference = device if local else jax.local_devices(backend="cpu")[0]
     except RuntimeError:
         yield Finding(
             "step",

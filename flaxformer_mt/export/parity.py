@@ -63,7 +63,7 @@ class Parity:
     largest: float  # difference of a token's natural log-probability
     mean: float
     same_output: int  # sentences with the same greedy output
-    near_ties: int  # of the others, those that part at two tokens within `bound` of each other
+    near_ties: int  # of the others, those that part at two tokens within 2 * `bound`
     bound: float
 
     @property

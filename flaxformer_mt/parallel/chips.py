@@ -144,7 +144,7 @@ CHIPS: tuple[Chip, ...] = (
         dcn_bandwidth=6.25 * _GB,
         devices_per_chip=2,
         wraps_at=4,
-        source="[tpu] tpu7x: a chip has 2,307 TFLOP/s, 192 _GIB, 7,380 GB/s, ICI 1,200 GB/s both "
+        source="[tpu] tpu7x: a chip has 2,307 TFLOP/s, 192 GiB, 7,380 GB/s, ICI 1,200 GB/s both "
         "ways, DCN 100 Gbit/s; [mxu] clock",
     ),
     Chip(

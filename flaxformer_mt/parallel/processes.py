@@ -13,7 +13,9 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -26,6 +28,9 @@ T = TypeVar("T")
 
 HEARTBEAT = 100  # seconds; JAX's own default
 _PIECE = 2_000  # milliseconds of waiting between two looks at pending signals
+_STATUS = "flaxformer_mt/exit_status"  # the first process's, once it has failed
+_FAREWELL = 2  # seconds in which the others read it ...
+_PATIENCE = 30  # ... having waited for it: it may have had to upload something first
 
 
 class ProcessError(RuntimeError):
@@ -113,6 +118,7 @@ class Processes:
 
 
 ALONE = Processes()
+_failed: Processes | None = None  # those that `joined` was left by an exception in
 
 
 @contextlib.contextmanager
@@ -138,6 +144,8 @@ def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[P
         yield processes
     except BaseException as error:
         if processes.count > 1:
+            global _failed
+            _failed = processes
             # At a regular end JAX waits for all to come to theirs: but they wait for this one.
             status = 130 if isinstance(error, KeyboardInterrupt) else 1
             if isinstance(error, SystemExit) and isinstance(error.code, int):
@@ -151,6 +159,28 @@ def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[P
                     flush=True,
                 )
         raise
+
+
+def settled_status(error: Exception, status: int) -> int:
+    """The exit status that a program ends with after `error`, for which `status` is right.
+
+    Where processes fail because the first one has, its status is that of all: what would start them
+    again may look at any. The first ends last then, since JAX aborts the others when it is gone.
+    """
+    if _failed is None:
+        return status
+    # Nobody is left to tell, or to hear it from, where the connection is lost as well.
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        if isinstance(error, ProcessError):
+            status = int(_client().blocking_key_value_get(_STATUS, 1000 * _PATIENCE))
+        elif _failed.is_first:
+            _write(_STATUS, str(status))
+    _leave_at_exit(status)
+    # Slurm ends all tasks as soon as one has ended: with what they were about to end with.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(status))
+    if _failed.is_first:
+        time.sleep(_FAREWELL)
+    return status
 
 
 def _join(cluster: Cluster | None, heartbeat: int) -> Processes:

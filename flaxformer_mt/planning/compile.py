@@ -69,18 +69,30 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
 
     Attention's weights grow with rows times length squared and the rest with their product, so it
     is the longest one. Without data that is the filter's longest pair (`data.filter.max_length`),
-    or the row of a packed batch. Raises PlanningError.
+    or the row of a packed batch, if the config says how long that is. Raises PlanningError.
     """
     if shapes:
         return max(shapes, key=lambda shape: (shape.src_length + shape.tgt_length, shape.rows))
     batch, longest = config.data.batch, config.data.filter.max_length
-    src, tgt = batch.src_length or longest, batch.tgt_length or longest
-    return shape_of(config, src, tgt)
+    if batch.form == "bucket":
+        return shape_of(config, longest, longest)
+    if not batch.src_length:
+        raise PlanningError(
+            "the length of a packed row ('data.batch.form' = 'pack') is chosen for the data, and "
+            "there is none: name a prepared run with --workdir, give --lengths SRC,TGT, or set "
+            "data.batch.src_length and .tgt_length"
+        )
+    return shape_of(config, batch.src_length, batch.tgt_length)
 
 
 def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shape:
-    """Rows of these lengths, as many as the config's budget holds. Raises PlanningError."""
+    """Rows of these lengths, as many as the config's budget holds.
+
+    Raises PlanningError for rows that training would not make: without packing a row is one pair.
+    """
     batch = config.data.batch
+    if batch.form == "bucket":
+        check_length(config, max(src_length, tgt_length))
     rows = batch.tokens // max(src_length, tgt_length) // batch.multiple * batch.multiple
     if rows == 0:
         raise PlanningError(
@@ -89,3 +101,12 @@ def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shap
             "data.filter.max_length or data.batch.multiple"
         )
     return Shape(rows, src_length, tgt_length)
+
+
+def check_length(config: ExperimentConfig, length: int) -> None:
+    """Raises PlanningError for a sentence that the model does not take."""
+    if length > config.model.max_length:
+        raise PlanningError(
+            f"a sentence of {length} tokens is longer than 'model.max_length' = "
+            f"{config.model.max_length} lets in: give shorter --lengths, or raise it"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from flaxformer_mt.parallel.chips import Chip
 from flaxformer_mt.planning.collectives import is_collective
@@ -31,6 +32,23 @@ _NOISE = frozenset(
 
 
 @dataclasses.dataclass(frozen=True)
+class Place:
+    """Where in the model an operation belongs; layers of a stack are one place.
+
+    What a training step does beside the gradient has the phase `update`, what the search does
+    `search`; what the compiler put in by itself, `compiler:`, has no place but its own kind.
+    """
+
+    phase: str
+    modules: tuple[str, ...]  # from the outermost one; the loss stands among them
+    operation: str  # an einsum's letters, or the kind
+
+    def __str__(self) -> str:
+        """As `backward decoder/feed_forward bld,df->blf`."""
+        return " ".join(filter(None, (self.phase, "/".join(self.modules), self.operation)))
+
+
+@dataclasses.dataclass(frozen=True)
 class Cost:
     """Executions of like instructions in one step, and their time together."""
 
@@ -54,6 +72,7 @@ class Compute:
     cycles: int
     seconds: float
     operations: tuple[Cost, ...]  # by place in the model, the most expensive first
+    parts: tuple[Cost, ...]  # the same by part of the model, forward and backward together
     unestimated: tuple[Cost, ...]
     guessed_loops: bool
 
@@ -75,7 +94,7 @@ class Compute:
 
 def compute_costs(program: Program, chip: Chip, *, unknown_trips: int = 1) -> Compute:
     """Estimated and unestimated operations of one run of the program, loops multiplied out."""
-    cycles: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    cycles: dict[Place, list[int]] = defaultdict(lambda: [0, 0])
     unknown: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     guessed = False
     for execution in executions(program, unknown_trips=unknown_trips):
@@ -93,7 +112,9 @@ def compute_costs(program: Program, chip: Chip, *, unknown_trips: int = 1) -> Co
             entry[1] += times * _moved(program, execution)
         entry[0] += times
     total = sum(amount for _, amount in cycles.values())
-    operations = [Cost(n, count, c / chip.clock) for n, (count, c) in cycles.items()]
+    operations = {
+        at: Cost(str(at), count, amount / chip.clock) for at, (count, amount) in cycles.items()
+    }
     unestimated = [
         Cost(name, count, size / chip.hbm_bandwidth, size, name.endswith("-start"))
         for name, (count, size) in unknown.items()
@@ -101,21 +122,18 @@ def compute_costs(program: Program, chip: Chip, *, unknown_trips: int = 1) -> Co
     return Compute(
         cycles=total,
         seconds=total / chip.clock,
-        operations=_sorted(operations),
+        operations=_sorted(operations.values()),
+        parts=by_part(operations),
         unestimated=_sorted(unestimated),
         guessed_loops=guessed,
     )
 
 
-def place(op_name: str, opcode: str) -> str:
-    """Where in the model an operation belongs: `backward decoder/feed_forward bld,df->blf`.
-
-    Layers of a stack count as one. What a training step does beside the gradient is `update`, what
-    the search does is `search`; what the compiler put in by itself has no place but its own kind.
-    """
+def place(op_name: str, opcode: str) -> Place:
+    """Of an instruction, from the name that JAX gave its operation."""
     parts = [part for part in op_name.split("/") if part]
     if not parts or not op_name.startswith("jit("):
-        return f"compiler: {opcode}"
+        return Place("compiler:", (), opcode)
     if "rematted_computation" in op_name:
         phase = "recompute"
     elif "transpose(" in op_name:
@@ -125,17 +143,16 @@ def place(op_name: str, opcode: str) -> str:
     else:
         phase = "update" if parts[0] == "jit(train_step)" else parts[0][4:-1].strip("_")
     inner = [part for part in map(_unwrapped, parts) if part]
-    # What is differentiated and is not the model is the loss.
-    loss = "jvp(" in op_name and "Transformer" not in op_name
     path = [part for part in inner[:-1] if not _LAYER.match(part)]
     # A module's method is written MODULE.METHOD after the module itself.
     path = [part for n, part in enumerate(path) if not (n and part.split(".")[0] == path[n - 1])]
     path = [part for part in path if part not in _NOISE]
-    names = [part for part in path if "->" not in part]
-    product = [part for part in path if "->" in part]
-    where = "/".join((["loss"] if loss else []) + names) or ("loss" if loss else "")
-    what = product[-1] if product else (inner[-1] if inner else parts[-1])
-    return " ".join(part for part in (phase, where, what) if part)
+    modules = [part for part in path if "->" not in part]
+    products = [part for part in path if "->" in part]
+    # What is differentiated and is not the model is the loss.
+    if "jvp(" in op_name and "Transformer" not in op_name:
+        modules.insert(0, "loss")
+    return Place(phase, tuple(modules), (products or inner or parts)[-1])
 
 
 def _unwrapped(part: str) -> str:
@@ -146,35 +163,37 @@ def _unwrapped(part: str) -> str:
     return found[0] if found else ""
 
 
-def by_part(operations: tuple[Cost, ...]) -> tuple[Cost, ...]:
-    """The same times by part of the model: the innermost module, forward and backward together."""
-    parts: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
-    for cost in operations:
-        entry = parts[_part(cost.name)]
-        entry[0] += cost.count
-        entry[1] += cost.seconds
-    return _sorted([Cost(name, int(count), seconds) for name, (count, seconds) in parts.items()])
+def by_part(operations: Mapping[Place, Cost]) -> tuple[Cost, ...]:
+    """The same times by part of the model."""
+    parts: dict[str, list[Cost]] = defaultdict(list)
+    for at, cost in operations.items():
+        parts[part_of(at)].append(cost)
+    return _sorted(
+        Cost(name, sum(cost.count for cost in costs), sum(cost.seconds for cost in costs))
+        for name, costs in parts.items()
+    )
 
 
-def _part(name: str) -> str:
-    words = name.split(" ")
-    if words[0] in ("compiler:", "update"):
-        return "the compiler's own" if words[0] == "compiler:" else "optimizer and metrics"
-    if len(words) < 3:
+def part_of(at: Place) -> str:
+    """The innermost module of a place, and of attention what it is at work on."""
+    if at.phase == "compiler:":
+        return "the compiler's own"
+    if at.phase == "update":
+        return "optimizer and metrics"
+    if not at.modules:
         return "other"
-    modules = [module.split(".")[0] for module in words[1].split("/")]
+    modules = [module.split(".")[0] for module in at.modules]
     if modules[-1] in ("encoder", "decoder"):
         return "stacks of scanned layers"
     if any(module.endswith("_residual") for module in modules):
         return "residual sums, dropout, norms"
     module = next((m for m in reversed(modules) if m.endswith("attention")), modules[-1])
-    product = "->" in words[2]
-    if module.endswith("attention"):
-        if not product:
-            return "attention softmax, casts"
-        # The products with d_model are projections, the others are over heads' widths and lengths.
-        return "attention projections" if "d" in words[2] else "attention scores, weights"
-    return module
+    if not module.endswith("attention"):
+        return module
+    if "->" not in at.operation:
+        return "attention softmax, casts"
+    # The products with d_model are projections, the others are over heads' widths and lengths.
+    return "attention projections" if "d" in at.operation else "attention scores, weights"
 
 
 def _target(item: Instruction) -> str | None:
@@ -202,5 +221,5 @@ def _moved(program: Program, execution: Execution) -> int:
     return operands + item.bytes
 
 
-def _sorted(costs: list[Cost]) -> tuple[Cost, ...]:
+def _sorted(costs: Iterable[Cost]) -> tuple[Cost, ...]:
     return tuple(sorted(costs, key=lambda cost: (-cost.seconds, cost.name)))

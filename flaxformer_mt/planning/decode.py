@@ -13,7 +13,7 @@ from flaxformer_mt.decoding.batches import output_limit, plan_batches
 from flaxformer_mt.decoding.decode import lower_search
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
-from flaxformer_mt.planning.compile import compile_quietly
+from flaxformer_mt.planning.compile import check_length, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
 from flaxformer_mt.planning.memory import Memory, TooLarge
 from flaxformer_mt.planning.topology import Topology
@@ -56,14 +56,18 @@ def plan_decoding(
     src_vocab_size: int,
     tgt_vocab_size: int,
 ) -> DecodePlan:
-    """Compiles the search for a full batch of sources of `src_length` (default: the longest)."""
+    """Compiles the search for a full batch of sources of `src_length` (default: the longest).
+
+    Raises PlanningError for a source longer than the model takes.
+    """
+    longest = src_length or config.model.max_length
+    check_length(config, longest)
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     sharding = SingleDeviceSharding(topology.devices[0])
     boxed = jax.eval_shape(lambda: nn.unbox(initial_params(model, jax.random.key(0))))
     params = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), boxed
     )
-    longest = min(src_length or config.model.max_length, config.model.max_length)
     batch = next(plan_batches([longest] * config.decoding.batch_tokens, config.decoding, longest))
     compilation = compile_quietly(
         lambda: lower_search(

@@ -36,25 +36,29 @@ class Remedy:
 
 
 def remedies(
-    measure: Callable[[int, bool], Remedy], *, accumulation: int, remat: bool
+    measure: Callable[[int, bool], Remedy | None], *, accumulation: int, remat: bool
 ) -> list[Remedy]:
     """What was tried, in order, for a batch that does not fit as it is.
 
     Recomputation alone; then twice as many micro-batches again and again until these fit without
     it; then with it, up to as many. More micro-batches than fit are no gain: each reads all
-    parameters. `measure` compiles for a number of micro-batches, with or without remat.
+    parameters. `measure` compiles for a number of micro-batches, with or without remat; None: the
+    batch cannot be split into so many, nor into more.
     """
     tried: list[Remedy] = []
 
-    def look(count: int, again: bool) -> bool:
-        tried.append(measure(count, again))
-        return tried[-1].plan.fits
+    def look(count: int, again: bool) -> bool | None:
+        """Whether it fits; None where there is no such batch."""
+        if (found := measure(count, again)) is None:
+            return None
+        tried.append(found)
+        return found.plan.fits
 
     def split_until_it_fits(again: bool, most: int) -> int:
         """The micro-batches that fit, or one more than `most`."""
         count = 2 * accumulation
-        while count <= most:
-            if look(count, again):
+        while count <= most and (fits := look(count, again)) is not None:
+            if fits:
                 return count
             count *= 2
         return most + 1
@@ -69,9 +73,9 @@ def remedies(
 
 
 def quickest(tried: Sequence[Remedy]) -> Remedy | None:
-    """Of those that fit the one with the shortest step."""
+    """Of those that fit the one that gets through the most positions a second."""
     fitting = [remedy for remedy in tried if remedy.plan.fits]
-    return min(fitting, key=lambda remedy: remedy.plan.step_seconds, default=None)
+    return max(fitting, key=lambda remedy: remedy.plan.positions_per_second, default=None)
 
 
 def applied(

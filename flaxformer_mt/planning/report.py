@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from flaxformer_mt.config import ExperimentConfig, expected_types
-from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel import make_mesh
-from flaxformer_mt.planning.compile import largest_shape, shape_of
+from flaxformer_mt.planning.compile import PlanningError, largest_shape, shape_of
 from flaxformer_mt.planning.decode import plan_decoding
 from flaxformer_mt.planning.fit import Fit, Need, search
 from flaxformer_mt.planning.plan import Plan, plan, shardings, to_json, whole_share
@@ -98,7 +98,7 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     asked = _shape(config, request)
     plain = _plan(config, request, asked, say)
     _say_need(plain, say)
-    kept = [] if plain.fits else _remedies(config, request, say)
+    kept = [] if plain.fits else _remedies(config, request, asked, say)
     known = {config.model.remat: plain} | {
         remedy.config.model.remat: remedy.plan
         for remedy in kept
@@ -132,13 +132,19 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     return Report("\n".join(lines), values, any(best for _, _, best in found))
 
 
-def _remedies(config: ExperimentConfig, request: Request, say: Say) -> list[Remedy]:
+def _remedies(config: ExperimentConfig, request: Request, asked: Shape, say: Say) -> list[Remedy]:
     mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
     split = mesh.shape["data"] * mesh.shape["fsdp"]
 
-    def measure(accumulation: int, remat: bool) -> Remedy:
+    def measure(accumulation: int, remat: bool) -> Remedy | None:
         changed = applied(config, accumulation=accumulation, remat=remat, split=split)
-        result = _plan(changed, request, _shape(changed, request), say)
+        try:
+            shape = _shape(changed, request)
+        except (PlanningError, PlanError):
+            return None  # the budget does not hold one row for each part
+        if shape.rows < asked.rows:
+            return None  # rounded down to a multiple of the parts: it would be another batch
+        result = _plan(changed, request, shape, say)
         _say_need(result, say)
         return Remedy(changed, result)
 

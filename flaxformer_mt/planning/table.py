@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.planning.cycles import Cost, by_part
+from flaxformer_mt.planning.cycles import Cost
 from flaxformer_mt.planning.decode import DecodePlan
 from flaxformer_mt.planning.fit import Fit
 from flaxformer_mt.planning.plan import Plan, Sharding
@@ -42,7 +42,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     )
     yield f"compiled in {plan.compile_seconds:.0f} s"
     yield ""
-    yield from _memory(plan)
+    yield from _memory(plan, smaller=_SMALLER_STEP)
     for line in plan.replications:
         yield f"  the partitioner copies an array to every device: {line[:_LINE]} ..."
     if not plan.replications:
@@ -55,7 +55,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from _time(plan)
     yield ""
     yield "estimated compute by part of the model"
-    yield from _costs(by_part(plan.compute.operations), plan.compute.seconds)
+    yield from _costs(plan.compute.parts, plan.compute.seconds)
     yield ""
     yield f"most expensive operations (estimated; {plan.compute.cycles:,} cycles in all)"
     yield from _costs(plan.compute.operations, plan.compute.seconds)
@@ -68,7 +68,11 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield CAVEAT
 
 
-def _memory(plan: Plan | DecodePlan) -> Iterator[str]:
+_SMALLER_STEP = "Lower data.batch.tokens, set model.remat or mesh.fsdp, or let --fit search"
+_SMALLER_SEARCH = "Lower decoding.batch_tokens or decoding.beam_size"
+
+
+def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
     yield "memory of a device, as compiled"
     memory, limit = plan.memory, plan.hbm_bytes
     if memory is None:
@@ -76,8 +80,7 @@ def _memory(plan: Plan | DecodePlan) -> Iterator[str]:
         over = plan.refused.needed - plan.refused.available
         yield (
             f"  DOES NOT FIT: needs {plan.refused.needed / _GIB:.2f} GiB, the compiler may use "
-            f"{plan.refused.available / _GIB:.2f}: {over / _GIB:.2f} GiB too much. Lower "
-            "data.batch.tokens, set model.remat or mesh.fsdp, or let --fit search"
+            f"{plan.refused.available / _GIB:.2f}: {over / _GIB:.2f} GiB too much. {smaller}"
         )
         return
     for name, size in (
@@ -156,7 +159,7 @@ def decoding_as_text(plan: DecodePlan) -> str:
         f"{plan.src_length} positions, beam {plan.beam_size}, at most {plan.max_length} tokens",
         f"compiled in {plan.compile_seconds:.0f} s",
         "",
-        *_memory(plan),
+        *_memory(plan, smaller=_SMALLER_SEARCH),
     ]
     if plan.compute is not None:
         lines += [
@@ -193,7 +196,12 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[Reme
     for remedy in tried:
         plan = remedy.plan
         takes = f"{plan.shape.rows:,} rows, {plan.needed_bytes / _GIB:.2f} GiB"
-        verdict = f"fits; {1e3 * plan.step_seconds:.1f} ms a step" if plan.fits else "too much"
+        verdict = (
+            f"fits; {1e3 * plan.step_seconds:.1f} ms a step, "
+            f"{plan.positions_per_second:,.0f} positions/s"
+            if plan.fits
+            else "too much"
+        )
         lines.append(f"    {remedy.flags(config)}: {takes}, {verdict}")
     best = quickest(tried)
     lines.append(

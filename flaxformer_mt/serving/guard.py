@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flaxformer_mt.serving.answers import as_json
 from flaxformer_mt.serving.service import Service
 
-# Everything comes from this server, and nothing may embed it. Data for images: the tab's icon.
+# Everything comes from this server, the tab's icon included, and nothing may embed it.
 CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'none'",

@@ -16,7 +16,8 @@ launch/gke/make.sh NAME --image IMAGE --gpu TYPE [OPTION ...] -- COMMAND [ARGUME
         train --config wmt14_en_de:base --workdir gs://BUCKET/en-de | kubectl apply -f -
 
 Prints the manifest of a JobSet that runs `flaxformer-mt COMMAND ...` on every host, and starts it
-again on all of them when one fails or is preempted.
+again on all of them when one fails or is preempted, but for exit status 2: wrong usage, settings or
+input.
 
   --image IMAGE           what launch/docker/build.sh made and pushed
   --tpu TYPE:TOPOLOGY     v4:2x2x2, v5e:4x4, v5p:2x2x4, v6e:4x4, tpu7x:2x2x2: of one slice

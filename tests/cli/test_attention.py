@@ -104,7 +104,9 @@ def test_bad_input_is_explained(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run("attention", "--workdir", workdir, *options)
-    assert done.status == 1 and message in done.last, done.errors
+    # Of a place that cannot be written to, the disk may be to blame.
+    status = 1 if "cannot be written" in message else 2
+    assert done.status == status and message in done.last, done.errors
     assert list(tmp_path.iterdir()) == []
 
 
@@ -134,7 +136,7 @@ def test_a_picture_without_matplotlib_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     call = ("attention", "--workdir", workdir, "--src", SOURCE, "--tgt", TARGET, "--output")
     done = run(*call, tmp_path / "a.png")
-    assert done.status == 1 and "FLAXFORMER_EXTRAS=figures" in done.last
+    assert done.status == 2 and "FLAXFORMER_EXTRAS=figures" in done.last
     assert run(*call, tmp_path / "a.html").status == 0
 
 
@@ -162,7 +164,7 @@ def test_formulas_of_the_paper(run: Run, tmp_path: Path, what: str) -> None:
     assert png_size((tmp_path / "x.png").read_bytes()) == (900, 500)
     done = run("figures", what, "runs/x", "--output", tmp_path / "y.png")
     assert done.status == 2 and "it takes no run" in done.errors
-    assert run("figures", what, "--output", tmp_path / "y.html").status == 1
+    assert run("figures", what, "--output", tmp_path / "y.html").status == 2
 
 
 def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:
@@ -172,10 +174,10 @@ def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:
         (("curves", *output), 2, "name one run directory or more"),
         (("curve", made, *output), 2, "invalid choice"),
         (("curves", made), 2, "--output"),
-        (("curves", made, "--output", "c.gif"), 1, "c.gif: name a file that ends in"),
-        (("curves", made, *output, "--values", "blue"), 1, "no run has reported 'blue'"),
+        (("curves", made, "--output", "c.gif"), 2, "c.gif: name a file that ends in"),
+        (("curves", made, *output, "--values", "blue"), 2, "no run has reported 'blue'"),
         (("curves", tmp_path / "none", *output), 1, "no such directory"),
-        (("curves", made, made, *output), 1, "is given twice"),
+        (("curves", made, made, *output), 2, "is given twice"),
     ):
         done = run("figures", *call)
         assert done.status == status and message in done.errors, done.errors

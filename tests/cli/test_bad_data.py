@@ -34,7 +34,7 @@ def prepare(run: Run, corpus: Path, **changes: object) -> tuple[int, str]:
 def test_what_is_no_corpus_is_refused(run: Run, corpus: Path, content: bytes, message: str) -> None:
     (corpus / "train.en").write_bytes(content)
     status, last = prepare(run, corpus)
-    assert status == 1 and message in last and "train.en" in last
+    assert status == 2 and message in last and "train.en" in last
 
 
 def test_what_is_unusual_is_no_error(run: Run, corpus: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_vocabulary_s_sample_tells_of_defects(run: Run, corpus: Path) -> Non
     (corpus / "train.en").write_bytes(b"\n".join(lines[:3] + [b"\0" + x for x in lines[3:120]]))
     arguments = settings(corpus, data__vocabulary__size=5000)
     done = run("prepare", *arguments, "--workdir", corpus.parent / "run")
-    assert done.status == 1 and "set it to" in done.last
+    assert done.status == 2 and "set it to" in done.last
     assert "on 3 pairs, leaving out 117 control character" in done.errors
 
 
@@ -86,7 +86,7 @@ def test_a_file_in_the_way_is_named_before_anything_is_made(
     place.parent.mkdir()
     place.write_text("mine")
     status, last = prepare(run, corpus)
-    assert status == 1 and f"{place}: is a file where a folder is to be; move it away" in last
+    assert status == 2 and f"{place}: is a file where a folder is to be; move it away" in last
     assert place.read_text() == "mine"
 
 
@@ -95,7 +95,7 @@ def test_half_a_vocabulary_is_named_before_anything_is_made(run: Run, corpus: Pa
     place.mkdir(parents=True)
     (place / "shared.model").write_bytes(b"half")
     done = run("prepare", *settings(corpus), "--workdir", place.parent)
-    assert done.status == 1 and f"{place}: holds files but no vocabulary.json" in done.last
+    assert done.status == 2 and f"{place}: holds files but no vocabulary.json" in done.last
     assert "training the vocabulary" not in done.errors
 
 
@@ -112,34 +112,34 @@ def test_impossible_paths_are_named(
     run: Run, corpus: Path, change: dict[str, object], message: str
 ) -> None:
     status, last = prepare(run, corpus, **change)
-    assert status == 1 and message in last
+    assert status == 2 and message in last
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "status", "message"),
     [
-        ("~nobody_of_this_name/x", "no such user's home"),
-        ("x" * 300, "File name too long; choose a shorter name"),
+        ("~nobody_of_this_name/x", 1, "no such user's home"),
+        ("x" * 300, 2, "File name too long; choose a shorter name"),
     ],
 )
 def test_impossible_run_directories_are_named(
-    run: Run, corpus: Path, name: str, message: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, corpus: Path, name: str, status: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(corpus)
     done = run("prepare", *settings(corpus), "--workdir", name)
-    assert done.status == 1 and message in done.last
+    assert done.status == status and message in done.last
 
 
 def test_a_first_attempt_binds_nobody(run: Run, corpus: Path) -> None:
     """What failed for a setting goes on with another one, and the record says with which."""
     status, last = prepare(run, corpus, data__vocabulary__size=100_000)
-    assert status == 1 and "set it to" in last
+    assert status == 2 and "set it to" in last
     status, last = prepare(run, corpus, data__vocabulary__size=160)
     assert status == 0, last
     record = read_record(open_run(corpus.parent / "run"))
     assert record.config["data"]["vocabulary"]["size"] == 160
     status, last = prepare(run, corpus, data__vocabulary__size=170)
-    assert status == 1 and "data.vocabulary.size: 160 then, 170 now" in last
+    assert status == 2 and "data.vocabulary.size: 160 then, 170 now" in last
     record = read_record(open_run(corpus.parent / "run"))
     assert record.config["data"]["vocabulary"]["size"] == 160
 
@@ -166,7 +166,8 @@ def test_damage_says_what_to_do(run: Run, corpus: Path, name: str, content: byte
     else:
         path.write_bytes(content)
     status, last = prepare(run, corpus)
-    assert status == 1 and str(path) in last
+    # A run directory that cannot be read may be on a disk that is not there yet.
+    assert status == (1 if name == "config.json" else 2) and str(path) in last
     assert "run `prepare` again" in last or "restore" in last
     if name.startswith("data/"):
         shutil.rmtree(path.parent)

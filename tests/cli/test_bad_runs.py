@@ -61,7 +61,7 @@ def test_prepare_does_not_change_what_a_trained_run_is(
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
     done = run("prepare", *arguments, "--config.model.d_model=64", "--workdir", workdir)
-    assert done.status == 1 and "'model.d_model' was" in done.last
+    assert done.status == 2 and "'model.d_model' was" in done.last
 
 
 def test_a_trained_run_gets_no_new_vocabulary(prepared: tuple[Path, list[str]]) -> None:

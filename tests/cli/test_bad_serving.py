@@ -37,7 +37,7 @@ def test_wrong_arguments_are_named(
 
 def test_limits_that_contradict_each_other(run: Run, tmp_path: Path) -> None:
     done = run("serve", "--workdir", tmp_path, "--queue", "10", "--max-sentences", "11")
-    assert done.status == 1 and "may have 11 sentences and only 10 can wait" in done.last
+    assert done.status == 2 and "may have 11 sentences and only 10 can wait" in done.last
 
 
 def test_files_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
@@ -46,15 +46,15 @@ def test_files_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
     for option in ("--api-keys", "--examples"):
         for name in ("missing", "binary", "."):
             done = run("serve", "--workdir", tmp_path, option, tmp_path / name)
-            assert done.status == 1 and str(tmp_path / name) in done.last
+            assert done.status == 2 and str(tmp_path / name) in done.last
     done = run("serve", "--workdir", tmp_path, "--api-keys", tmp_path / "empty")
-    assert done.status == 1 and "has no key; write one a line" in done.last
+    assert done.status == 2 and "has no key; write one a line" in done.last
 
 
 def test_a_key_that_no_header_carries_is_named_by_its_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("# ours\none\nключ\n", encoding="utf-8")
     done = run("serve", "--workdir", tmp_path, "--api-keys", tmp_path / "keys")
-    assert done.status == 1
+    assert done.status == 2
     assert f"{tmp_path / 'keys'}:3: the key has characters beyond printable ASCII" in done.last
     assert "ключ" not in done.errors
 
@@ -87,4 +87,4 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
     assert importlib.util.find_spec("starlette") is None
     done = run("serve", "--workdir", tmp_path)
-    assert done.status == 1 and "pip install 'flaxformer-mt[serve]'" in done.last
+    assert done.status == 2 and "pip install 'flaxformer-mt[serve]'" in done.last

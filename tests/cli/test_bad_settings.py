@@ -22,20 +22,34 @@ from tests.cli.conftest import Run, settings
         ("training.schedule.factor=nan", "must be a finite number"),
         ("training.steps=-5", "must be at least 1"),
         ("training.steps=", "'' is not of type int"),
+        ("training.validate_every=0", "'training.patience' = 10 counts validations, and there are"),
         ("model.d_model=33", "must be even"),
         ("model=3", "is a group of settings"),
     ],
 )
 def test_wrong_values_are_named(run: Run, corpus: Path, override: str, message: str) -> None:
     done = run("config", *settings(corpus), f"--config.{override}")
-    assert done.status == 1 and message in done.last
+    assert done.status == 2 and message in done.last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["doctor", "--config.mesh.fsdp=2"], "changes a setting of which config? Give --config"),
+        (["config", "--explain", "--config.mesh.fsdp=2"], "leave --config out"),
+        (["config", "--explain", "--config", "files"], "leave --config out"),
+    ],
+)
+def test_settings_of_no_config_are_refused(run: Run, arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert done.status == 2 and message in done.last
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2\xff", "def get_config(v): pass".encode("utf-16")])
 def test_a_config_file_that_is_no_text_is_named(run: Run, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "odd.py").write_bytes(content)
     done = run("config", "--config", tmp_path / "odd.py")
-    assert done.status == 1 and f"error: {tmp_path / 'odd.py'}" in done.last
+    assert done.status == 2 and f"error: {tmp_path / 'odd.py'}" in done.last
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_a_run_is_exported_and_compared(run: Run, trained: RunDirectory, tmp_pat
     assert {"model.bin", "source.spm", "target.spm", "README.md"} <= {p.name for p in out.iterdir()}
 
     again = run(*arguments, "--sample", sample)
-    assert again.status == 1 and again.last.endswith(
+    assert again.status == 2 and again.last.endswith(
         f"{out}: is there already; name another folder, or remove it"
     )
 
@@ -51,7 +51,7 @@ def test_outputs_that_disagree_leave_nothing(
 ) -> None:
     arguments = ["--format", "ctranslate2", "--output", tmp_path / "out", "--bound", "1e-12"]
     done = run("export", "--workdir", trained, *arguments)
-    assert done.status == 1
+    assert done.status == 2
     assert "out: not written, for the runtimes disagree: CTranslate2" in done.last
     assert "on pieces of the vocabulary, drawn by chance" in done.last
     assert not list(tmp_path.iterdir())
@@ -63,7 +63,7 @@ def test_without_the_other_program_unchecked_is_needed(
     out = tmp_path / "out"
     arguments = ["export", "--workdir", trained, "--format", "huggingface", "--output", out]
     done = run(*arguments)
-    assert done.status == 1 and "pip install torch transformers, or write the folder" in done.last
+    assert done.status == 2 and "pip install torch transformers, or write the folder" in done.last
     assert not list(tmp_path.iterdir())
     done = run(*arguments, "--unchecked")
     assert done.status == 0 and "the outputs were not compared (--unchecked)" in done.errors
@@ -73,14 +73,14 @@ def test_without_the_other_program_unchecked_is_needed(
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--quantization", "int8"], 1, "'huggingface' is float32: int8 and float16 are for"),
+        (["--quantization", "int8"], 2, "'huggingface' is float32: int8 and float16 are for"),
         (["--unchecked", "--bound", "1"], 2, "--unchecked compares nothing: leave --sample"),
         (["--bound", "0"], 2, "'0' is no number above 0"),
         (["--bound", "nan"], 2, "'nan' is no finite number"),
         (["--weights", "newest"], 2, "write average, best, latest, auto, or a step's number"),
         (["--weights", "7"], 1, "has no checkpoint 7; there are 1"),
-        (["--sample", "absent.txt"], 1, "absent.txt: cannot be read: No such file"),
-        (["--output", "gs://bucket/x", "--unchecked"], 1, "gs://bucket/x: is no local folder"),
+        (["--sample", "absent.txt"], 2, "absent.txt: cannot be read: No such file"),
+        (["--output", "gs://bucket/x", "--unchecked"], 2, "gs://bucket/x: is no local folder"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -117,7 +117,7 @@ def test_an_imported_run_translates_and_starts_another(
     done = run("train", "--workdir", workdir)
     assert done.status == 0 and "finished at step 0 (imported from" in done.last
     again = run("import", "--from", tmp_path / "marian", "--workdir", workdir)
-    assert again.status == 1 and "run: is there already" in again.last
+    assert again.status == 2 and "run: is there already" in again.last
 
     for name, texts in (("en", ENGLISH), ("de", GERMAN)):
         (tmp_path / f"train.{name}").write_text("".join(f"{text}\n" for text in texts))
@@ -142,9 +142,9 @@ def test_an_imported_run_translates_and_starts_another(
 
 def test_what_is_no_model_is_named(run: Run, tmp_path: Path) -> None:
     done = run("import", "--from", tmp_path / "absent", "--workdir", tmp_path / "run")
-    assert done.status == 1 and "absent: is no folder; download the model first" in done.last
+    assert done.status == 2 and "absent: is no folder; download the model first" in done.last
     done = run("import", "--from", tmp_path, "--workdir", tmp_path / "run")
-    assert done.status == 1 and "config.json: cannot be read: No such file" in done.last
+    assert done.status == 2 and "config.json: cannot be read: No such file" in done.last
     done = run("import", "--workdir", tmp_path / "run")
     assert done.status == 2 and "the following arguments are required: --from" in done.last
     assert not list(tmp_path.iterdir())
@@ -154,4 +154,4 @@ def test_a_new_run_without_config_needs_another_to_start_from(run: Run, tmp_path
     done = run("train", "--workdir", tmp_path / "run", "--init-from", tmp_path / "absent")
     assert done.status == 1 and "absent: no such directory" in done.last
     done = run("train", "--workdir", tmp_path / "run")
-    assert done.status == 1 and "no run there yet: --config FILE" in done.last
+    assert done.status == 2 and "no run there yet: --config FILE" in done.last

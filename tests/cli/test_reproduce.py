@@ -203,4 +203,4 @@ def test_a_foreign_file_among_the_results_is_named(run: Run, tmp_path: Path) -> 
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "notes.json").write_text("{}")
     done = run("reproduce", "report", "--workdir", tmp_path)
-    assert done.status == 1 and "notes.json: the result lacks" in done.last
+    assert done.status == 2 and "notes.json: the result lacks" in done.last

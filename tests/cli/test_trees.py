@@ -134,7 +134,7 @@ def test_bad_treebanks_are_named_and_leave_nothing(run: Run, tmp_path: Path, nam
         *("trees", "linearize", tmp_path / name, "--leaves", "tags"),
         *("--output-src", tmp_path / "a", "--output-tgt", tmp_path / "b"),
     )
-    assert done.status == 1 and message in done.last and name in done.last
+    assert done.status == 2 and message in done.last and name in done.last
     assert os.listdir(tmp_path) == [name]
 
 
@@ -145,21 +145,21 @@ TO_A_AND_B = "--output-src a --output-tgt b"
     ("arguments", "status", "message"),
     [
         ("linearize plain.trees --output-src a", 2, "required: --output-tgt"),
-        (f"linearize gone {TO_A_AND_B}", 1, "gone: "),
+        (f"linearize gone {TO_A_AND_B}", 2, "gone: "),
         ("linearize plain.trees --output-src a --output-tgt a", 2, "a: is named twice"),
         ("linearize plain.trees --output-src a --output-tgt ./plain.trees", 2, "is named twice"),
         ("linearize plain.trees --output-src no/a --output-tgt b", 1, "no/a: cannot be written"),
         (f"linearize - - {TO_A_AND_B}", 2, "standard input (-) can be one file only"),
         ("linearize plain.trees --output-src gs://b/a --output-tgt b", 1, "is in a bucket"),
-        ("rebuild two.src three.tgt", 1, "two.src has 2 lines and three.tgt has 3: each"),
-        ("rebuild three.tgt two.src", 1, "three.tgt has 3 lines and two.src has 2: each"),
+        ("rebuild two.src three.tgt", 2, "two.src has 2 lines and three.tgt has 3: each"),
+        ("rebuild three.tgt two.src", 2, "three.tgt has 3 lines and two.src has 2: each"),
         ("score plain.trees one.trees --output ./plain.trees", 2, "./plain.trees: is named twice"),
         ("score one.trees plain.trees --output plain.trees", 2, "plain.trees: is named twice"),
         ("score - -", 2, "standard input (-) can be one file only"),
-        ("score plain.trees one.trees", 1, "one.trees has 1 trees and plain.trees has more"),
-        ("score one.trees plain.trees", 1, "one.trees has 1 trees and plain.trees has more"),
-        ("score two.src two.src", 1, "two.src:1: 'a' outside of any tree"),
-        ("score empty empty", 1, "empty: there is no tree"),
+        ("score plain.trees one.trees", 2, "one.trees has 1 trees and plain.trees has more"),
+        ("score one.trees plain.trees", 2, "one.trees has 1 trees and plain.trees has more"),
+        ("score two.src two.src", 2, "two.src:1: 'a' outside of any tree"),
+        ("score empty empty", 2, "empty: there is no tree"),
         ("prune", 2, "invalid choice: 'prune'"),
         ("", 2, "required: ACTION"),
     ],

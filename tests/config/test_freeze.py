@@ -147,6 +147,11 @@ def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
         ("training.optimizer.beta2", 1.0, "'training.optimizer.beta2' = 1.0 must lie in [0, 1)"),
         ("training.patience", -1, "'training.patience' = -1 must not be negative"),
         ("training.seed", -1, "'training.seed' = -1 must not be negative"),
+        (
+            "training",
+            {"patience": 3, "validate_every": 0},
+            "'training.patience' = 3 counts validations, and there are none",
+        ),
         ("training.optimizer.epsilon", 0, "'training.optimizer.epsilon' = 0.0 must be positive"),
         ("training.schedule.factor", 0, "'training.schedule.factor' = 0.0 must be positive"),
         (
@@ -203,6 +208,7 @@ def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
             "synthetic",
             "'data.test.a.size' must be at least 1 for the built-in grammar",
         ),
+        ("data.test", {"a.b": {}}, "'data.test.a.b': a corpus's name may have letters, digits"),
     ],
 )
 def test_contradictions_are_named(key, value, wanted):

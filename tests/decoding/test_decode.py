@@ -15,7 +15,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batches, decode, programs
 from flaxformer_mt.decoding.batches import plan_batches
-from flaxformer_mt.decoding.decode import DecodingError, decode_ids, translate_ids
+from flaxformer_mt.decoding.decode import DecodingError, decode_ids, lower_search, translate_ids
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.search import Sentences, Weights, beam_search, length_penalty
 from flaxformer_mt.model import Transformer
@@ -322,3 +322,24 @@ def test_length_rules_are_settings():
     average = dataclasses.replace(CONFIG, length_norm="average")
     output = decode_ids((params,), (model,), sources, average)[0][0]
     assert output.score == pytest.approx(output.log_prob / (len(output.tokens) + 1) ** 0.6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"coverage_penalty": 0.2},
+        {"no_repeat_ngram": 3},
+        {"diverse_groups": 2, "diversity": 0.5},
+        {"ends_among": "beam"},
+    ],
+)
+def test_the_search_that_is_planned_has_the_settings_rules(change):
+    model, params = tiny()
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+    def lowered(config: DecodingConfig) -> str:
+        return lower_search(
+            params, model, config, rows=2, src_length=16, sharding=sharding
+        ).as_text()
+
+    assert lowered(dataclasses.replace(CONFIG, **change)) != lowered(CONFIG)

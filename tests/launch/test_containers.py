@@ -48,7 +48,7 @@ spec:
     # One pod lost, all start again: the program spans them. Training goes on from its checkpoint.
     maxRestarts: 7
     rules:
-      # What the pod failure policy below fails: wrong usage, which no restart mends.
+      # What the pod failure policy below fails: wrong usage, settings or input, for good.
       - action: FailJobSet
         onJobFailureReasons: [PodFailurePolicy]
   replicatedJobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -11,6 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.launch.scripts import LAUNCH, run
+
+# Says in which state a job is, if $STATE is any, and notes all else.
+SCONTROL = """#!/bin/bash
+[ "$1" = show ] || exec echo "scontrol $*" >>"$CALLS"
+[ -n "$STATE" ] || exit 1
+printf 'JobId=%s JobName=mt\\n   JobState=%s Reason=None Dependency=(null)\\n' "$3" "$STATE"
+"""
 
 SRUN = """#!/bin/bash
 echo "srun $*" >>"$CALLS"
@@ -24,10 +32,7 @@ exit "$END"
 @pytest.fixture
 def slurm(tmp_path) -> dict[str, str]:
     """Variables of a job, with the stand-ins first on PATH."""
-    for name, text in (
-        ("srun", SRUN),
-        ("scontrol", '#!/bin/bash\necho "scontrol $*" >>"$CALLS"\n'),
-    ):
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     program = tmp_path / "venv" / "bin" / "flaxformer-mt"
@@ -36,6 +41,7 @@ def slurm(tmp_path) -> dict[str, str]:
     return {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "CALLS": str(tmp_path / "calls"),
+        "STATE": "RUNNING",
         "SLURM_JOB_ID": "77",
         "FLAXFORMER_VENV": str(tmp_path / "venv"),
         "FLAXFORMER_REQUEUE_WAIT": "0",
@@ -53,7 +59,14 @@ def calls(slurm: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("end", "restarts", "requeued"),
-    [("0", 0, False), ("2", 0, False), ("75", 0, True), ("134", 19, True), ("75", 20, False)],
+    [
+        ("0", 0, False),
+        *((status, 0, False) for status in ("2", "126", "127")),
+        ("75", 0, False),  # the tasks alone were asked to stop, and not by this script
+        ("1", 0, True),
+        ("134", 19, True),
+        ("134", 20, False),
+    ],
 )
 def test_goes_back_into_the_queue_unless_done_or_hopeless(slurm, end, restarts, requeued):
     variables = {**slurm, "END": end, "SLURM_RESTART_COUNT": str(restarts)}
@@ -63,14 +76,20 @@ def test_goes_back_into_the_queue_unless_done_or_hopeless(slurm, end, restarts, 
     assert calls(slurm) == expected
 
 
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM"])
-def test_a_warning_lets_the_tasks_save_and_requeues(slurm, name):
-    """SIGUSR1 before the time limit, SIGTERM at a preemption."""
+@pytest.mark.parametrize(
+    ("name", "state", "requeued"),
+    [
+        ("SIGUSR1", "RUNNING", True),  # before the time limit, or where a preemption is announced
+        ("SIGUSR1", "CANCELLED", False),  # ... and then scancel
+        ("SIGTERM", "RUNNING", False),
+    ],
+)
+def test_a_request_to_stop_lets_the_tasks_save(slurm, name, state, requeued):
     process = subprocess.Popen(
         ["bash", LAUNCH / "slurm.sbatch", "train"],
         stderr=subprocess.PIPE,
         text=True,
-        env={**slurm, "END": "wait"},
+        env={**slurm, "END": "wait", "STATE": state},
         start_new_session=True,
     )
     deadline = time.monotonic() + 20
@@ -80,14 +99,40 @@ def test_a_warning_lets_the_tasks_save_and_requeues(slurm, name):
     process.send_signal(getattr(signal, name))
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 75, stderr
-    assert calls(slurm) == [step(slurm, "train"), "scontrol requeue 77"]
+    assert calls(slurm) == [step(slurm, "train")] + ["scontrol requeue 77"] * requeued
+
+
+@pytest.mark.parametrize(
+    ("state", "requeued"),
+    [("CANCELLED", False), ("COMPLETING", False), ("TIMEOUT", False), ("", True)],
+)
+def test_a_crash_in_a_job_that_slurm_ends_is_left_alone(slurm, state, requeued):
+    """What scancel has killed looks like a crash. Where Slurm does not answer, it is one."""
+    done = run("slurm.sbatch", "train", **{**slurm, "END": "143", "STATE": state})
+    assert done.returncode == 143
+    assert calls(slurm) == [step(slurm, "train")] + ["scontrol requeue 77"] * requeued
+    assert requeued or f"the job is {state}: not put back" in done.stderr
+
+
+def test_the_copy_that_sbatch_makes_finds_the_checkout(slurm, tmp_path):
+    spooled = tmp_path / "slurm_script"
+    shutil.copy(LAUNCH / "slurm.sbatch", spooled)
+    for submitted_in, status in ((LAUNCH.parent, 0), (tmp_path, 2)):
+        done = subprocess.run(
+            ["bash", spooled, "train"],
+            env={**slurm, "END": "0", "SLURM_SUBMIT_DIR": str(submitted_in)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == status, done.stderr
+    assert f"{tmp_path} is no checkout: submit from one" in done.stderr
 
 
 def test_dry_run(slurm):
     done = run("slurm.sbatch", "--dry-run", "train", "--workdir", "a b", **slurm)
     assert done.stdout.splitlines() == [
         step(slurm, r"train --workdir a\ b"),
-        "# after exit status 75, or when a node was lost, up to 20 times:",
+        "# after SIGUSR1, a crash or a lost node, up to 20 times:",
         'scontrol requeue "$SLURM_JOB_ID"',
     ]
     assert not Path(slurm["CALLS"]).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 
@@ -62,7 +63,8 @@ def test_dry_run_spot_slices_from_the_queue():
         f"gcloud compute tpus queued-resources scp {WORKER} mt: --worker=all --node=all --zone=z "
         "--internal-ip",
         "gcloud compute tpus queued-resources ssh mt --worker=all --node=all --zone=z "
-        "--internal-ip '--command=bash tpu_worker.sh run --requirement pkg -- train --workdir "
+        r"--internal-ip '--command=bash tpu_worker.sh run --requirement '\''pkg[tpu,gcs]'\'' "
+        "-- train --workdir "
         r"'\''gs://b/a b'\'''",
         "gcloud compute tpus queued-resources delete mt --zone=z --quiet --force",
     ]
@@ -77,11 +79,46 @@ def test_dry_run_of_one_queued_slice_names_its_node():
     assert lines[3].startswith("gcloud compute tpus tpu-vm scp ")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "requirement"),
+    [
+        ("--package mt", "mt[tpu,gcs]"),
+        ("--package mt==0.1 --extras tpu", "mt[tpu]==0.1"),
+        ("--package mt[serve]", "mt[serve]"),
+        ("--package git+https://host/mt", "git+https://host/mt"),
+        ("--package mt-0.1-py3-none-any.whl", "mt-0.1-py3-none-any.whl"),
+    ],
+)
+def test_a_package_comes_with_the_extras(arguments, requirement):
+    lines = commands_of(*f"mt --zone z {arguments} --dry-run -- x".split())
+    words = shlex.split(shlex.split(lines[-1])[-1].removeprefix("--command="))
+    assert words == ["bash", "tpu_worker.sh", "run", "--requirement", requirement, "--", "x"]
+
+
+STOP = "--command=bash tpu_worker.sh stop"
+
+
 def test_stop():
-    assert commands_of(*"mt --zone z --stop --dry-run".split()) == [
-        "gcloud compute tpus tpu-vm ssh mt --worker=all --zone=z "
-        "'--command=bash tpu_worker.sh stop'"
-    ]
+    arguments = "mt --zone z --stop --dry-run".split()
+    found, queued, plain = commands_of(*arguments)
+    assert commands_of(*arguments, "--queued", "--slices", "2") == [found, queued, plain]
+    assert found == (
+        "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(name)'"
+    )
+    assert plain == f"gcloud compute tpus tpu-vm ssh mt --worker=all --zone=z '{STOP}'"
+    assert queued == (
+        f"gcloud compute tpus queued-resources ssh mt --node=all --worker=all --zone=z '{STOP}'"
+    )
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):
+    if queued:
+        cloud.write("states", "ACTIVE")
+    done = cloud.run("mt", "--zone", "z", "--stop")
+    assert done.returncode == 0, done.stderr
+    kind = "queued-resources" if queued else "tpu-vm"
+    assert cloud.calls() == ["describe queued-resources", f"ssh {kind}"]
 
 
 def test_dry_run_calls_nothing(cloud):
@@ -93,7 +130,8 @@ def test_what_runs_is_what_the_dry_run_printed(cloud):
     arguments = (*TPU, "--type", "v4-8", "--delete-on-exit", "--", "doctor")
     assert cloud.run(*arguments).returncode == 0
     done = cloud.run(*arguments[:-2], "--dry-run", "--", "doctor")
-    planned = [line.replace("'", "") for line in done.stdout.splitlines() if line[0] != "#"]
+    planned = [shlex.split(line) for line in done.stdout.splitlines() if line[0] != "#"]
+    planned = [" ".join(words) for words in planned]
     asked = [f"gcloud {line}" for line in (cloud.folder / "calls").read_text().splitlines()]
     # Before it deletes, it looks whether there is something to delete.
     assert asked == [*planned[:-1], planned[0], planned[-1]]
@@ -249,6 +287,8 @@ def test_the_checkout_is_packed_with_new_files_and_without_ignored_ones(cloud, t
         ("mt --zone z --slices 2 -- x", "--slices 2 needs --queued: only a queued resource joins "
          "slices"),
         ("mt --zone z --valid-until 6h -- x", "--valid-until goes with --queued"),
+        ("mt --zone z --package mt[serve] --extras tpu -- x", "--extras does not go with --package "
+         "mt[serve]: write NAME[tpu] there"),
     ],
 )  # fmt: skip
 def test_bad_usage(cloud, arguments, message):

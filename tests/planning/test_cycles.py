@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.planning.cycles import Cost, by_part, compute_costs, place
+from flaxformer_mt.planning.cycles import Cost, Place, by_part, compute_costs, part_of, place
 from flaxformer_mt.planning.hlo import parse
 from tests.planning.programs import LOOP
 
@@ -94,27 +94,39 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
     ],
 )
 def test_places(op_name, wanted):
-    assert place(op_name, "broadcast") == wanted
+    assert str(place(op_name, "broadcast")) == wanted
+
+
+def test_a_place_is_told_by_its_modules():
+    found = place(
+        "jit(train_step)/jvp(Transformer)/decoder/layers_3/feed_forward/bld,df->blf/dot_general", ""
+    )
+    assert found == Place("forward", ("decoder", "feed_forward"), "bld,df->blf")
 
 
 @pytest.mark.parametrize(
-    ("name", "part"),
+    ("phase", "modules", "operation", "part"),
     [
-        ("forward decoder/self_attention.attend bld,dhk->blhk", "attention projections"),
-        ("backward encoder/self_attention blhk,bqhk->bhql", "attention scores, weights"),
-        ("backward encoder/cross_attention.attend exp", "attention softmax, casts"),
-        ("forward decoder/feed_forward_residual.leave/norm mul", "residual sums, dropout, norms"),
-        ("forward decoder/feed_forward gt", "feed_forward"),
-        ("forward loss reduce_sum", "loss"),
-        ("forward decoder dynamic_update_slice", "stacks of scanned layers"),
-        ("update select_n", "optimizer and metrics"),
-        ("compiler: broadcast", "the compiler's own"),
-        ("forward dot_general", "other"),
+        ("forward", "decoder/self_attention.attend", "bld,dhk->blhk", "attention projections"),
+        ("backward", "encoder/self_attention", "blhk,bqhk->bhql", "attention scores, weights"),
+        ("backward", "encoder/cross_attention.attend", "exp", "attention softmax, casts"),
+        ("forward", "decoder/x_residual.leave/norm", "mul", "residual sums, dropout, norms"),
+        ("forward", "decoder/feed_forward", "gt", "feed_forward"),
+        ("forward", "loss", "reduce_sum", "loss"),
+        ("forward", "decoder", "dynamic_update_slice", "stacks of scanned layers"),
+        ("update", "", "select_n", "optimizer and metrics"),
+        ("compiler:", "", "broadcast", "the compiler's own"),
+        ("forward", "", "dot_general", "other"),
     ],
-)
-def test_parts(name, part):
-    (found,) = by_part((Cost(name, 3, 0.5), Cost(name, 2, 0.25)))
-    assert (found.name, found.count, found.seconds) == (part, 5, 0.75)
+)  # fmt: skip
+def test_parts(phase, modules, operation, part):
+    assert part_of(Place(phase, tuple(modules.split("/")) if modules else (), operation)) == part
+
+
+def test_the_parts_have_the_operations_times():
+    places = [Place(phase, ("decoder", "norm"), "mul") for phase in ("forward", "backward")]
+    times = [Cost(str(places[0]), 3, 0.5), Cost(str(places[1]), 2, 0.25)]
+    assert by_part(dict(zip(places, times, strict=True))) == (Cost("norm", 5, 0.75),)
 
 
 def test_copies_count_where_they_take_longer_than_the_compute():

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import pytest
 
 from flaxformer_mt.cli.main import main
-from flaxformer_mt.planning.compile import Compilation
+from flaxformer_mt.config import load_config
+from flaxformer_mt.planning.compile import Compilation, PlanningError
+from flaxformer_mt.planning.decode import DecodePlan, plan_decoding
 from flaxformer_mt.planning.environment import SETTINGS, set_for_compiler
 from flaxformer_mt.planning.memory import TooLarge
+from flaxformer_mt.planning.table import decoding_as_text
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +36,16 @@ def test_the_environment_is_set(monkeypatch):
         (["--topology=v5e:2x4", "--lengths=64"], "write SRC,TGT"),
         (["--topology=v5e:2x4", "--fit", "--decode"], "not allowed with"),
         ([], "--topology"),
+        (
+            ["--topology=v5e:2x4", "--decode", "--save-hlo=x"],
+            "--save-hlo has no effect on --decode",
+        ),
+        (
+            ["--topology=v5e:2x4", "--decode", "--price-per-chip-hour=0"],
+            "--price-per-chip-hour has no effect on --decode",
+        ),
+        (["--topology=v5e:2x4", "--fit", "--save-hlo=x"], "--save-hlo has no effect on --fit"),
+        (["--topology=v5e:2x4", "--shardings", "--lengths=8,8"], "--lengths has no effect on --sh"),
     ],
 )
 def test_usage(arguments, message, capsys):
@@ -42,15 +56,34 @@ def test_usage(arguments, message, capsys):
 
 
 def test_an_unknown_topology(capsys):
-    assert main(["plan", "--config", "quickstart", "--topology", "h100:8"]) == 1
+    assert main(["plan", "--config", "quickstart", "--topology", "h100:8"]) == 2
     error = capsys.readouterr().err
     assert "flaxformer-mt plan: error: 'h100:8': only TPU topologies can be planned" in error
 
 
 def test_a_missing_compiler(capsys, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main(["plan", "--config", "quickstart", "--topology", "v5e:2x4"]) == 1
+    assert main(["plan", "--config", "quickstart", "--topology", "v5e:2x4"]) == 2
     assert "pip install 'flaxformer-mt[tpu]'" in capsys.readouterr().err
+
+
+def test_a_search_that_does_not_fit_is_told_by_its_own_settings():
+    plan = DecodePlan(
+        **{"config": "c", "topology": "v5e:1x1", "chip": "TPU v5e", "rows": 8, "src_length": 16},
+        **{"beam_size": 4, "max_length": 66, "compile_seconds": 1.0, "hbm_bytes": 2**30},
+        **{"memory": None, "refused": TooLarge(needed=2**31, available=2**30, message="")},
+        **{"replications": (), "compute": None, "seconds": 0.0, "seconds_per_token": 0.0},
+    )
+    text = decoding_as_text(plan)
+    assert "1.00 GiB too much. Lower decoding.batch_tokens or decoding.beam_size" in text
+    assert "data.batch" not in text and "--fit" not in text
+
+
+def test_a_source_longer_than_the_model_takes_is_refused():
+    config = load_config("quickstart", ["model.max_length=128"])
+    topology: Any = None
+    with pytest.raises(PlanningError, match="a sentence of 129 tokens"):
+        plan_decoding(config, topology, src_length=129, src_vocab_size=9, tgt_vocab_size=9)
 
 
 def test_a_refused_program_is_a_result():

@@ -32,7 +32,7 @@ def device(available: int, rows: int = 128) -> tuple[Any, list[tuple[int, bool]]
         calls.append((accumulation, remat))
         needed = FIXED + rows // accumulation * (AGAIN if remat else ROW)
         seconds = (1.25 if remat else 1.0) + 0.05 * accumulation
-        plan: Any = SimpleNamespace(fits=needed <= available, step_seconds=seconds)
+        plan: Any = SimpleNamespace(fits=needed <= available, positions_per_second=rows / seconds)
         return Remedy(config_of(accumulation, remat), plan)
 
     return measure, calls
@@ -59,6 +59,28 @@ def test_the_quickest_of_what_fits(available: int, tried: Any, best: Any) -> Non
     assert best == (
         chosen and (chosen.config.training.optimizer.accumulation, chosen.config.model.remat)
     )
+
+
+def test_the_quickest_is_the_one_that_gets_through_most() -> None:
+    """And not the one of the shortest step, which may be that of fewer rows."""
+    plans: list[Any] = [
+        SimpleNamespace(fits=True, step_seconds=seconds, positions_per_second=rate)
+        for seconds, rate in ((1.0, 64), (1.2, 80))
+    ]
+    few, many = (Remedy(config_of(), plan) for plan in plans)
+    assert quickest([few, many]) is many
+
+
+def test_batches_are_not_split_into_more_parts_than_they_have() -> None:
+    measure, calls = device(99)
+
+    def up_to_four(accumulation: int, remat: bool) -> Remedy | None:
+        found = measure(accumulation, remat)
+        return found if accumulation <= 4 else None
+
+    found = remedies(up_to_four, accumulation=1, remat=False)
+    assert len(found) == 5
+    assert calls == [(1, True), (2, False), (4, False), (8, False), (2, True), (4, True), (8, True)]
 
 
 def test_a_config_with_remat_is_split_alone() -> None:
@@ -89,23 +111,33 @@ def test_rows_divide_by_devices_and_micro_batches(
     assert Remedy(config, plan).flags(before) == " ".join(flags)
 
 
-def test_the_report_says_what_keeps_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the plan's own fields, on a chip of 2 GiB on which each row takes 32 MiB."""
-    compiled: list[tuple[int, int, bool]] = []
+@dataclasses.dataclass
+class Chip:
+    """A chip of 2 GiB, and what was compiled for it: rows, micro-batches, remat."""
+
+    row: int = 32  # MiB that each takes, without remat
+    compiled: list[tuple[int, int, bool]] = dataclasses.field(default_factory=list)
+
+
+@pytest.fixture
+def chip(monkeypatch: pytest.MonkeyPatch) -> Chip:
+    """What `report_fit` compiles for."""
+    chip = Chip()
 
     def plan(config: ExperimentConfig, request: Any, shape: Any, say: Any) -> Any:
         parts, again = config.training.optimizer.accumulation, config.model.remat
-        compiled.append((shape.rows, parts, again))
-        needed = shape.rows // parts * (24 if again else 32) * 2**20
+        chip.compiled.append((shape.rows, parts, again))
+        needed = shape.rows // parts * (chip.row * 3 // 4 if again else chip.row) * 2**20
         fits = needed <= 2**31
+        seconds = 1.0 + 0.1 * parts + 0.3 * again
         return Made(
             shape=shape,
             needed_bytes=needed,
             hbm_bytes=2**31,
             refused=None if fits else SimpleNamespace(available=2**31),
             fits=fits,
-            step_seconds=1.0 + 0.1 * parts + 0.3 * again,
-            positions_per_second=1.0,
+            step_seconds=seconds,
+            positions_per_second=shape.positions / seconds,
         )
 
     @dataclasses.dataclass
@@ -124,11 +156,20 @@ def test_the_report_says_what_keeps_the_batch(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         report, "make_mesh", lambda *_: SimpleNamespace(shape={"data": 1, "fsdp": 1})
     )
-    config = config_of()
-    said: list[str] = []
-    request = report.Request(topology="v5e:1x1", lengths=(64, 64))
-    batch = dataclasses.replace(config.data.batch, tokens=100 * 64)
+    return chip
+
+
+def of_rows(rows: int) -> tuple[ExperimentConfig, Any]:
+    """A config whose budget holds so many rows, in eights, and the request for such."""
+    config, length = config_of(), 64
+    batch = dataclasses.replace(config.data.batch, tokens=rows * length)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
+    return config, report.Request(topology="v5e:1x1", lengths=(length, length))
+
+
+def test_the_report_says_what_keeps_the_batch(chip: Chip) -> None:
+    config, request = of_rows(100)
+    said: list[str] = []
     found = report.report_fit(config, request, said.append)
     assert found.fits and not found.values["fits_as_it_is"]
     assert [each["flags"] for each in found.values["remedies"]] == [
@@ -139,5 +180,19 @@ def test_the_report_says_what_keeps_the_batch(monkeypatch: pytest.MonkeyPatch) -
     quick = "the quickest that keeps it: --config.training.optimizer.accumulation=2"
     assert quick in found.text
     assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in found.text
+    compiled = chip.compiled
     assert len(compiled) == len(set(compiled)), "nothing is compiled twice"
     assert sum("GiB" in line for line in said) == len(compiled), "each verdict is said once"
+
+
+@pytest.mark.parametrize(
+    ("budget", "rows", "most"),
+    [(100, 96, 32), (12, 8, 8)],  # 64 parts would be of 64 rows; 16 parts exceed the budget
+)
+def test_parts_that_cost_rows_are_no_remedy(chip: Chip, budget: int, rows: int, most: int) -> None:
+    chip.row = 4096
+    found = report.report_fit(*of_rows(budget), [].append)
+    tried = chip.compiled[: 1 + len(found.values["remedies"])]
+    assert {each[0] for each in tried} == {rows}
+    assert max(parts for _, parts, _ in tried) == most
+    assert "nothing of this keeps it" in found.text

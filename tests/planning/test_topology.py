@@ -48,6 +48,21 @@ def test_packed_rows_have_their_own_lengths():
     assert largest_shape(freeze({"data": {"batch": batch}}, "a test")) == Shape(16, 512, 480)
 
 
+def test_without_data_nobody_knows_how_long_a_packed_row_is():
+    config = freeze({"data": {"batch": {"form": "pack"}}}, "a test")
+    with pytest.raises(PlanningError, match="name a prepared run with --workdir, give --lengths"):
+        largest_shape(config)
+    assert shape_of(config, 600, 640).tgt_length == 640
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_rows_that_the_model_does_not_take(positions):
+    config = freeze({"model": {"max_length": 256, "positions": positions}}, "a test")
+    assert shape_of(config, 256, 256)
+    with pytest.raises(PlanningError, match="a sentence of 257 tokens is longer than 'model.max_l"):
+        shape_of(config, 64, 257)
+
+
 def test_a_budget_below_one_row():
     with pytest.raises(PlanningError, match="raise it, or lower data.filter.max_length"):
         largest_shape(freeze({"data": {"batch": {"tokens": 256}}}, "a test"))

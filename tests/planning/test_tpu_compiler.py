@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_said(tmp_path):
 def test_errors(arguments, message, monkeypatch, capfd):
     for name in SETTINGS:
         monkeypatch.setenv(name, "")
-    assert main(["plan", "--config=quickstart", *arguments]) == 1
+    assert main(["plan", "--config=quickstart", *arguments]) == 2
     *before, error = capfd.readouterr().err.splitlines()
     assert message in error
     assert all(line.startswith("compiling for") for line in before)

@@ -140,7 +140,7 @@ def test_accelerator_extras_are_installed_once(checkout):
 
 def test_unknown_extra_is_refused(checkout):
     done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
-    assert done.returncode == 1 and calls == []
+    assert done.returncode == 2 and calls == []
     assert "'tpus' is none of tpu, cuda, gcs, export, serve, figures, docs, dev" in done.stderr
 
 

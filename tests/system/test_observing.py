@@ -80,7 +80,7 @@ def test_steps_that_cannot_be_traced_are_an_error(
     done = command(
         *("train", "--workdir", copy, "--config.training.steps=30", "--profile-steps", steps)
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -111,7 +111,7 @@ def test_doctor_names_what_is_wrong_and_fails(tmp_path: Path) -> None:
         env={**os.environ, "JAX_NUM_CPU_DEVICES": "8"},
         timeout=400,
     )
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 2, done.stderr
     states = {line[5:20].strip(): line[:5].strip() for line in done.stdout.splitlines()}
     assert states["checkpoint"] == states["config"] == "FAIL"
     assert states["collective"] == states["step float32"] == "ok"

@@ -281,6 +281,17 @@ def test_two_evaluate_as_one(runs: Runs, two: Answers) -> None:
     assert scores | {"seconds": 0} == wanted | {"seconds": 0}
 
 
+def test_what_no_repetition_mends_ends_all_alike(runs: Runs) -> None:
+    """One status for what started them, whichever of them it looks at."""
+    flags = ["--coordinator", "COORDINATOR", "--num-processes", "COUNT", "--process-id", "NUMBER"]
+    train = ["train", "--workdir", str(runs["misspelt"]), "--config", "quikstart"]
+    group = Group(runs["said of it"], 2, ["-m", "flaxformer_mt.cli.main", *train, *flags])
+    assert group.end() == [2, 2], group.said()
+    first, second = group.said()
+    assert "did you mean 'quickstart'?" in first
+    assert "the first process has failed: quikstart: no such config file" in second
+
+
 def test_a_dead_process_ends_the_others(runs: Runs, killed: Any) -> None:
     statuses, seconds, said = killed
     assert statuses[1] == -signal.SIGKILL

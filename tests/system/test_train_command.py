@@ -48,7 +48,7 @@ def test_a_finished_run_says_so_and_succeeds(command: Run, corpus: Path, trained
 
 def test_a_changed_setting_is_refused_by_name(command: Run, corpus: Path, trained: Path) -> None:
     done = command("train", *tiny(corpus), "--config.model.d_ff=64", "--workdir", trained)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "'model.d_ff' was 32, is now 64" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -135,7 +135,7 @@ def test_fine_tuning_with_another_vocabulary_is_refused(
     prepared = command("prepare", *arguments, "--workdir", tmp_path / "other")
     assert prepared.returncode == 0, prepared.stderr
     done = command("train", *arguments, "--workdir", tmp_path / "other", "--init-from", trained)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "was trained with another vocabulary" in done.stderr
 
 
@@ -152,7 +152,7 @@ def test_wrong_settings_are_named(
     command: Run, corpus: Path, tmp_path: Path, change: list[str], message: str
 ) -> None:
     done = command("train", *tiny(corpus), *change, "--workdir", tmp_path / "run")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -182,5 +182,5 @@ def test_unequal_numbers_of_lines_are_an_error(command: Run, corpus: Path, tmp_p
     with open(folder / "train.en", "a") as stream:
         stream.write("One line too many.\n")
     done = command("train", *tiny(folder), "--workdir", tmp_path / "run")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "train.en" in done.stderr and "401" in done.stderr and "400" in done.stderr

@@ -41,7 +41,7 @@ def test_translate_says_which_lines_are_too_long(command: Run, trained: Path) ->
 
 def test_translate_refuses_what_is_not_text(command: Run, trained: Path) -> None:
     done = command("translate", "--workdir", trained, stdin=b"Good.\n\xff\xfe\n")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "standard input:2: is not UTF-8 text" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -224,7 +224,7 @@ def _require_servers(needed: list[Archive], name: str, data_dir: Path, key: str)
             f"connection to {', '.join(unreached)}. Fetch these archives elsewhere, put them into "
             f"one folder and set {key}.archives to it; or set {key}.data_dir to where the prepared "
             f"set is:{_listed(needed)}"
-        )
+        ) from ConnectionError(f"none to {', '.join(unreached)}")  # there may be one later
 
 
 def _listed(archives: Iterable[Archive]) -> str:
