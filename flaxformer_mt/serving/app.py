@@ -136,7 +136,7 @@ class Endpoints:
         work = self.service.attend(asked)
         found = await self.service.within_limits(request, work)
         # Not in the event loop: rounding and writing so many numbers takes long.
-        return await asyncio.to_thread(answers.attention, asked, *found)
+        return await asyncio.to_thread(answers.attention, asked, found)
 
     async def languages(self, _: Request) -> Response:
         model = self.service.model
