@@ -65,7 +65,7 @@ def broken(chance: random.Random) -> tuple[bytes, bool]:
     path = chance.choices(_PATHS, weights=(12, 3, 6, 1, 1, 1, 1))[0]
     method = chance.choices(("POST", "GET", "PUT", "XXXX"), weights=(20, 2, 1, 1))[0]
     length = chance.choices((len(body), len(body) // 2, 10**12, -1), weights=(40, 2, 1, 1))[0]
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
     data = f"{head}Content-Length: {length}\r\nConnection: close\r\n\r\n".encode("latin-1") + body
     match chance.randrange(20):
         case 0:  # cut off

@@ -78,7 +78,7 @@ async def _drive(
 
 def _question(sentence: str) -> bytes:
     body = json.dumps({"text": sentence, "sentences": False}).encode()
-    head = "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 

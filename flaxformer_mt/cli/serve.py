@@ -7,25 +7,18 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from flaxformer_mt.cli.arguments import (
-    add_decoding,
-    add_workdir,
-    make_parser,
-    positive,
-    say,
-    weights,
-)
+from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
 from flaxformer_mt.cli.searching import add_dtype, as_asked
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.serving.sentences import codes_among
 from flaxformer_mt.serving.served import Model
+from flaxformer_mt.serving.settings import Log, Option, ServerSettings, flags
 
 
 class ServeError(Exception):
@@ -44,29 +37,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             )
     from flaxformer_mt.serving.keys import KeyFileError, read_keys
     from flaxformer_mt.serving.server import TranslationServer, address, bind
-    from flaxformer_mt.serving.settings import ServerSettings
 
     try:
         keys = read_keys(_text(options.api_keys)) if options.api_keys else frozenset()
     except KeyFileError as error:
         raise ServeError(f"{options.api_keys}:{error.line}: {error}") from error
     settings = ServerSettings(
-        max_characters=options.max_characters,
-        max_texts=options.max_texts,
-        max_sentences=options.max_sentences,
-        max_body_bytes=options.max_body_bytes,
-        max_n_best=options.max_n_best,
-        max_attention_weights=options.max_attention_weights,
-        seconds=options.timeout,
-        body_seconds=options.client_timeout,
-        batch_sentences=options.batch,
-        waiting_sentences=options.queue,
-        connections=options.connections,
-        drain_seconds=options.drain,
-        warm_up_words=options.warm_up,
+        **{name: getattr(options, name) for name in flags()},
         keys=keys,
         cors_origins=tuple(options.cors),
-        examples=tuple(read_segments(options.examples)) if options.examples else (),
+        allowed_hosts=tuple(options.allowed_host),
+        examples=tuple(_lines(options.examples)) if options.examples else (),
         log=options.log,
     )
     if options.api_keys and not settings.keys:
@@ -74,9 +55,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     # Before the model is loaded: a port that is taken should show at once.
     with bind(options.host, options.port) as listener:
         translator, model = _load(options, chosen)
-        server = TranslationServer(translator, model, settings, say=say)
+        server = TranslationServer(translator, model, settings, listener=listener, say=say)
         say(f"{model.src_lang} to {model.tgt_lang}, '{model.weights}': {address(listener)}")
-        server.run_until_stopped(listener)
+        server.run_until_stopped()
     say("stopped")
     if server.model_at_work:
         # An interpreter that ends in order takes the compiler from under that thread, which aborts.
@@ -118,56 +99,41 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         metavar="ORIGIN",
         help="let pages of this origin use the API, such as https://example.org; repeatable",
     )
+    add(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name by which a proxy or others ask for it, such as translate.example.org, beside "
+        "localhost and addresses; repeatable",
+    )
     add_dtype(parser)
     add("--examples", metavar="FILE", help="texts that the page offers, one a line")
     add(
         "--log",
-        choices=["quiet", "requests", "text"],
-        default="quiet",
+        choices=get_args(Log),
+        default=ServerSettings.log,
         help="a line for each request; `text` also logs what is translated",
     )
-    add(
-        "--warm-up",
-        type=_count,
-        default=40,
-        metavar="WORDS",
-        help="compile for sentences of up to so many words before the first request; 0: nothing",
-    )
-    limits = parser.add_argument_group("limits of a request")
-    add = limits.add_argument
-    add("--max-characters", type=positive, default=5000, metavar="N", help="of all its texts")
-    add("--max-texts", type=positive, default=64, metavar="N", help="in one list")
-    add("--max-sentences", type=positive, default=256, metavar="N", help="of all its texts")
-    add("--max-body-bytes", type=positive, default=256 * 1024, metavar="N", help="its body")
-    add("--max-n-best", type=positive, default=8, metavar="N", help="at most the beam size")
-    add(
-        "--max-attention-weights",
-        type=positive,
-        default=400_000,
-        metavar="N",
-        help="rows x columns x heads of an answer",
-    )
-    add("--timeout", type=_seconds, default=30.0, metavar="SECONDS", help="then the answer is 503")
-    add(
-        "--client-timeout",
-        type=_seconds,
-        default=10.0,
-        metavar="SECONDS",
-        help="for a client to send its request or read its answer",
-    )
-    limits = parser.add_argument_group("limits of the server")
-    add = limits.add_argument
-    add("--batch", type=positive, default=16, metavar="N", help="sentences translated together")
-    add("--queue", type=positive, default=1024, metavar="N", help="sentences that may wait")
-    add("--connections", type=positive, default=512, metavar="N", help="open at a time")
-    add(
-        "--drain",
-        type=_seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="for accepted requests, when the server is told to stop",
-    )
+    _add_limits(parser)
     return parser
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """The settings that are numbers, under the headings that they name."""
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for name, option in flags().items():
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        default = getattr(ServerSettings, name)
+        groups[option.group].add_argument(
+            option.flag,
+            dest=name,
+            type=_seconds if isinstance(default, float) else _whole(option),
+            default=default,
+            metavar=option.metavar,
+            help=option.help,
+        )
 
 
 def _port(text: str) -> int:
@@ -176,16 +142,27 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
-    return int(text)
+def _whole(option: Option) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < option.least:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no whole number of at least {option.least}"
+            )
+        return int(text)
+
+    return parse
 
 
 def _seconds(text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text) or float(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
     return float(text)
+
+
+def _lines(path: str) -> list[str]:
+    """Lines of a text file; blank ones are none."""
+    lines = (line.strip() for line in _text(path).split("\n"))
+    return [line for line in lines if line]
 
 
 def _text(path: str) -> str:

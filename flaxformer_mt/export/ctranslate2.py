@@ -2,12 +2,14 @@
 
 What stands in the form that CTranslate2 has for it: post- and pre-LN, sinusoids (given as a table)
 and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / num_heads wide.
+`translate.py` beside it translates, without this program.
 """
 
 from __future__ import annotations
 
 import importlib
-import re
+import json
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from jaxtyping import Float
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.folder_settings import SETTINGS, language_codes, limits, search_of
 from flaxformer_mt.export.heads import usual_heads
 from flaxformer_mt.export.parity import greedy_each
 from flaxformer_mt.export.readme import write_readme
@@ -27,42 +30,25 @@ from flaxformer_mt.model.embedding import sinusoids
 QUANTIZATIONS = ("float32", "float16", "int8")
 # Measured on trained models (docs/interoperability.md); beyond these something is wrong.
 BOUNDS = {"float32": 1e-3, "float16": 5e-2, "int8": 1.0}
+# Not imported: it needs the package from its first line on.
+_RUNNER = Path(__file__).with_name("ctranslate2_runner.py")
 _USE = """\
-{json}import ctranslate2
-from sentencepiece import SentencePieceProcessor
+from translate import Model
 
-src, tgt = (SentencePieceProcessor(model_file=f"{{side}}.spm") for side in ("source", "target"))
-model = ctranslate2.Translator(".")
-{encode}
-# Unknown characters may spell a mark, and are none.
-pieces = ["{unk}" if piece in {marks} else piece for piece in pieces]
-[best] = model.translate_batch(
-    [pieces],
-    max_input_length=0,  # cuts nothing off
-    # End marks are counted on both sides, but not by CTranslate2.
-    max_decoding_length=min(int({ratio} * (len(pieces) + 1)) + {extra}, {longest}) - 1,
-    disable_unk=True,
-    suppress_sequences=[["{pad}"], ["{bos}"]],
-)
-print(tgt.decode(best.hypotheses[0]))
+model = Model(".")  # on a GPU: Model(".", device="cuda")
+print(model.translate(["TEXT"])[0])
 """
-_ENCODE = """\
-pieces = src.encode("TEXT", out_type=str)"""
-_ENCODE_CODED = """\
-# A language code at the beginning is a piece of its own.
-code, closing, text = "TEXT".partition("<<")
-if code.startswith(">>") and code + closing in json.load(open("{vocabulary}", encoding="utf-8")):
-    pieces = [code + closing, *src.encode(text, out_type=str)]
-else:
-    pieces = src.encode("TEXT", out_type=str)"""
 _NOTES = """\
-CTranslate2 adds the end mark. Its length penalty divides by |Y|^alpha, the paper's by
-((5 + |Y|) / 6)^alpha: with `length_penalty=0` both are the same search.
+Or `python translate.py < LINES`. That file needs nothing else than what is installed above, and
+shows how CTranslate2 is called: lines are cut into pieces, language codes such as >>fra<< first,
+and the end mark is CTranslate2's to add. How it searches stands in `settings.json`, and
+`translate(lines, beam_size=..., length_penalty=...)` searches otherwise.
+
 """
 
 
 def write(translator: Translator, folder: Path, *, quantization: str) -> None:
-    """Writes `model.bin`, its config, vocabularies, SentencePiece models and a README.
+    """Writes `model.bin`, its config, vocabularies, SentencePiece models, the runner and a README.
 
     Raises ExportError where CTranslate2 has no form for the model, before anything is written, and
     where the package is missing.
@@ -82,42 +68,44 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     spec.save(str(folder))
     (folder / "source.spm").write_bytes(vocabularies.src.model)
     (folder / "target.spm").write_bytes(vocabularies.tgt.model)
+    search = search_of(translator.config, "CTranslate2")
+    names = ("pad", "bos", "eos", "unk")
+    settings = {
+        **limits(translator),
+        **dict(zip(names, vocabularies.tgt.pieces([PAD, BOS, EOS, UNK]), strict=True)),
+        "codes": language_codes(vocabularies.src),
+        "beam_size": search.beam_size,
+        "length_penalty": search.length_penalty,
+        "no_repeat_ngram": search.no_repeat_ngram,
+    }
+    text = json.dumps(settings, indent=2, ensure_ascii=False)
+    (folder / SETTINGS).write_text(text + "\n", "utf-8")
+    (folder / "translate.py").write_text(_RUNNER.read_text("utf-8"), "utf-8")
     write_readme(
         folder,
         title=f"A CTranslate2 model, {quantization}",
         install="ctranslate2 sentencepiece",
-        use=_use(translator),
-        notes=_NOTES,
+        use=_USE,
+        notes=_NOTES + search.notes + "\n",
     )
 
 
 class Runtime:
-    """A written model in CTranslate2, on the CPU."""
+    """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`."""
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, *, quantization: str) -> None:
-        package = _package()
-        self.name = f"CTranslate2 {package.__version__}"
+        self.name = f"CTranslate2 {_package().__version__}"
         self._src, self._tgt = vocabularies.src, vocabularies.tgt
         # CPUs have no float16 products: weights that were rounded to it, in float32.
         compute_type = "int8" if quantization == "int8" else "float32"
-        self._translator = package.Translator(str(folder), device="cpu", compute_type=compute_type)
-        processor = importlib.import_module("sentencepiece").SentencePieceProcessor
-        self._cutter = processor(model_file=str(folder / "source.spm"))
+        # Leaves no compiled file in the folder, as an import would.
+        model = runpy.run_path(str(folder / "translate.py"))["Model"]
+        self._model = model(folder, compute_type=compute_type)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """As in parity.Runtime: by the folder's SentencePiece model, and the piece's place."""
-        # As the README's lines do it: a run of unknown characters may spell a mark, and is none.
-        every = enumerate(self._src.pieces())
-        ids = {piece: number for number, piece in every if number > UNK}
-        found = []
-        for line in lines:
-            code, closing, text = line.partition("<<")
-            known = self._src.table is not None and code + closing in ids
-            coded = known and code.startswith(">>")
-            row = self._cutter.encode(text if coded else line, out_type=str)
-            row = [code + closing, *row] if coded else row
-            found.append([*(ids.get(piece, UNK) for piece in row), EOS])
-        return found
+        """As in parity.Runtime: the place of each piece, as CTranslate2 looks it up."""
+        ids = {piece: number for number, piece in enumerate(self._src.pieces())}
+        return [[*(ids.get(piece, UNK) for piece in row), EOS] for row in self._model.encode(lines)]
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """As in parity.Runtime."""
@@ -133,46 +121,24 @@ class Runtime:
     ) -> list[list[int]]:
         """The best output of each source, as one batch; the penalty is |Y|^length_penalty."""
         ids = {piece: number for number, piece in enumerate(self._tgt.pieces())}
-        results = self._translator.translate_batch(
+        outputs = self._model.search(
             [self._src.pieces(source[:-1]) for source in sources],
+            limit=limit,
             beam_size=beam_size,
             length_penalty=length_penalty,
-            max_decoding_length=limit,
-            disable_unk=True,
-            suppress_sequences=[[piece] for piece in self._tgt.pieces([PAD, BOS])],
+            no_repeat_ngram=0,
         )
-        return [[ids[piece] for piece in result.hypotheses[0]] for result in results]
+        return [[ids[piece] for piece in output] for output in outputs]
 
     def log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " tokens"]]:
         """As in parity.Runtime."""
-        scores = self._translator.score_batch(
+        scores = self._model.translator.score_batch(
             [self._src.pieces(source[:-1]) for source in sources],
             [self._tgt.pieces(target) for target in targets],
         )
         return [np.asarray(score.log_probs, np.float32) for score in scores]
-
-
-def _use(translator: Translator) -> str:
-    src, tgt = translator.vocabularies.src, translator.vocabularies.tgt
-    decoding = translator.config
-    pad, bos, eos, unk = src.pieces([PAD, BOS, EOS, UNK])
-    pieces = src.pieces()
-    coded = src.table is not None and any(re.fullmatch(">>.+<<", piece) for piece in pieces)
-    vocabulary = "shared" if pieces == tgt.pieces() else "source"
-    encode = _ENCODE_CODED.format(vocabulary=f"{vocabulary}_vocabulary.json")
-    return _USE.format(
-        json="import json\n\n" if coded else "",
-        encode=encode if coded else _ENCODE,
-        marks=[pad, bos, eos],
-        unk=unk,
-        pad=pad,
-        bos=bos,
-        ratio=decoding.max_ratio,
-        extra=decoding.max_extra_tokens,
-        longest=translator.model.config.max_length,
-    )
 
 
 def _package() -> Any:

@@ -17,6 +17,7 @@ from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.folder_settings import Search, search_of
 from flaxformer_mt.export.heads import usual_heads
 from flaxformer_mt.export.marian_state import to_state
 from flaxformer_mt.export.readme import write_readme
@@ -32,8 +33,8 @@ best = model.generate(**tokenizer(["TEXT"], return_tensors="pt"))
 print(tokenizer.batch_decode(best, skip_special_tokens=True)[0])
 """
 _NOTES = """\
-The length penalty of transformers divides by |Y|^alpha, the paper's by ((5 + |Y|) / 6)^alpha: with
-`length_penalty=0.0` both are the same search.
+How it searches stands in `generation_config.json`; arguments of `generate` say otherwise.
+
 """
 
 
@@ -49,14 +50,15 @@ def write(translator: Translator, folder: Path, *, languages: DataConfig) -> Non
     state = to_state(weights, tie=config.tie)
     safetensors.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
     _write_json(folder / "config.json", _config(translator))
-    _write_json(folder / "generation_config.json", _generation(translator))
+    search = search_of(translator.config, "transformers")
+    _write_json(folder / "generation_config.json", _generation(translator, search))
     write_tokenizer(translator.vocabularies, folder, languages, config.max_length)
     write_readme(
         folder,
         title="A Marian model for Hugging Face transformers",
         install="transformers sentencepiece torch",
         use=_USE,
-        notes=_NOTES,
+        notes=_NOTES + search.notes + "\n",
     )
 
 
@@ -140,7 +142,7 @@ def _config(translator: Translator) -> dict[str, Any]:
     }
 
 
-def _generation(translator: Translator) -> dict[str, Any]:
+def _generation(translator: Translator, search: Search) -> dict[str, Any]:
     return {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -150,9 +152,9 @@ def _generation(translator: Translator) -> dict[str, Any]:
         # What this program never generates.
         "bad_words_ids": [[PAD], [BOS], [UNK]],
         "max_length": translator.model.config.max_length,
-        "num_beams": translator.config.beam_size,
-        "length_penalty": translator.config.length_penalty,
-        "no_repeat_ngram_size": translator.config.no_repeat_ngram,
+        "num_beams": search.beam_size,
+        "length_penalty": search.length_penalty,
+        "no_repeat_ngram_size": search.no_repeat_ngram,
     }
 
 

@@ -61,8 +61,6 @@ def import_marian(
     """
     source = read_folder(folder)
     model = model_config(source.config)
-    src, tgt = types_of(source)
-    _check_positions(source, model)
     src_types, tgt_types = sizes(source.config)
     try:
         weights = from_state(
@@ -74,6 +72,9 @@ def import_marian(
         )
     except ModelImportError as error:
         raise ModelImportError(f"{source.path}: {error}") from error
+    # After the arrays, which have shown that the sizes in config.json are true.
+    _check_positions(source, model)
+    src, tgt = types_of(source)
     params = to_params(renumbered(weights, src, tgt), model)
     vocabularies = Vocabularies(
         _vocabulary(source.path / "source.spm", source.source_spm, src),
@@ -158,6 +159,8 @@ def _experiment(
 def _left_out(source: MarianFolder, tgt: Types) -> list[str]:
     """What the checkpoint asks of decoding that this program does not do by itself."""
     bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
+    if not isinstance(bad, list):
+        raise ModelImportError(f"{source.path}: bad_words_ids = {bad!r} is no list")
     more = [words for words in bad if words not in ([tgt.ids[0]], [tgt.ids[1]], [tgt.ids[3]])]
     return [f"bad_words_ids {more} are not kept: suppress them when translating"] if more else []
 

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(_bytes(path).decode("utf-8"))
+    except RecursionError as error:
+        raise ModelImportError(f"{path}: is nested too deeply") from error
     except ValueError as error:
         raise ModelImportError(f"{path}: is not JSON: {error}") from error
     if not isinstance(content, dict):
@@ -105,6 +108,8 @@ def _vocab(path: Path) -> dict[str, int]:
     vocab = _json(path)
     if wrong := [piece for piece, number in vocab.items() if type(number) is not int or number < 0]:
         raise ModelImportError(f"{path}: {wrong[0]!r} has no whole number for an id")
+    if wrong := [piece for piece in vocab if re.search("[\ud800-\udfff]", piece)]:
+        raise ModelImportError(f"{path}: {wrong[0]!r} is no Unicode text")
     if len(set(vocab.values())) < len(vocab):
         raise ModelImportError(f"{path}: two pieces have the same id")
     return vocab
@@ -118,4 +123,5 @@ def _bytes(path: Path) -> bytes:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).split("\n")[0]
+    first = (str(error) or type(error).__name__).split("\n")[0]
+    return "".join(each if each.isprintable() else " " for each in first)

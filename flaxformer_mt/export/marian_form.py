@@ -36,6 +36,8 @@ _REQUIRED = {
     "static_position_embeddings": True,
     "scale_embedding": True,
 }
+# No array of a checkpoint has to agree with what it says of these.
+_MOST_POSITIONS = 1 << 16
 # A logit that leaves nothing of a type's share in float32, and that training in any dtype survives.
 NO_SHARE = -100.0
 
@@ -65,6 +67,8 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         d_model, heads = _whole(config, "d_model"), config["encoder_attention_heads"]
         if d_model % heads or d_model % 2:
             problems.append(f"d_model = {d_model} with {heads} heads")
+        if (positions := _whole(config, "max_position_embeddings")) > _MOST_POSITIONS:
+            problems.append(f"max_position_embeddings = {positions}")
         if problems:
             raise ModelImportError(
                 f"config.json: this program has no form for {'; '.join(problems)}"
@@ -80,7 +84,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             norm="post",
             norm_epsilon=NORM_EPSILON,
             positions="sinusoidal",
-            max_length=_whole(config, "max_position_embeddings"),
+            max_length=positions,
             tie=_tie(config),
             activation=_ACTIVATIONS[config["activation_function"]],
             attention_bias=True,
@@ -172,13 +176,13 @@ def _types(folder: MarianFolder, vocab: Mapping[str, int], size: int, start: int
     for name, usual in (("pad", MARKS[0]), ("eos", MARKS[2]), ("unk", MARKS[3])):
         token = folder.tokenizer.get(f"{name}_token", usual)
         piece = token.get("content", usual) if isinstance(token, dict) else token
-        if piece not in vocab:
+        if not isinstance(piece, str) or piece not in vocab:
             raise ModelImportError(f"{folder.path}: its vocabulary has no {name} mark {piece!r}")
         marks[name] = vocab[piece]
     eos = folder.config.get("eos_token_id")
     if eos is not None and eos != marks["eos"]:
         raise ModelImportError(
-            f"{folder.path}: eos_token_id is {eos} in config.json and {marks['eos']} in the "
+            f"{folder.path}: eos_token_id is {eos!r} in config.json and {marks['eos']} in the "
             "vocabulary"
         )
     if max(vocab.values()) >= size:

@@ -132,7 +132,13 @@ class _Reader:
             raise ModelImportError(
                 f"the array '{name}' is {there}, where config.json describes {wanted}"
             )
-        return np.asarray(self._state[name], np.float32)
+        array = np.asarray(self._state[name], np.float32)
+        if not np.isfinite(array).all():
+            raise ModelImportError(
+                f"the array '{name}' holds values that are not numbers: the file is damaged, or "
+                "training diverged"
+            )
+        return array
 
     def again(self, name: str, array: np.ndarray) -> None:
         """A tied table may stand there more than once, and must be the same each time."""
@@ -147,7 +153,7 @@ class _Reader:
 
     def finish(self) -> None:
         if unknown := sorted({*self._state} - self._seen):
-            shown = ", ".join(f"'{name}'" for name in unknown[:3])
+            shown = ", ".join(map(repr, unknown[:3]))
             more = f" and {len(unknown) - 3} more" if unknown[3:] else ""
             raise ModelImportError(
                 f"the checkpoint has arrays that stand for nothing in a Marian model: {shown}{more}"

@@ -36,6 +36,7 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
             # Within, since a temporary folder is for this user's eyes alone.
             (folder := aside / place.name).mkdir()
             yield folder
+            _force_to_disk(folder)
             os.replace(folder, place)
         except OSError as error:
             raise ExportError(
@@ -43,6 +44,18 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
             ) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
+
+
+def _force_to_disk(folder: Path) -> None:
+    """All of a folder, before it has its name: a machine that fails later leaves no empty files."""
+    for path in (*folder.rglob("*"), folder):
+        if path.is_symlink():
+            continue
+        place = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import stablehlo_runner as runner
 from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.folder_settings import SETTINGS, language_codes, limits
 from flaxformer_mt.export.readme import write_readme
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
@@ -41,6 +42,8 @@ Or `python translate.py < LINES`. That file needs nothing else than what is inst
 shows how the two programs are called. Arrays are int32 and float32; the number of sentences, the
 length of the source and that of the cache are open until the call, the two lengths up to
 `max_length` in `settings.json`.
+
+The search is greedy: the run's beam and its length penalty are not in it.
 """
 
 
@@ -71,9 +74,8 @@ def write(translator: Translator, folder: Path) -> None:
         pieces = json.dumps(vocabulary.pieces(), ensure_ascii=False, indent=0)
         (folder / f"{side}_pieces.json").write_text(pieces + "\n", "utf-8")
     settings = {
-        "max_length": config.max_length,
-        "max_ratio": translator.config.max_ratio,
-        "max_extra_tokens": translator.config.max_extra_tokens,
+        **limits(translator),
+        "codes": language_codes(vocabularies.src),
         "pad": PAD,
         "bos": BOS,
         "eos": EOS,
@@ -84,7 +86,7 @@ def write(translator: Translator, folder: Path) -> None:
         "platforms": PLATFORMS,
         "jax": jax.__version__,
     }
-    (folder / runner.SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
     (folder / "translate.py").write_text(Path(runner.__file__).read_text("utf-8"), "utf-8")
     write_readme(
         folder,
@@ -146,8 +148,8 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
     b, s = jax.export.symbolic_shape("b, s", constraints=(f"s <= {config.max_length}",))
     encode = export(jax.jit(encoder), platforms=PLATFORMS)(abstract, ids(b, s), ids(b))
 
-    limits = [f"{length} <= {config.max_length}" for length in "st"]
-    b, s, t = jax.export.symbolic_shape("b, s, t", constraints=limits)
+    bounds = [f"{length} <= {config.max_length}" for length in "st"]
+    b, s, t = jax.export.symbolic_shape("b, s, t", constraints=bounds)
     source = jax.eval_shape(encoder, abstract, ids(b, s), ids(b))
     own = {
         layer: {

@@ -50,14 +50,18 @@ class Model:
         # A run of unknown characters is one piece, which may spell a mark, and is none.
         marks = {self.settings[mark] for mark in ("pad", "bos", "eos", "unk")}
         self._ids = {piece: number for number, piece in enumerate(src) if number not in marks}
+        self._codes = frozenset(self.settings["codes"])
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """The greedy translation of each line; a blank line's is empty."""
+        """The greedy translation of each line; a blank line's is empty.
+
+        Raises ValueError for a line that is longer than the model takes.
+        """
         sources = self.encode(lines)
         longest = self.settings["max_length"]
-        for line, ids in zip(lines, sources, strict=True):
+        for number, ids in enumerate(sources, start=1):
             if len(ids) > longest:
-                raise ValueError(f"{line[:40]!r} ... has {len(ids)} tokens of at most {longest}")
+                raise ValueError(f"line {number} has {len(ids)} tokens of at most {longest}")
         outputs = [""] * len(lines)
         # Of like length together.
         order = sorted(range(len(lines)), key=lambda number: len(sources[number]))
@@ -78,15 +82,16 @@ class Model:
         for line in lines:
             code, closing, rest = line.partition("<<")
             # Some models are told the target language by a code, such as >>fra<<.
-            coded = code.startswith(">>") and code + closing in self._ids
+            coded = code + closing in self._codes
             pieces = self._src.encode(rest if coded else line, out_type=str)
             pieces = [code + closing, *pieces] if coded else pieces
             found.append([*(self._ids.get(piece, unknown) for piece in pieces), end])
         return found
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of target ids."""
-        return str(self._tgt.decode([self._pieces[number] for number in ids]))
+        """The text of target ids, which is one line."""
+        text = str(self._tgt.decode([self._pieces[number] for number in ids]))
+        return text.replace("\u2581", " ").replace("\r", " ").replace("\n", " ").strip(" ")
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
         """The likeliest token at each position, until the end mark or the limit (it counted)."""
@@ -186,10 +191,16 @@ def _rounded(length: int, longest: int) -> int:
 
 def main() -> None:
     """Standard input to standard output, line by line."""
-    sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    lines = [line.rstrip("\r\n") for line in sys.stdin]
-    model = Model(Path(__file__).parent)
-    sys.stdout.buffer.writelines(f"{text}\n".encode() for text in model.translate(lines))
+    try:
+        # Cut at line feeds alone: a line in is a line out.
+        *lines, rest = sys.stdin.buffer.read().decode("utf-8").removeprefix("\ufeff").split("\n")
+        lines += [rest] if rest else []
+        texts = Model(Path(__file__).parent).translate([line.rstrip("\r") for line in lines])
+    except UnicodeDecodeError as error:
+        sys.exit(f"the input is not UTF-8 text (byte {error.start + 1})")
+    except ValueError as error:
+        sys.exit(str(error))
+    sys.stdout.buffer.writelines(f"{text}\n".encode() for text in texts)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.attention import Attention
-from flaxformer_mt.serving.engine import Translated
+from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.languages import confidence
 from flaxformer_mt.serving.requests import AttentionRequest, TranslateRequest
 from flaxformer_mt.serving.sentences import Sentences
@@ -85,26 +84,23 @@ def detected(text: str, src_lang: str) -> dict[str, Any]:
     return {"language": src_lang, "confidence": confidence(text, src_lang)}
 
 
-def attention(request: AttentionRequest, translation: str, found: Attention) -> bytes:
+def attention(request: AttentionRequest, found: Attended) -> bytes:
     """One layer of one kind of attention, as JSON: each row of each head sums to 1.
 
     For a thread of its own. It is written row by row: in one piece it would hold the interpreter,
     and with it all other requests, until the last number.
     """
-    weights = getattr(found, request.kind)
-    rows = found.src_pieces if request.kind == "encoder" else found.tgt_pieces
-    columns = found.tgt_inputs if request.kind == "decoder" else found.src_pieces
     about = {
         "text": request.text,
-        "translation": translation,
+        "translation": found.translation,
         "kind": request.kind,
         "layer": request.layer,
-        "layers": len(weights),
-        "heads": len(weights[request.layer]),
-        "rows": list(rows),
-        "columns": list(columns),
+        "layers": found.layers,
+        "heads": len(found.weights),
+        "rows": list(found.rows),
+        "columns": list(found.columns),
     }
-    heads = ",".join(f"[{','.join(_row(row) for row in head)}]" for head in weights[request.layer])
+    heads = ",".join(f"[{','.join(_row(row) for row in head)}]" for head in found.weights)
     return b'%b,"weights":[%b]}' % (as_json(about)[:-1], heads.encode())
 
 

@@ -22,6 +22,7 @@ from flaxformer_mt.serving.guard import Guard, JsonResponse
 from flaxformer_mt.serving.keys import Keys, key_in_headers
 from flaxformer_mt.serving.languages import language_name
 from flaxformer_mt.serving.openapi import openapi
+from flaxformer_mt.serving.origins import Origins
 from flaxformer_mt.serving.public import page_settings
 from flaxformer_mt.serving.refusals import Refusal
 from flaxformer_mt.serving.served import Model, ServedTranslator
@@ -39,11 +40,13 @@ def create_app(
     say: Callable[[str], None],
     failed: Callable[[BaseException], None] = lambda error: None,
     connections: Callable[[], int] | None = None,
+    local: bool = False,
 ) -> Guard:
     """An ASGI application that translates with `translator`, in one thread, from its lifespan on.
 
     `say` gets lines for the operator, `failed` the reason if the model cannot be made ready or its
-    thread ends. `connections` tells how many are open; without it requests count as such.
+    thread ends. `connections` tells how many are open; without it requests count as such. `local`
+    says that only this machine can reach it.
     """
     service = Service(translator, model, settings, say=say, failed=failed)
     endpoints = Endpoints(service)
@@ -87,7 +90,9 @@ def create_app(
     )
     # A trailing slash would otherwise be redirected, to an address made of the Host header.
     app.router.redirect_slashes = False
-    return Guard(app, service, {route.path for route in routes}, connections=connections)
+    paths = {route.path for route in routes}
+    origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
+    return Guard(app, service, paths, origins=origins, connections=connections)
 
 
 class Endpoints:
@@ -136,7 +141,7 @@ class Endpoints:
         work = self.service.attend(asked)
         found = await self.service.within_limits(request, work)
         # Not in the event loop: rounding and writing so many numbers takes long.
-        return await asyncio.to_thread(answers.attention, asked, *found)
+        return await asyncio.to_thread(answers.attention, asked, found)
 
     async def languages(self, _: Request) -> Response:
         model = self.service.model

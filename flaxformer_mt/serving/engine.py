@@ -6,11 +6,14 @@ import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float32
+
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.parts import OverlongError, TargetError
 from flaxformer_mt.decoding.translation import Translation
+from flaxformer_mt.serving.requests import Kind
 from flaxformer_mt.serving.served import ServedTranslator
 
 WIDE_BATCH = 4  # sentences of an n-best batch: the page's requests, which are few and short
@@ -47,10 +50,24 @@ class Translated:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A sentence whose attention is asked for; without a translation, the model's own."""
+    """A sentence and a layer whose attention is asked for; without a translation, the model's."""
 
     text: str
     translation: str | None
+    kind: Kind = "cross"
+    layer: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Attended:
+    """That layer's attention and nothing else of what the model gave: all of it can be many times
+    as large, and answers wait to be written."""
+
+    translation: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    layers: int
+    weights: Float32[np.ndarray, "heads rows columns"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,14 +163,22 @@ class Engine:
             aligned += _each_that_can(self.translator.align, [*some, *padding])[: len(some)]
         return aligned
 
-    def _attend(self, pair: Pair) -> tuple[str, Attention]:
+    def _attend(self, pair: Pair) -> Attended:
         translation = pair.translation
         if translation is None:
             translation = self.translator.translate([pair.text])[0].text
         try:
-            return translation, self.translator.attend(pair.text, translation)
+            found = self.translator.attend(pair.text, translation)
         except (OverlongError, TargetError) as error:
             raise PairRefused(str(error)) from error
+        weights = getattr(found, pair.kind)
+        return Attended(
+            translation=translation,
+            rows=found.src_pieces if pair.kind == "encoder" else found.tgt_pieces,
+            columns=found.tgt_inputs if pair.kind == "decoder" else found.src_pieces,
+            layers=len(weights),
+            weights=weights[pair.layer].copy(),
+        )
 
 
 def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:

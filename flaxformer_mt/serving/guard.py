@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flaxformer_mt.serving.answers import as_json
+from flaxformer_mt.serving.origins import Origins
+from flaxformer_mt.serving.refusals import Refusal, unavailable
 from flaxformer_mt.serving.service import Service
 
 # Everything comes from this server, the tab's icon included, and nothing may embed it.
@@ -32,6 +34,7 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
@@ -58,7 +61,8 @@ class JsonResponse(Response):
 class Guard:
     """The outermost application. Paths not among `paths` are counted as one.
 
-    While more `connections` are open than may be, requests are refused.
+    While more `connections` are open than may be, requests are refused; so are those that `origins`
+    has no place for.
     """
 
     def __init__(
@@ -67,9 +71,11 @@ class Guard:
         service: Service,
         paths: Collection[str],
         *,
+        origins: Origins,
         connections: Callable[[], int] | None = None,
     ) -> None:
         self.app, self.service, self.paths = app, service, frozenset(paths)
+        self._origins = origins
         self._connections = connections or (lambda: service.metrics.open_requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,8 +99,7 @@ class Guard:
         metrics.open_requests += 1
         try:
             try:
-                app = self._full if self._is_full(scope) else self.app
-                await app(scope, receive, send_guarded)
+                await self._chosen(scope)(scope, receive, send_guarded)
             except asyncio.CancelledError:
                 # The time that a stopping server gives its last requests is over.
                 if not status:
@@ -116,13 +121,17 @@ class Guard:
             if self.service.settings.log != "quiet":
                 self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
 
-    def _is_full(self, scope: Scope) -> bool:
-        full = self._connections() > self.service.settings.connections
-        return full and scope["path"] not in _ALWAYS
-
-    async def _full(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.service.metrics.refused.add(reason="connections")
-        message = f"more than {self.service.settings.connections} connections are open"
-        # Closed, so that it is soon one less.
-        headers = {"retry-after": "1", "connection": "close"}
-        await JsonResponse({"error": message}, 503, headers)(scope, receive, send)
+    def _chosen(self, scope: Scope) -> ASGIApp:
+        """The application, or a refusal, for which nothing of the request is read."""
+        most = self.service.settings.connections
+        try:
+            if self._connections() > most and scope["path"] not in _ALWAYS:
+                full = f"more than {most} connections are open"
+                raise unavailable(full, retry_after=1, reason="connections")
+            self._origins.check(scope)
+        except Refusal as refusal:
+            self.service.metrics.refused.add(reason=refusal.reason)
+            # Closed: so that it is soon one less, and with it what was not read.
+            headers = {**refusal.headers, "connection": "close"}
+            return JsonResponse({"error": refusal.message}, refusal.status, headers)
+        return self.app

@@ -88,7 +88,7 @@ def openapi(model: Model, settings: ServerSettings) -> Json:
                             "description": "Counters",
                             "content": {"text/plain": {"schema": {"type": "string"}}},
                         },
-                        **_refusals(settings, ()),
+                        **_refusals(settings),
                     },
                     **_security(settings),
                 }
@@ -121,14 +121,15 @@ def _post(
         },
         "responses": {
             "200": _answer("Done", answer),
-            **_refusals(settings, ("400", "408", "413", "415", "500", "503")),
+            **_refusals(settings, "400", "408", "413", "415", "500"),
         },
         **_security(settings),
     }
 
 
 def _get(name: str, summary: str, answer: Json) -> Json:
-    return {"operationId": name, "summary": summary, "responses": {"200": _answer("Done", answer)}}
+    responses = {"200": _answer("Done", answer), **_refused("403", "503")}
+    return {"operationId": name, "summary": summary, "responses": responses}
 
 
 def _answer(description: str, schema: Json) -> Json:
@@ -138,7 +139,7 @@ def _answer(description: str, schema: Json) -> Json:
 _REASONS = {
     "400": "The request is not one of those described",
     "401": "An API key is needed",
-    "403": "The API key is not valid",
+    "403": "The API key is not valid, or the request is of a page that may not use this server",
     "408": "The body did not arrive in time",
     "413": "More bytes, characters, texts, sentences or weights than a request may have",
     "415": "Neither JSON nor a form",
@@ -147,10 +148,13 @@ _REASONS = {
 }
 
 
-def _refusals(settings: ServerSettings, statuses: tuple[str, ...]) -> Json:
-    if settings.keys:
-        statuses = (*statuses, "401", "403")
-    refusals = {status: _answer(_REASONS[status], _ref("Error")) for status in statuses}
+def _refusals(settings: ServerSettings, *statuses: str) -> Json:
+    """Of an address that needs a key where there are any."""
+    return _refused(*statuses, "403", "503", *(["401"] if settings.keys else []))
+
+
+def _refused(*statuses: str) -> Json:
+    refusals = {status: _answer(_REASONS[status], _ref("Error")) for status in sorted(statuses)}
     if "503" in refusals:
         refusals["503"]["headers"] = {
             "Retry-After": {"description": "seconds", "schema": {"type": "integer"}}
@@ -162,6 +166,7 @@ def _health_responses() -> Json:
     return {
         "200": _answer("Requests are answered", _ref("Health")),
         "503": _answer("Starting, failing or stopping", _ref("Health")),
+        **_refused("403"),
     }
 
 
@@ -179,7 +184,7 @@ def _object(required: str, properties: Json, *, open_: bool = False) -> Json:
 
 
 def _schemas(model: Model, settings: ServerSettings) -> Json:
-    n_best = min(settings.max_n_best, model.beam_size)
+    n_best = settings.most_hypotheses(model.beam_size)
     text: Json = {"type": "string", "maxLength": settings.max_characters}
     several = {"type": "array", "items": text, "minItems": 1, "maxItems": settings.max_texts}
     texts = {"anyOf": [text, several]}

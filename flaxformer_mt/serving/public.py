@@ -31,7 +31,7 @@ def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
             "decoder_layers": model.decoder_layers,
         },
         "limits": {
-            "n_best": min(settings.max_n_best, model.beam_size),
+            "n_best": settings.most_hypotheses(model.beam_size),
             "characters": settings.max_characters,
         },
         "examples": list(settings.examples),

@@ -36,7 +36,7 @@ def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
 def unknown_key(key: str, known: Iterable[str]) -> Refusal:
     """For a key that a request must not have, with the nearest that it may."""
     known = sorted(known)
-    near = difflib.get_close_matches(key, known, n=1)
+    near = difflib.get_close_matches(key[:40], known, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
     return bad_request(f"unknown key '{shown(key)}'; {hint}")
 

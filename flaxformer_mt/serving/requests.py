@@ -45,7 +45,7 @@ class Reader:
 
     def __init__(self, model: Model, settings: ServerSettings) -> None:
         self.model, self.settings = model, settings
-        self.most_hypotheses = min(settings.max_n_best, model.beam_size)
+        self.most_hypotheses = settings.most_hypotheses(model.beam_size)
 
     def translate(self, payload: Mapping[str, Any], *, form: bool) -> TranslateRequest:
         """LibreTranslate's form has `q`, ours `text`. `form`: all values are texts."""

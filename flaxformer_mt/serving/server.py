@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flaxformer_mt.serving.app import create_app
+from flaxformer_mt.serving.origins import is_local
 from flaxformer_mt.serving.served import Model, ServedTranslator
 from flaxformer_mt.serving.settings import ServerSettings
 
@@ -55,7 +56,8 @@ def address(listener: socket.socket) -> str:
 
 
 class TranslationServer(uvicorn.Server):
-    """Serves until a signal or `stop()`, answers what it has accepted, and returns.
+    """Serves on a listening socket until a signal or `stop()`, answers what it has accepted, and
+    returns.
 
     `run_until_stopped` raises ServerError if the model could not be made ready or its thread ended.
     """
@@ -66,9 +68,10 @@ class TranslationServer(uvicorn.Server):
         model: Model,
         settings: ServerSettings,
         *,
+        listener: socket.socket,
         say: Callable[[str], None],
     ) -> None:
-        self._say = say
+        self._say, self._listener = say, listener
         self._broken: BaseException | None = None
         app = create_app(
             translator,
@@ -77,6 +80,7 @@ class TranslationServer(uvicorn.Server):
             say=say,
             failed=self._fail,
             connections=lambda: len(self.server_state.connections),
+            local=is_local(listener),
         )
         self._service = app.service
 
@@ -101,9 +105,9 @@ class TranslationServer(uvicorn.Server):
             )
         )
 
-    def run_until_stopped(self, listener: socket.socket) -> None:
+    def run_until_stopped(self) -> None:
         with self._logging():
-            self.run(sockets=[listener])
+            self.run(sockets=[self._listener])
         if self._broken is not None:
             reason = str(self._broken) or type(self._broken).__name__
             raise ServerError(f"the model cannot be used: {reason}") from self._broken

@@ -6,15 +6,15 @@ import asyncio
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
-from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.serving.batching import Batcher, BatchReport, NotServing, QueueFull
 from flaxformer_mt.serving.engine import (
     Attend,
+    Attended,
     Engine,
     Pair,
     PairRefused,
@@ -128,21 +128,21 @@ class Service:
         found = iter(await results)
         return [[next(found) for _ in text.texts] for text in request.texts]
 
-    async def attend(self, request: AttentionRequest) -> tuple[str, Attention]:
+    async def attend(self, request: AttentionRequest) -> Attended:
         """The translation that was looked at, and its attention."""
+        pair = Pair(request.text, request.translation, request.kind, request.layer)
         try:
-            (found,) = await self._submit(Attend(), [Pair(request.text, request.translation)])
+            found: Attended = (await self._submit(Attend(), [pair]))[0]
         except PairRefused as refused:
             raise bad_request(str(refused)) from None
-        translation, attention = found
-        weights = getattr(attention, request.kind)[request.layer]
+        weights = found.weights
         if weights.size > (most := self.settings.max_attention_weights):
             heads, rows, columns = weights.shape
             raise too_large(
                 f"{rows} x {columns} tokens with {heads} heads have {weights.size} weights; "
                 f"at most {most} a request"
             )
-        return translation, attention
+        return found
 
     async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
         """Work for a client, given up when it takes too long or the client leaves."""
@@ -182,11 +182,8 @@ class Service:
         What an error says may quote a text, so that is shown only where texts may be.
         """
         number = uuid.uuid4().hex[:12]
-        trace = traceback.format_exception(error)
-        if self.settings.log != "text":
-            frames = traceback.format_tb(error.__traceback__)
-            trace = [*frames, f"{type(error).__name__} (--log text shows what it says)\n"]
-        self.say(f"error {number}\n{''.join(trace)}".rstrip("\n"))
+        trace = "".join(_trace(error, texts=self.settings.log == "text"))
+        self.say(f"error {number}\n{trace}".rstrip("\n"))
         return number
 
     # --- what the batcher calls -------------------------------------------------------------------
@@ -218,3 +215,15 @@ class Service:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _trace(error: BaseException, *, texts: bool) -> Iterator[str]:
+    """Where an error and those that it came of were raised, and what they say if `texts`: escaped,
+    since a text of a client's could otherwise pass for lines of the log."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        yield from _trace(cause, texts=texts)
+        yield "and of that\n"
+    yield from traceback.format_tb(error.__traceback__)
+    said = repr(str(error)) if texts else "(--log text shows what it says)"
+    yield f"{type(error).__name__} {said}\n"

@@ -1,9 +1,15 @@
-"""How a server runs and what it allows one request to cost."""
+"""How a server runs and what it allows one request to cost: the one place that says so.
+
+The fields of ServerSettings that are numbers say how they are given on the command line; the
+command `serve` has its flags from there.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
 
 Log = Literal["quiet", "requests", "text"]
 
@@ -12,43 +18,107 @@ class SettingsError(ValueError):
     """Settings that contradict each other."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A number's flag, and what `serve --help` says of it and under which heading."""
+
+    flag: str
+    help: str
+    group: str
+    metavar: str
+    least: int = 1  # of whole numbers; numbers of seconds are above 0
+
+
+def _of_request(default: float, flag: str, help: str, metavar: str = "N") -> Any:
+    option = Option(flag, help, "limits of a request", metavar)
+    return dataclasses.field(default=default, metadata={"option": option})
+
+
+def _of_server(default: float, flag: str, help: str, metavar: str = "N", *, least: int = 1) -> Any:
+    option = Option(flag, help, "limits of the server", metavar, least)
+    return dataclasses.field(default=default, metadata={"option": option})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """Sizes are of one request unless they say otherwise; seconds are wall time.
+    """Limits of one request, limits of the server, and whom it serves; seconds are wall time.
 
-    Raises SettingsError for settings that contradict each other.
+    Raises SettingsError, by the names of flags, for settings that contradict each other.
     """
 
-    max_characters: int = 5000  # of all its texts
-    max_texts: int = 64
-    max_sentences: int = 256  # of all its texts, after they are cut at sentence ends
-    max_body_bytes: int = 256 * 1024
-    max_n_best: int = 8  # never more than the beam
-    max_attention_weights: int = 400_000  # rows x columns x heads: about 3 MB of JSON
-    seconds: float = 30.0  # from its last byte to the answer
-    body_seconds: float = 10.0  # for its body to arrive, and for a client's silence otherwise
-    batch_sentences: int = 16  # translated together
-    waiting_sentences: int = 1024  # of all requests; beyond these the answer is 503
-    connections: int = 512
-    drain_seconds: float = 30.0  # for accepted requests, after a signal to stop
-    warm_up_words: int = 40  # the longest sentence prepared for; 0: none
+    max_characters: int = _of_request(5000, "--max-characters", "of all its texts")
+    max_texts: int = _of_request(64, "--max-texts", "in one list")
+    max_sentences: int = _of_request(
+        256, "--max-sentences", "of all its texts, after they are cut at sentence ends"
+    )
+    max_body_bytes: int = _of_request(256 * 1024, "--max-body-bytes", "its body")
+    max_n_best: int = _of_request(8, "--max-n-best", "hypotheses; at most the beam size")
+    max_attention_weights: int = _of_request(  # 400,000 are about 3 MB of JSON
+        400_000, "--max-attention-weights", "rows x columns x heads of an answer"
+    )
+    seconds: float = _of_request(
+        30.0, "--timeout", "from its last byte to the answer, which then is 503", "SECONDS"
+    )
+    body_seconds: float = _of_request(
+        10.0,
+        "--client-timeout",
+        "for a client to send its request or read its answer",
+        "SECONDS",
+    )
+    batch_sentences: int = _of_server(16, "--batch", "sentences translated together")
+    waiting_sentences: int = _of_server(
+        1024, "--queue", "sentences of all requests that may wait; beyond them the answer is 503"
+    )
+    connections: int = _of_server(512, "--connections", "open at a time")
+    drain_seconds: float = _of_server(
+        30.0, "--drain", "for accepted requests, when the server is told to stop", "SECONDS"
+    )
+    warm_up_words: int = _of_server(
+        40,
+        "--warm-up",
+        "compile for sentences of up to so many words before the first request; 0: nothing",
+        "WORDS",
+        least=0,
+    )
     keys: frozenset[str] = frozenset()  # empty: no key needed
-    cors_origins: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()  # whose pages may use the API; "*": everybody's
+    allowed_hosts: tuple[str, ...] = ()  # NAME or NAME:PORT, in lower case
     examples: tuple[str, ...] = ()  # offered on the page
     log: Log = "quiet"
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            least = 0 if field.name == "warm_up_words" else 1
-            if isinstance(value, int) and value < least:
-                raise SettingsError(f"{field.name} = {value} must be at least {least}")
+        for name, option in flags().items():
+            value = getattr(self, name)
+            if isinstance(value, int) and value < option.least:
+                raise SettingsError(f"{option.flag} {value} must be at least {option.least}")
             if isinstance(value, float) and not 0 < value < float("inf"):
-                raise SettingsError(f"{field.name} = {value} must be a positive number of seconds")
+                raise SettingsError(f"{option.flag} {value} must be a positive number of seconds")
         if self.max_sentences > self.waiting_sentences:
             raise SettingsError(
                 f"a request may have {self.max_sentences} sentences and only "
-                f"{self.waiting_sentences} can wait: raise the latter, or lower the former"
+                f"{self.waiting_sentences} can wait: raise --queue, or lower --max-sentences"
             )
         if "" in self.keys:
             raise SettingsError("an empty API key would let everybody in")
+        for origin in self.cors_origins:
+            if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^/\sA-Z]+", origin):
+                raise SettingsError(
+                    f"--cors {origin!r} is no origin: write it as browsers do, such as "
+                    "https://example.org, in lower case and without a path"
+                )
+        for host in self.allowed_hosts:
+            if not re.fullmatch(r"[^\s:/\[\]A-Z]+(:[0-9]{1,5})?", host):
+                raise SettingsError(
+                    f"--allowed-host {host!r} is no name: write it as addresses have it, such as "
+                    "translate.example.org, in lower case and without http://"
+                )
+
+    def most_hypotheses(self, beam_size: int) -> int:
+        """What a request may ask for of a model with this beam."""
+        return min(self.max_n_best, beam_size)
+
+
+def flags() -> Mapping[str, Option]:
+    """How settings are given on the command line, by field, in the order of `--help`."""
+    fields = dataclasses.fields(ServerSettings)
+    return {each.name: each.metadata["option"] for each in fields if "option" in each.metadata}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import runpy
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -54,28 +57,40 @@ def test_rounded_weights_are_near(quantization: str, bound: float, tmp_path: Pat
 
 
 def by_the_readme(folder: Path, line: str) -> str:
-    """What its lines print, with the beam of the comparison."""
+    """What its lines print, as they stand, in a Python that finds no package of this project."""
     [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
-    assert code.count("disable_unk=True,") == 1
-    code = code.replace("TEXT", line).replace("disable_unk=True,", "disable_unk=True, beam_size=1,")
+    return alone(folder, code.replace("TEXT", line)).removesuffix("\n")
+
+
+def alone(folder: Path, code: str, text: str = "") -> str:
+    blocked = "import sys; sys.modules['flaxformer_mt'] = None; sys.argv = ['translate.py']\n"
     done = subprocess.run(
-        [sys.executable, "-W", "error::SyntaxWarning", "-c", code],
+        [sys.executable, "-W", "error::SyntaxWarning", "-c", blocked + code],
         cwd=folder,
+        input=text.encode(),
         capture_output=True,
-        text=True,
-        check=True,
     )
-    return done.stdout.rstrip("\n")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+RUN = "import runpy; runpy.run_path('translate.py', run_name='__main__')"
+
+
+def greedy_settings(made: Translator) -> Translator:
+    made.config = dataclasses.replace(made.config, beam_size=1)
+    return made
 
 
 def greedily(made: Translator, line: str) -> str:
     [tokens] = made.vocabularies.src.encode([line])
-    return made.vocabularies.tgt.decode(Reference(made).greedy([[*tokens, EOS]]))[0]
+    [text] = made.vocabularies.tgt.decode(Reference(made).greedy([[*tokens, EOS]]))
+    return text.strip(" ")
 
 
 @pytest.mark.parametrize("mark", [None, PAD, BOS])
 def test_the_readmes_lines_are_the_search_that_was_proven(mark: int | None, tmp_path: Path) -> None:
-    made = translator(logits_bias=True)
+    made = greedy_settings(translator(logits_bias=True))
     if mark is not None:  # what is never generated here, though it were the likeliest
         bias = made.params["embedding"]["softmax_bias"]
         made.params["embedding"]["softmax_bias"] = bias.at[mark].set(50)
@@ -89,7 +104,7 @@ def test_the_readmes_lines_cut_off_a_language_code(tmp_path: Path) -> None:
     assert not pieces[-1].startswith(">>")
     table = TypeTable((*pieces[:-1], ">>fra<<"))
     coded = Vocabulary(vocabularies(shared=True).src.model, table)
-    made = translator(pair=Vocabularies(coded, coded))
+    made = greedy_settings(translator(pair=Vocabularies(coded, coded)))
     ctranslate2.write(made, tmp_path, quantization="float32")
     lines = [f">>fra<< {LINES[0]}", f">>deu<< {LINES[0]}", LINES[0]]
     assert len({greedily(made, line) for line in lines}) == 3
@@ -101,7 +116,7 @@ def test_the_readmes_lines_cut_off_a_language_code(tmp_path: Path) -> None:
 
 
 def test_text_that_spells_a_mark_is_text(tmp_path: Path) -> None:
-    made = translator(pair=digits())
+    made = greedy_settings(translator(pair=digits()))
     ctranslate2.write(made, tmp_path, quantization="float32")
     lines = ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
     assert all(UNK in ids for ids in made.vocabularies.src.encode(lines))
@@ -109,6 +124,59 @@ def test_text_that_spells_a_mark_is_text(tmp_path: Path) -> None:
     assert runtime.encode(lines) == [[*ids, EOS] for ids in made.vocabularies.src.encode(lines)]
     for line in lines[:2]:
         assert by_the_readme(tmp_path, line) == greedily(made, line)
+
+
+def test_lines_in_are_lines_out(tmp_path: Path) -> None:
+    made = greedy_settings(translator())
+    ctranslate2.write(made, tmp_path, quantization="float32")
+    first, last = greedily(made, LINES[0]), greedily(made, LINES[3] + "\x0b\u2028")
+    text = f"\ufeff{LINES[0]}\r\n\n \n{LINES[3]}\x0b\u2028\n{LINES[0]}"
+    assert alone(tmp_path, RUN, text).split("\n") == [first, "", "", last, first, ""]
+    assert alone(tmp_path, RUN, "") == ""
+
+
+def test_what_it_cannot_read_is_said_in_a_line(tmp_path: Path) -> None:
+    ctranslate2.write(translator(max_length=20), tmp_path, quantization="float32")
+    for text, message in (
+        (b"dog\n" + b"dog " * 30, rb"line 2 has \d+ tokens of at most 19"),
+        (b"a\xff", rb"the input is not UTF-8 text \(byte 2\)"),
+    ):
+        command = [sys.executable, str(tmp_path / "translate.py")]
+        done = subprocess.run(command, input=text, capture_output=True)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert re.fullmatch(message, done.stderr.strip()), done.stderr
+
+
+def test_the_folders_search_is_the_runs_where_it_has_that(tmp_path: Path) -> None:
+    made = translator()
+    changes = {"length_norm": "average", "length_penalty": 0.7, "no_repeat_ngram": 3}
+    made.config = dataclasses.replace(made.config, beam_size=3, **changes)
+    ctranslate2.write(made, tmp_path, quantization="float32")
+    model = runpy.run_path(str(tmp_path / "translate.py"))["Model"](tmp_path)
+    asked: list[tuple[object, ...]] = []
+
+    class Noting:
+        def translate_batch(self, sources, **how):
+            names = ("beam_size", "length_penalty", "no_repeat_ngram_size")
+            asked.append(tuple(how[name] for name in names))
+            return [types.SimpleNamespace(hypotheses=[source]) for source in sources]
+
+    model.translator = Noting()
+    assert model.translate([LINES[0]]) == [LINES[0]]
+    model.translate([LINES[0]], beam_size=1, length_penalty=0.0)
+    assert asked == [(3, 0.7, 3), (1, 0.0, 3)]
+
+
+def test_the_comparison_runs_the_folders_own_file(tmp_path: Path) -> None:
+    made = translator()
+    ctranslate2.write(made, tmp_path, quantization="float32")
+    runner = tmp_path / "translate.py"
+    text = runner.read_text()
+    runner.write_text(text.replace("rest if coded else line", "'x ' + line"))
+    runtime = ctranslate2.Runtime(tmp_path, made.vocabularies, quantization="float32")
+    with pytest.raises(ExportError, match="cuts .* into tokens"):
+        compare(Reference(made), runtime, LINES, "lines", bound=1e-4)
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_wider_heads_are_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -120,7 +120,12 @@ def change(path: Path, **values: Any) -> None:
         ({"d_model": "wide"}, "d_model = 'wide' is no whole number of at least 1"),
         ({"encoder_layers": 2.0}, "encoder_layers = 2.0 is no whole number"),
         ({"dropout": "some"}, "config.json: is not a Marian model's: ValueError"),
-        ({"vocab_size": 50}, "the model 50 types"),
+        ({"vocab_size": 50}, r"'model.shared.weight' is \d+ x 32, where .* describes 50 x 32"),
+        ({"vocab_size": 10**15}, "where config.json describes 1000000000000000 x 32"),
+        ({"d_model": 10**12}, "where config.json describes .* x 1000000000000"),
+        ({"max_position_embeddings": 10**9}, "no form for max_position_embeddings = 1000000000"),
+        ({"bad_words_ids": 5}, "bad_words_ids = 5 is no list"),
+        ({"eos_token_id": "\x1b[2J"}, r"eos_token_id is '.x1b.2J'"),
         ({"vocab_size": None}, "vocab_size = None is no whole number of at least 1"),
         ({"vocab_size": 300}, r"'model.shared.weight' is \d+ x 32, where .* describes 300 x 32"),
         ({"d_model": 64}, "'model.shared.weight' is .* x 32, where .* describes .* x 64"),
@@ -154,6 +159,15 @@ def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message:
         ("vocab.json", None, "vocab.json: cannot be read"),
         ("vocab.json", b'{"a": "b"}', "vocab.json: 'a' has no whole number"),
         ("vocab.json", b'{"a": 1, "b": 1}', "vocab.json: two pieces have the same id"),
+        ("vocab.json", b'{"\\ud800": 1}', r"vocab.json: '.ud800' is no Unicode text"),
+        (
+            "vocab.json",
+            b'{"</s>": 0, "<pad>": 1, "<unk>": 900}',
+            "ids up to 900, and the model",
+        ),
+        ("config.json", b"[" * 100_000, "config.json: is nested too deeply"),
+        ("tokenizer_config.json", b'{"pad_token": ["<pad>"]}', r"no pad mark \['<pad>'\]"),
+        ("tokenizer_config.json", b'{"eos_token": {"content": {}}}', "has no eos mark"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "its vocabulary has no pad mark '<pad>'"),
         ("source.spm", b"", "source.spm: is not a SentencePiece model"),
         ("target.spm", b"nonsense", "target.spm: is not a SentencePiece model"),
@@ -184,6 +198,25 @@ def test_positions_that_are_no_sinusoids_are_refused(folder: Path, tmp_path: Pat
     save_file({**state, "model.decoder.embed_positions.weight": table[:, ::-1].copy()}, file)
     with pytest.raises(ModelImportError, match="holds other positions than sinusoids"):
         import_marian(folder, tmp_path / "other", ["x"])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_refused(
+    folder: Path, tmp_path: Path, value: float
+) -> None:
+    state = put_arrays(folder)
+    bias = state["model.encoder.layers.0.fc1.bias"].copy()
+    bias[3] = value
+    put_arrays(folder, model__encoder__layers__0__fc1__bias=bias)
+    with pytest.raises(ModelImportError, match="layers.0.fc1.bias' holds values that are not num"):
+        import_marian(folder, tmp_path / "run", ["x"])
+
+
+def test_names_of_arrays_cannot_steer_a_terminal(folder: Path, tmp_path: Path) -> None:
+    put_arrays(folder, **{"\x1b[2J": np.zeros(1, np.float32)})
+    with pytest.raises(ModelImportError, match="arrays that stand for nothing") as refused:
+        import_marian(folder, tmp_path / "run", ["x"])
+    assert str(refused.value).isprintable()
 
 
 def test_no_folder(tmp_path: Path) -> None:

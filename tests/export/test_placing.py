@@ -69,6 +69,23 @@ def test_it_may_be_read_as_any_new_folder(tmp_path: Path) -> None:
     assert (tmp_path / "model").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
+def test_what_appears_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[str] = []
+    whole = os.fsync
+
+    def noted(place: int) -> None:
+        forced.append(Path(os.readlink(f"/proc/self/fd/{place}")).name)
+        assert not (tmp_path / "model").exists()
+        whole(place)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with appearing(tmp_path / "model") as folder:
+        (folder / "below").mkdir()
+        (folder / "below" / "file").write_text("x")
+        (folder / "link").symlink_to("nowhere")
+    assert sorted(forced) == ["below", "file", "model"]
+
+
 def test_after_sigterm_there_is_nothing(tmp_path: Path) -> None:
     code = """
 import os, signal, sys

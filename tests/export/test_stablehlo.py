@@ -46,7 +46,7 @@ def test_the_folder_translates_alone(tmp_path: Path) -> None:
     stablehlo.write(made, tmp_path)
     blocked = "import sys; sys.modules['flaxformer_mt'] = None; sys.argv = ['translate.py']\n"
     code = blocked + "import runpy; runpy.run_path('translate.py', run_name='__main__')"
-    lines = [LINES[0], "", LINES[3]]
+    lines = [LINES[0], "", LINES[3] + "\x0b\u2028"]
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -71,7 +71,7 @@ def test_text_that_spells_a_mark_is_text(tmp_path: Path) -> None:
 def test_a_source_longer_than_the_model_is_refused(tmp_path: Path) -> None:
     stablehlo.write(translator(max_length=20), tmp_path)
     model = stablehlo_runner.Model(tmp_path)
-    with pytest.raises(ValueError, match=r"has \d+ tokens of at most 20"):
+    with pytest.raises(ValueError, match=r"line 1 has \d+ tokens of at most 20"):
         model.translate(["dog " * 30])
     settings = json.loads((tmp_path / "settings.json").read_text())
     assert settings["max_length"] == 20 and settings["max_extra_tokens"] == 6

@@ -163,12 +163,12 @@ def running(
     settings = settings or quick()
     said: list[str] = []
     listener = bind("127.0.0.1", 0)
-    server = TranslationServer(translator, model, settings, say=said.append)
+    server = TranslationServer(translator, model, settings, listener=listener, say=said.append)
     ended: list[ServerError] = []
 
     def run() -> None:
         try:
-            server.run_until_stopped(listener)
+            server.run_until_stopped()
         except ServerError as error:
             ended.append(error)
 

@@ -13,6 +13,7 @@ import pytest
 
 from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.serving import answers
+from flaxformer_mt.serving.engine import Attend, Attended, Engine, Pair
 from flaxformer_mt.serving.requests import KINDS, AttentionRequest, Kind
 from tests.serving.stand_in import StandIn, quick, running
 from tests.serving.test_load import clients
@@ -20,15 +21,21 @@ from tests.serving.test_load import clients
 __all__ = ["clients"]
 
 
+def attended(translator: StandIn, pair: Pair) -> Attended:
+    (found,) = Engine(translator, widest=1, largest=1).run(Attend(), [pair])
+    return found  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_attention_is_its_layers_weights_rounded(kind: Kind) -> None:
-    found = StandIn().attend("a » b", 'x "y"\n z')
-    asked = AttentionRequest(text="a » b", translation=None, kind=kind, layer=1)
-    answer = json.loads(answers.attention(asked, "é", found))
-    expected = getattr(found, kind)[1]
+    pair = Pair("a » b", 'é "y"\n z', kind, 1)
+    found = attended(StandIn(), pair)
+    asked = AttentionRequest(text=pair.text, translation=None, kind=kind, layer=1)
+    answer = json.loads(answers.attention(asked, found))
+    expected = getattr(StandIn().attend(pair.text, pair.translation or ""), kind)[1]
     assert np.shape(answer["weights"]) == expected.shape
     np.testing.assert_allclose(answer["weights"], expected, atol=5.1e-5)
-    assert answer["translation"] == "é" and answer["heads"] == len(expected)
+    assert answer["translation"] == pair.translation and answer["heads"] == len(expected)
     assert len(answer["rows"]) == expected.shape[1]
     assert len(answer["columns"]) == expected.shape[2]
 
@@ -88,7 +95,15 @@ def test_the_interpreter_is_held_for_no_more_than_a_row(monkeypatch: pytest.Monk
         return whole(content)
 
     monkeypatch.setattr(answers, "as_json", counted)
-    found = Wide().attend("w " * 30, "w " * 20)
+    found = attended(Wide(), Pair("w " * 30, "w " * 20))
     asked = AttentionRequest(text="w", translation=None, kind="cross", layer=0)
-    answer = json.loads(answers.attention(asked, "w", found))
+    answer = json.loads(answers.attention(asked, found))
     assert np.shape(answer["weights"]) == (Wide.heads, 21, 31) and max(sizes) <= 31
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_waits_to_be_written_is_one_layer(kind: Kind) -> None:
+    found = attended(Wide(), Pair("a b c", "x y", kind, 1))
+    assert found.weights.base is None, "a view would keep all layers of all kinds"
+    assert found.weights.shape == (Wide.heads, len(found.rows), len(found.columns))
+    assert found.layers == (2 if kind == "encoder" else 3)

@@ -123,7 +123,7 @@ def test_what_is_too_large_is_refused(server: Running) -> None:
 
 
 def test_an_oversize_body_is_refused_before_it_is_read(server: Running) -> None:
-    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     answer = raw(server, head + b"Content-Length: 9999999999999999999\r\n\r\n{")
     assert b" 413 " in answer
     answer = raw(server, head + b"Content-Length: 30000\r\n\r\n" + b" " * 100)
@@ -131,7 +131,7 @@ def test_an_oversize_body_is_refused_before_it_is_read(server: Running) -> None:
 
 
 def test_an_oversize_body_in_chunks_is_refused_on_the_way(server: Running) -> None:
-    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
     answer = raw(server, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 6)
     assert b" 413 " in answer
@@ -201,15 +201,15 @@ def _received(client: socket.socket) -> bytes:
         b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
-        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /%ff%fe%00 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"GET /languages?\xff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"QUIT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /%ff%fe%00 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET /languages?\xff HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"QUIT / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
     ],
     ids=range(16),
 )
@@ -222,7 +222,7 @@ def test_what_is_no_http_ends_without_a_server_error(server: Running, data: byte
 
 
 def test_a_body_that_does_not_arrive_is_given_up(server: Running) -> None:
-    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     start = time.monotonic()
     answer = raw(server, head + b'Content-Length: 50\r\n\r\n{"text"')
     assert b" 408 " in answer and b"within 0.4 s" in answer
@@ -230,7 +230,7 @@ def test_a_body_that_does_not_arrive_is_given_up(server: Running) -> None:
 
 
 def test_a_body_in_drops_is_given_up(server: Running) -> None:
-    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
         client.sendall(head + b"Content-Length: 500\r\n\r\n")
         start = time.monotonic()
@@ -245,7 +245,7 @@ def test_a_body_in_drops_is_given_up(server: Running) -> None:
     assert b" 408 " in answer
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
 def test_a_request_that_never_ends_is_hung_up_on(server: Running, sent: bytes) -> None:
     start = time.monotonic()
     assert raw(server, sent) == b""
@@ -254,7 +254,7 @@ def test_a_request_that_never_ends_is_hung_up_on(server: Running, sent: bytes) -
 
 def test_an_answer_that_is_not_read_is_given_up(server: Running) -> None:
     """The connection of a client that asks and asks and reads nothing is ended."""
-    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         client.connect(("127.0.0.1", server.port))

@@ -22,7 +22,7 @@ def clients() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
 
 def request(text: str, path: str = "/translate") -> bytes:
     body = json.dumps({"text": text}).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -167,6 +167,23 @@ def test_a_failing_model_tells_the_client_nothing_and_the_operator_where() -> No
         assert server.ask("GET", "/health")[0] == 200
 
 
+def test_a_text_cannot_pass_for_lines_of_the_log() -> None:
+    class Chained(StandIn):
+        def translate(self, lines: Any, *, n_best: int = 1) -> Any:
+            try:
+                return super().translate(lines, n_best=n_best)
+            except RuntimeError as error:
+                raise ValueError(f"one\nof: {lines}") from error
+
+    for log in ("quiet", "text"):
+        with running(Chained(), quick(log=log)) as server:
+            server.post("/translate", {"text": "BROKEN \x1b[2J forged"})
+            (said,) = [line for line in server.said if line.startswith("error")]
+            assert "RuntimeError" in said and said.splitlines()[-1].startswith("ValueError ")
+            assert "\x1b" not in "".join(server.said)
+            assert ("forged" in said) == (r"\x1b[2J" in said) == (log == "text")
+
+
 def test_texts_are_logged_only_where_asked() -> None:
     for log, requests, texts in [("quiet", 0, 0), ("requests", 2, 0), ("text", 2, 1)]:
         with running(StandIn(), quick(log=log)) as server:
@@ -296,6 +313,6 @@ def test_keys_open_what_costs_and_nothing_else_needs_them() -> None:
 
 def test_a_wrong_key_is_refused_before_its_body_is_read() -> None:
     with running(StandIn(), quick(keys=KEYS)) as server, connect(server) as client:
-        head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         client.sendall(head + b"X-API-Key: wrong\r\nContent-Length: 1000\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 403 ")

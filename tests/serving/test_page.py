@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -225,6 +226,38 @@ def test_examples_and_clearing(page: Any) -> None:
     assert page.evaluate("document.activeElement.id") == "source"
 
 
+def test_attention_on_its_way_is_not_drawn_after_clearing(page: Any) -> None:
+    translate(page, "one two", "TWO ONE")
+    page.wait_for_selector("#map canvas")
+    held: list[Any] = []
+    page.route("**/attention", lambda route: held.append(route))
+    page.locator("#layers input").first.check()
+    eventually(lambda: bool(held) or page.wait_for_timeout(5))
+    page.click("#clear")
+    page.wait_for_function("() => target.textContent === ''")
+    page.unroute("**/attention")
+    with contextlib.suppress(Exception):  # the page has given the question up
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    assert page.is_hidden("#attention")
+    translate(page, "one two", "TWO ONE")  # the same sentence, asked for again
+    page.wait_for_selector("#attention:visible #map canvas")
+
+
+def test_attention_that_fails_at_once_says_why(page: Any) -> None:
+    refusal = '{"error": "as if there were no room"}'
+    page.route("**/attention", lambda route: route.fulfill(status=503, body=refusal))
+    translate(page, "one two", "TWO ONE")
+    page.wait_for_selector("#attention:visible")
+    assert page.inner_text("#reading") == "as if there were no room"
+    page.focus("#map")
+    page.keyboard.press("ArrowDown")  # there is nothing to walk through, which is no error
+    page.unroute("**/attention")
+    page.locator("#layers input").first.check()
+    page.wait_for_selector("#map canvas")
+    assert page.inner_text("#reading").startswith("Cross attention, layer 1")
+
+
 def test_text_is_never_taken_for_markup(page: Any) -> None:
     text = "<img src=x onerror=alert(1)> <b>bold</b> &amp;"
     translate(page, text, " ".join(reversed(text.upper().split())))
@@ -287,6 +320,26 @@ def test_a_phone_sees_all_of_it_without_scrolling_sideways(browser: Any, server:
     assert len(lit(page, "target")) == 1
     context.close()
     assert complaints == []
+
+
+def test_a_browser_that_keeps_nothing_of_sites_translates_too(browser: Any) -> None:
+    with running(StandIn(), quick(keys=frozenset({"sesame"}))) as server:
+        page = browser.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        for kind in ("localStorage", "sessionStorage"):
+            page.add_init_script(
+                f"Object.defineProperty(window, '{kind}',"
+                " {get() { throw new DOMException('denied', 'SecurityError'); }})"
+            )
+        page.goto(server.url)
+        page.fill("#key", "sesame")
+        page.click("#key-form button")
+        translate(page, "one two", "TWO ONE")
+        page.click("#theme")
+        assert page.evaluate("document.documentElement.dataset.theme") == "light"
+        assert errors == []
+        page.close()
 
 
 def test_keys_are_asked_for(browser: Any) -> None:

@@ -60,10 +60,10 @@ def serve(translator: StandIn, settings: ServerSettings, act: Act) -> tuple[floa
     """
     listener = bind("127.0.0.1", 0)
     said: list[str] = []
-    server = TranslationServer(translator, MODEL, settings, say=said.append)
+    server = TranslationServer(translator, MODEL, settings, listener=listener, say=said.append)
     beside, told = Running(server, listener.getsockname()[1], said, []), Told()
     with acting(lambda: act(beside, told)):
-        server.run_until_stopped(listener)
+        server.run_until_stopped()
         ended = time.monotonic()
         assert not translator.open.is_set(), "the model hangs until the server has returned"
         translator.open.set()

@@ -37,9 +37,11 @@ def server(workdir: Path) -> Iterator[ServerProcess]:
 def examples() -> list[str]:
     """The guide's calls of curl, a command each."""
     guide = (ROOT / "docs" / "serving.md").read_text()
-    blocks = re.findall(r"^```sh\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```bash\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line for line in lines if line]
+    calls = [line for line in lines if line.startswith("curl ")]
+    assert len(calls) >= 6
+    return calls
 
 
 @pytest.mark.parametrize("command", examples(), ids=lambda command: command[-50:])

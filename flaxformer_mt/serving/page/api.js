@@ -1,5 +1,7 @@
 // The server's API, by addresses relative to the page: it may live below any path.
 
+import { recall, remember } from "./stored.js";
+
 const STORED_KEY = "flaxformer-api-key";
 
 export class Refused extends Error {
@@ -11,14 +13,14 @@ export class Refused extends Error {
 }
 
 export function useKey(key) {
-  sessionStorage.setItem(STORED_KEY, key);
+  remember("sessionStorage", STORED_KEY, key);
 }
 
 export const get = (path) => ask(path, {});
 
 export function post(path, payload, signal) {
   const headers = { "content-type": "application/json" };
-  const key = sessionStorage.getItem(STORED_KEY);
+  const key = recall("sessionStorage", STORED_KEY);
   if (key) headers["x-api-key"] = key;
   return ask(path, { method: "POST", headers, body: JSON.stringify(payload), signal });
 }

@@ -5,6 +5,7 @@ import * as alternatives from "./alternatives.js";
 import * as attention from "./attention.js";
 import * as desk from "./desk.js";
 import { live } from "./live.js";
+import { recall, remember } from "./stored.js";
 import { setUpTheme } from "./theme.js";
 
 const byId = (id) => document.getElementById(id);
@@ -39,7 +40,7 @@ const change = live({
   },
   async fail(error) {
     target.classList.remove("waiting");
-    byId("key-form").hidden = !KEY_STATUSES.includes(error.status);
+    byId("key-form").hidden = !(settings.keyRequired && KEY_STATUSES.includes(error.status));
     say(error.retryAfter ? await busy(error) : error.message, true);
   },
 });
@@ -97,7 +98,7 @@ function typed({ now = false } = {}) {
   const count = [...source.value].length;
   byId("count").textContent = count ? `${count} of ${settings.limits.characters} characters` : " ";
   byId("clear").hidden = count === 0;
-  sessionStorage.setItem(STORED_TEXT, source.value);
+  remember("sessionStorage", STORED_TEXT, source.value);
   change(source.value, { now });
 }
 
@@ -154,7 +155,7 @@ setUpTheme(byId("theme"), attention.redraw);
 try {
   settings = await get("frontend/settings");
   setUp();
-  source.value ||= sessionStorage.getItem(STORED_TEXT) ?? "";
+  source.value ||= recall("sessionStorage", STORED_TEXT) ?? "";
   if (source.value) typed({ now: true });
 } catch (error) {
   say(error.message, true);

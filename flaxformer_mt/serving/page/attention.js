@@ -40,7 +40,8 @@ export function setUp(model) {
 
 export function hide() {
   section.hidden = true;
-  pair = null;
+  asking?.abort(); // what is on its way is of a text that is gone
+  asking = pair = answer = null;
 }
 
 export function show(text, translation) {
@@ -98,9 +99,11 @@ async function load() {
   } catch (error) {
     if (asking !== mine || error.name === "AbortError") return;
     answer = null;
+    map.onkeydown = null;
     map.replaceChildren();
     for (const old of heads.querySelectorAll("label")) old.remove();
     reading.textContent = error.message;
+    section.hidden = false; // also the first time: whoever asks for another layer may get it
   }
 }
 

@@ -1,5 +1,7 @@
 // Light, dark, or as the system has it; remembered in this browser.
 
+import { recall, remember } from "./stored.js";
+
 const STORED = "flaxformer-theme";
 const NAMES = ["system", "light", "dark"];
 const FACES = { system: "◐", light: "☀", dark: "☾" };
@@ -12,12 +14,12 @@ export function setUpTheme(button, changed = () => {}) {
     button.setAttribute("aria-label", `Colours: ${name}`);
     changed();
   };
-  let now = localStorage.getItem(STORED) ?? "system";
+  let now = recall("localStorage", STORED) ?? "system";
   if (!NAMES.includes(now)) now = "system";
   use(now);
   button.addEventListener("click", () => {
     now = NAMES[(NAMES.indexOf(now) + 1) % NAMES.length];
-    localStorage.setItem(STORED, now);
+    remember("localStorage", STORED, now);
     use(now);
   });
 }

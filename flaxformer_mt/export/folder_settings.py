@@ -1,0 +1,94 @@
+"""What exported folders say of a run's search, and what of it their programs do not have."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.vocabulary import UNK, Vocabulary
+from flaxformer_mt.decoding import Translator
+
+SETTINGS = "settings.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Search:
+    """A run's beam search as another program has it, and in `notes` (Markdown) what is different.
+
+    `length_penalty` is the exponent of |Y|, the only form that these programs have.
+    """
+
+    beam_size: int
+    length_penalty: float
+    no_repeat_ngram: int
+    notes: str
+
+
+def search_of(config: DecodingConfig, program: str) -> Search:
+    """The search of `program` that is nearest to the run's without another number's meaning."""
+    same_form = config.length_norm == "average" or config.length_penalty == 0
+    notes = [
+        f"- The beam is {config.beam_size} wide, as in the run.",
+        _of_penalty(config, program),
+        _of_ends(config, program),
+    ]
+    for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1)):
+        if (value := getattr(config, name)) != off:
+            notes.append(f"- The run's `decoding.{name}` of {value} is left out here.")
+    return Search(
+        beam_size=config.beam_size,
+        length_penalty=config.length_penalty if same_form else 0.0,
+        no_repeat_ngram=config.no_repeat_ngram,
+        notes="The search, beside the run's:\n\n" + "\n".join(note for note in notes if note),
+    )
+
+
+def _of_penalty(config: DecodingConfig, program: str) -> str:
+    alpha = config.length_penalty
+    if alpha == 0:
+        return "- `length_penalty` is 0, which is none, as in the run."
+    if config.length_norm == "average":
+        return f"- `length_penalty` is {alpha:g}, as in the run: the exponent of |Y|."
+    return (
+        f"- `length_penalty` is 0, which is none. The run's is {alpha:g} in the paper's\n"
+        f"  ((5 + |Y|) / 6)^alpha; {program} divides by |Y|^alpha, where the same number would be\n"
+        "  another penalty. Choose one on text whose translation you have; the run itself\n"
+        "  translates by that formula with `--length-norm average --length-penalty A`."
+    )
+
+
+def _of_ends(config: DecodingConfig, program: str) -> str:
+    if config.beam_size == 1:
+        return ""
+    if config.ends_among == "beam":
+        return "- What ends a translation is among the best of the beam, as in the run."
+    return (
+        "- In the run any of the 2 x beam best continuations may end a translation\n"
+        f"  (`decoding.ends_among` is `candidates`), in {program} those among the beam best\n"
+        "  alone, as in the run with `--ends-among beam`. A few outputs differ by that."
+    )
+
+
+def language_codes(vocabulary: Vocabulary) -> list[str]:
+    """The pieces, such as >>fra<<, that are a token of their own at the beginning of a line.
+
+    Only vocabularies with a table have some (`TypeTable.encode`).
+    """
+    if vocabulary.table is None:
+        return []
+    pieces = vocabulary.pieces()[UNK + 1 :]
+    return [
+        piece
+        for piece in pieces
+        if piece.startswith(">>") and piece.partition("<<")[1:] == ("<<", "")
+    ]
+
+
+def limits(translator: Translator) -> dict[str, Any]:
+    """How long sources and outputs may be, for `settings.json`."""
+    return {
+        "max_length": translator.model.config.max_length,
+        "max_ratio": translator.config.max_ratio,
+        "max_extra_tokens": translator.config.max_extra_tokens,
+    }

@@ -1,0 +1,216 @@
+"""Other sites' pages and other names are turned away; this one's page and programs are not."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flaxformer_mt.serving.origins import Origins, is_local
+from flaxformer_mt.serving.refusals import Refusal
+from flaxformer_mt.serving.server import bind
+from tests.serving.stand_in import Running, StandIn, eventually, quick, running
+
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(StandIn()) as server:
+        yield server
+
+
+def checked(origins: Origins, method: str = "POST", **headers: str) -> str:
+    """The reason of the refusal, or nothing."""
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    try:
+        origins.check({"type": "http", "method": method, "headers": pairs})
+    except Refusal as refusal:
+        assert refusal.status == 403
+        return refusal.reason
+    return ""
+
+
+# --- a server on its user's machine ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors", "origin": "https://evil.test"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "origin": "null"},
+        {"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:3000"},
+        {"sec-fetch-site": "what-comes-next"},
+        {"origin": "https://evil.test"},  # as browsers without Sec-Fetch-Site say it
+        {"origin": "null"},
+        {"origin": ""},
+    ],
+    ids=range(8),
+)
+def test_a_page_of_another_site_translates_nothing(
+    server: Running, headers: dict[str, str]
+) -> None:
+    """A form needs no leave of the server's, so that not reading the answer is not enough."""
+    for kind, body in ((FORM, "q=a&source=en&target=de"), (JSON, '{"text": "a"}')):
+        before = server.metric("flaxformer_sentences_total")
+        refused = server.metric('flaxformer_refused_total{reason="origin"}')
+        head = {"content-type": kind, **headers}
+        status, answer, got = server.ask("POST", "/translate", body, head)
+        assert status == 403 and "--cors" in answer["error"]
+        assert got["access-control-allow-origin"] is None
+        assert server.metric("flaxformer_sentences_total") == before
+        assert server.metric('flaxformer_refused_total{reason="origin"}') == refused + 1
+
+
+@pytest.mark.parametrize("path", ["/languages", "/metrics", "/frontend/settings", "/openapi.json"])
+def test_nor_does_it_see_what_there_is(server: Running, path: str) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    assert server.ask("GET", path, headers=headers)[0] == 403
+
+
+def test_programs_and_the_servers_own_page_are_answered(server: Running) -> None:
+    own = f"http://127.0.0.1:{server.port}"
+    for headers in (
+        {},  # curl, LibreTranslate's clients
+        {"sec-fetch-site": "same-origin", "origin": own},
+        {"sec-fetch-site": "none"},
+        {"origin": own},
+    ):
+        assert server.post("/translate", {"text": "a"}, **headers)[0] == 200
+        body = "q=a&source=en&target=de"
+        assert server.ask("POST", "/translate", body, {"content-type": FORM, **headers})[0] == 200
+
+
+def test_a_link_from_elsewhere_is_followed(server: Running) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    for path in ("/", "/docs"):
+        assert server.ask("GET", path, headers=headers)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.test", "evil.test:8000", "localhost.evil.test", "127.0.0.1.evil.test", "a@b:1:2"]
+)
+def test_a_name_that_was_made_to_point_here_is_refused(server: Running, host: str) -> None:
+    """Pages under it would pass for this server's own: they are of the same origin."""
+    headers = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
+    for method, path in (("POST", "/translate"), ("GET", "/"), ("GET", "/page/app.js")):
+        status, answer, _ = server.ask(method, path, '{"text": "a"}', headers)
+        assert status == 403 and "--allowed-host" in answer["error"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "a.localhost", "[::1]:80", "[::1]"])
+def test_names_of_this_machine_are_its_own(server: Running, host: str) -> None:
+    assert server.ask("GET", "/languages", headers={"host": host})[0] == 200
+
+
+def test_whether_only_this_machine_reaches_it_is_seen_at_its_address() -> None:
+    for host, local in (("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False)):
+        with bind(host, 0) as listener:
+            assert is_local(listener) == local
+
+
+# --- what an operator may allow -------------------------------------------------------------------
+
+
+def test_an_origin_that_is_allowed_may_ask_and_read() -> None:
+    origin = "https://their.site"
+    with running(StandIn(), quick(cors_origins=(origin,))) as server:
+        headers = {"origin": origin, "sec-fetch-site": "cross-site", "content-type": JSON}
+        status, _, got = server.ask("POST", "/translate", '{"text": "a"}', headers)
+        assert status == 200 and got["access-control-allow-origin"] == origin
+        assert server.post("/translate", {"text": "a"}, origin="https://other.site")[0] == 403
+        assert server.post("/translate", {"text": "a"}, origin=f"{origin}.evil.test")[0] == 403
+    with running(StandIn(), quick(cors_origins=("*",))) as server:
+        assert server.post("/translate", {"text": "a"}, origin="https://other.site")[0] == 200
+
+
+# What browsers that tell and browsers that do not tell send from the page of a proxy.
+TELLING = {"origin": "https://tr.example", "sec_fetch_site": "same-origin"}
+SILENT = {"origin": "https://tr.example"}
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "browser", "reason"),
+    [
+        ((), "127.0.0.1:8000", TELLING, ""),  # nginx and Apache, as they are
+        ((), "127.0.0.1:8000", SILENT, "origin"),
+        (("tr.example",), "127.0.0.1:8000", SILENT, ""),
+        ((), "tr.example", TELLING, "host"),  # Caddy and Traefik, as they are
+        (("tr.example",), "tr.example", TELLING, ""),
+        (("tr.example",), "tr.example", SILENT, ""),
+        (("tr.example",), "tr.example:443", SILENT, ""),
+        (("tr.example",), "other.example", TELLING, "host"),
+        (("tr.example:8443",), "tr.example:8443", {"origin": "http://tr.example:8443"}, ""),
+        (("tr.example",), "127.0.0.1", {"origin": "http://tr.example:8443"}, "origin"),
+        (("tr.example",), "127.0.0.1", {"origin": "ftp://tr.example"}, "origin"),
+    ],
+)
+def test_behind_a_proxy(
+    names: tuple[str, ...], host: str, browser: dict[str, str], reason: str
+) -> None:
+    origins = Origins((), names, local=True)
+    assert checked(origins, host=host, **browser) == reason
+    assert checked(origins, host=host) == (reason if reason == "host" else "")  # a program
+
+
+def test_a_server_for_others_is_asked_for_by_any_name_until_some_are_given() -> None:
+    anyhow = Origins((), (), local=False)
+    assert checked(anyhow, host="box.lan:8000") == ""
+    assert checked(anyhow, host="box.lan:8000", origin="http://box.lan:8000") == ""
+    assert checked(anyhow, host="box.lan:8000", origin="http://evil.test") == "origin"
+    named = Origins((), ("box.lan",), local=False)
+    assert checked(named, host="box.lan:8000", origin="http://box.lan:8000") == ""
+    assert checked(named, host="evil.test:8000", origin="http://evil.test:8000") == "host"
+    assert checked(named, host="192.168.1.5:8000") == ""
+
+
+# --- a real browser -------------------------------------------------------------------------------
+
+
+class Blank(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[int]:
+    """The port of another site on this machine."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Blank) as site:
+        thread = threading.Thread(target=site.serve_forever)
+        thread.start()
+        yield site.server_address[1]
+        site.shutdown()
+        thread.join()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])  # another site, and another origin
+def test_a_browser_shows_nothing_of_it_to_another_page(
+    browser: Any, elsewhere: int, name: str
+) -> None:
+    translator = StandIn()
+    with running(translator) as server:
+        page = browser.new_page()
+        page.goto(f"http://{name}:{elsewhere}/")
+        page.evaluate(
+            """address => fetch(address, {method: "POST", mode: "no-cors",
+            body: new URLSearchParams({q: "a", source: "en", target: "de"})}).catch(() => null)""",
+            f"{server.url}/translate",
+        )
+        eventually(lambda: server.metric('flaxformer_refused_total{reason="origin"}') == 1)
+        assert not translator.calls
+        page.goto(server.url)
+        page.fill("#source", "one two")
+        page.wait_for_function("() => target.textContent === 'TWO ONE'")
+        page.close()

@@ -1,0 +1,77 @@
+"""Settings: one place for limits, whose errors speak of flags."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.cli.serve import _parser
+from flaxformer_mt.serving.openapi import openapi
+from flaxformer_mt.serving.requests import ATTENTION_KEYS, OWN_KEYS
+from flaxformer_mt.serving.settings import ServerSettings, SettingsError, flags
+from tests.serving.stand_in import MODEL
+
+GUIDE = Path(__file__).parents[2] / "docs" / "serving.md"
+
+
+def test_the_command_line_has_them_as_they_are() -> None:
+    options = _parser("serve", "").parse_args(["--workdir", "x"])
+    plain = ServerSettings()
+    for name in flags():
+        assert getattr(options, name) == getattr(plain, name), name
+    assert options.log == plain.log
+    values = {name: getattr(plain, name) + 1 for name in flags()}
+    words = [word for name, flag in flags().items() for word in (flag.flag, str(values[name]))]
+    changed = _parser("serve", "").parse_args(["--workdir", "x", *words])
+    assert {name: getattr(changed, name) for name in flags()} == values
+
+
+def test_the_guide_names_every_flag_and_default() -> None:
+    guide = GUIDE.read_text()
+    for name, flag in flags().items():
+        assert f"`{flag.flag}" in guide, name
+        value = getattr(ServerSettings, name)
+        shown = "256 KiB" if name == "max_body_bytes" else f"{value:,g}"
+        row = next(line for line in guide.splitlines() if f"`{flag.flag}" in line)
+        if row.startswith("| "):
+            assert re.search(rf"(?<!\d)(?<!\d,){shown}(?!\d|,\d)", row), (name, row)
+
+
+@pytest.mark.parametrize("name", flags())
+def test_an_error_names_the_flag(name: str) -> None:
+    wrong = -0.5 if isinstance(getattr(ServerSettings, name), float) else flags()[name].least - 1
+    with pytest.raises(SettingsError, match=re.escape(f"{flags()[name].flag} {wrong} must be")):
+        ServerSettings(**{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_sentences": 11, "waiting_sentences": 10}, "raise --queue, or lower --max-sentences"),
+        ({"cors_origins": ("https://a.example/",)}, "--cors 'https://a.example/' is no origin"),
+        ({"cors_origins": ("a.example",)}, "--cors 'a.example' is no origin"),
+        ({"cors_origins": ("https://A.example",)}, "is no origin: write it as browsers do"),
+        ({"allowed_hosts": ("https://a.example",)}, "--allowed-host 'https://a.example' is no"),
+        ({"allowed_hosts": ("",)}, "--allowed-host '' is no name"),
+        ({"keys": frozenset({""})}, "an empty API key"),
+    ],
+)
+def test_what_would_never_hold_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        ServerSettings(**changes)  # type: ignore[arg-type]
+    for origin in ("*", "null", "http://localhost:3000", "moz-extension://0b-1"):
+        ServerSettings(cors_origins=(origin,), allowed_hosts=("a.example", "b:8000"))
+
+
+def test_the_document_has_the_limits_and_the_keys_that_are_checked() -> None:
+    settings = ServerSettings(max_characters=123, max_texts=7, max_n_best=3)
+    schemas = openapi(MODEL, settings)["components"]["schemas"]
+    assert set(schemas["TranslateRequest"]["properties"]) == OWN_KEYS
+    assert set(schemas["AttentionRequest"]["properties"]) == ATTENTION_KEYS
+    properties = schemas["TranslateRequest"]["properties"]
+    assert properties["n_best"]["maximum"] == 3
+    assert '"maxLength": 123' in json.dumps(properties["text"])
+    assert '"maxItems": 7' in json.dumps(properties["text"])
