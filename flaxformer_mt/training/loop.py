@@ -17,6 +17,7 @@ from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import ALONE, Processes
 from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.selection import Kind
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Progress
@@ -67,9 +68,9 @@ def train(
          while it runs;
       2. every `log_every` steps a report;
       3. every `validate_every` steps and after the last: validation, then a checkpoint with its
-         scores; every `save_every` steps, and when a stop is requested: a checkpoint alone. A
-         checkpoint holds the state after step n and the position of batch n + 1, so that a restart
-         repeats nothing.
+         scores; every `save_every` steps, and when a stop is requested: a checkpoint alone, which
+         in the latter case is not a regular one and not averaged. A checkpoint holds the state
+         after step n and the position of batch n + 1, so that a restart repeats nothing.
     While updates are being skipped, what 3. says waits for one that is made: parameters from which
     nothing but non-finite gradients come are nothing to go back to. `max_bad_updates` skipped in a
     row restore the last checkpoint and leave out the batches that made them; after `max_rollbacks`
@@ -142,6 +143,7 @@ class _Run:
         self.bad: list[Position] = []  # the batches of the present run of skipped updates
         self.validation_due = self.save_due = False
         self.metrics: Mapping[str, float] = {}  # of the last checkpoint
+        self.kind: Kind = "regular"  # of it
         self.saves = Saves(checkpoints, telemetry, alone=processes.count == 1)
         self.restore()
         self.batches = self.open_batches()
@@ -166,7 +168,7 @@ class _Run:
         self.mark = time.perf_counter()
         if self.step == 0 and self.initial_params is not None:
             # From here on the run stands on its own: a restart needs the other run no more.
-            self.save({})
+            self.save({}, kind="start")
 
     def open_batches(self) -> Batches:
         return Batches(
@@ -206,12 +208,12 @@ class _Run:
             if self.validation_due:
                 outcome = self.validate()
             elif self.save_due or stopping:
-                self.save({})
+                self.save({}, kind="regular" if self.save_due else "stop")
             if outcome is None and stopping and not last:
                 outcome = Outcome("stopped", self.step, stopping)
         self.goodput.lap("other")
         self.saves.confirm()
-        self.save(self.metrics, surely=True)
+        self.save(self.metrics, kind=self.kind, surely=True)
         self.checkpoints.wait()
         self.telemetry.flush()
         self.goodput.lap("checkpoints")
@@ -321,7 +323,7 @@ class _Run:
         self.telemetry.validation(self.step, shown, best=is_best)
         self.window.pause(time.perf_counter() - start)
         self.goodput.lap("evaluation")
-        self.save(scores)
+        self.save(scores, kind="regular")
         return self.patience_over()
 
     def patience_over(self) -> Outcome | None:
@@ -335,7 +337,7 @@ class _Run:
         reason = f"no better {settings.best_metric} in {progress.stale} validations; {best}"
         return Outcome("finished", self.step, reason)
 
-    def save(self, metrics: Mapping[str, float], *, surely: bool = False) -> None:
+    def save(self, metrics: Mapping[str, float], *, kind: Kind, surely: bool = False) -> None:
         """A checkpoint of the settled state, unless the step has one.
 
         One that cannot be written is reported, or `surely` raised: a full disk may have room again
@@ -346,9 +348,10 @@ class _Run:
             return
         start = time.perf_counter()
         self.goodput.lap("other")
-        self.metrics = metrics
+        self.metrics, self.kind = metrics, kind
         progress = dataclasses.replace(self.progress, window=self.window.sums)
-        if not self.saves.begin(snapshot(self.state, self.step, progress, metrics), surely=surely):
+        taken = snapshot(self.state, self.step, progress, metrics, kind)
+        if not self.saves.begin(taken, surely=surely):
             return
         self.goodput.lap("checkpoints")
         self.goodput.saved(self.step)
