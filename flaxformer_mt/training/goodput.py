@@ -50,11 +50,12 @@ class Goodput:
         self._clock = clock
         self._mark = clock()
 
-    def lap(self, kind: str) -> None:
-        """The time since the last lap was of this kind."""
+    def lap(self, kind: str, *, until: float | None = None) -> None:
+        """The time since the last lap was of this kind; or what of it lay before `until`."""
         now = self._clock()
-        self.seconds[kind] += now - self._mark
-        self._mark = now
+        end = now if until is None else min(max(until, self._mark), now)
+        self.seconds[kind] += end - self._mark
+        self._mark = end
 
     def done(self, step: int) -> None:
         """The run has done its steps up to this one."""

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, Literal
 
 import jax
@@ -25,6 +26,7 @@ from flaxformer_mt.training.saving import Saves
 from flaxformer_mt.training.signals import StopRequest, verdict
 from flaxformer_mt.training.snapshots import restored, snapshot
 from flaxformer_mt.training.state import with_params
+from flaxformer_mt.training.step_ends import StepEnds
 from flaxformer_mt.training.telemetry import Telemetry
 from flaxformer_mt.training.validation import validation_loss
 from flaxformer_mt.training.window import Window
@@ -114,6 +116,7 @@ class _Dispatched:
     batch: Position
     positions: int  # source and target of the global batch, padding included
     ballot: Any  # of all processes, whether to stop
+    ended: Future[float]  # when the devices were done with it
 
 
 class _Run:
@@ -145,6 +148,7 @@ class _Run:
         self.metrics: Mapping[str, float] = {}  # of the last checkpoint
         self.kind: Kind = "regular"  # of it
         self.saves = Saves(checkpoints, telemetry, alone=processes.count == 1)
+        self.step_ends = StepEnds()
         self.restore()
         self.batches = self.open_batches()
         if self.step:
@@ -223,6 +227,7 @@ class _Run:
     def close(self) -> None:
         """Ends what runs beside the loop, however the loop has ended."""
         self.batches.close()
+        self.step_ends.close()
         if self.profiler.running:
             self.telemetry.message(self.profiler.end(self.step))
 
@@ -241,8 +246,7 @@ class _Run:
         waited, compiled = self.batches.seconds_waited, self.program.compilations()
         batch, position = next(self.batches)
         self.window.waited(self.batches.seconds_waited - waited)
-        # While the devices still compute, waiting for data costs nothing.
-        self.goodput.lap("steps" if self.computing() else "data")
+        self.lap_wait()
         with self.profiler.step(self.step + 1):
             self.state, metrics = self.program.train_step(self.state, batch)
         self.goodput.lap("compile" if self.program.compilations() > compiled else "steps")
@@ -253,16 +257,22 @@ class _Run:
             self.batches.delivered,
             self.program.share.of_whole(batch.src.size + batch.tgt_in.size),
             ballot,
+            self.step_ends.watch(metrics["loss"]),
         )
         self.step += 1
         self.progress = dataclasses.replace(
             self.progress, position=position, seconds=self.progress.seconds + self.lap()
         )
 
-    def computing(self) -> bool:
-        """Whether the step before is still under way on the devices."""
-        pending: Any = self.pending
-        return pending is not None and not pending.metrics["loss"].is_ready()
+    def lap_wait(self) -> None:
+        """While the devices compute, waiting for data costs nothing: only what comes after does."""
+        if self.pending is not None:
+            loss: Any = self.pending.metrics["loss"]
+            if not loss.is_ready():
+                self.goodput.lap("steps")
+                return
+            self.goodput.lap("steps", until=self.pending.ended.result())
+        self.goodput.lap("data")
 
     def lap(self) -> float:
         now = time.perf_counter()
