@@ -308,7 +308,7 @@ def _weights(
 ) -> Callable[[], Any]:
     """Reads the best parameters of another run, host arrays of this one's vocabulary and shapes.
 
-    Which they are is settled here, and by the first process for all: the other run may be training.
+    Which they are is settled here, by the first process for all: the other run may be training.
     """
     theirs = Vocabularies.load(local_copy(source.vocabulary))
     if theirs.digest != vocabularies.digest:

@@ -274,7 +274,9 @@ class TrainingConfig:
         "checkpoint is restored",
         resume=True,
     )
-    max_rollbacks: int = setting(3, "such restores before the run stops", resume=True)
+    max_rollbacks: int = setting(
+        3, "such restores, without a checkpoint beyond the place, before the run stops", resume=True
+    )
     chip_tflops: float = setting(
         0.0,
         "MFU is a share of this many TFLOP/s of each device (0: bfloat16 peak by the device's "

@@ -91,7 +91,8 @@ def test_stops_leave_no_trace_in_the_average(in_one_go, tmp_path):
 
 def test_the_weights_that_a_run_began_with_are_not_averaged(tmp_path):
     run = Run(tmp_path, {"training.steps": 2})
-    run.start(initial_params=on_host(program().init().params))
+    given = on_host(program().init().params)
+    run.start(initial_params=lambda: given)
     assert run.steps() == [0, 2]
     assert run.snapshot(0).kind == "start"
     with pytest.raises(CheckpointError, match=r"average 2 regular .* there are 1 \(steps 2; "):
