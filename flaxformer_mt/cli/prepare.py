@@ -42,7 +42,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     run = RunDirectory(as_path(options.workdir))
     command, changed = [*prog.split(), *arguments], False
     layout.make_folder(run)
-    with locked(run):
+    with locked(run, "preparing its data"):
         if layout.has_record(run):
             recorded = freeze(layout.read_record(run).config, str(run.config_file))
             changed = bool(differences(recorded, config))

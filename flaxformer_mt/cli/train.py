@@ -74,7 +74,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--dry-run tries a step and ends: leave --profile-steps and --init-from out")
     profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
     command = [*prog.split(), *arguments]
-    if wants_determinism(options.workdir, options.config, overrides):
+    if wants_determinism(options.workdir, options.config, overrides, options.init_from):
         # Where processes join each other, devices are counted: it would be too late.
         make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
@@ -119,7 +119,7 @@ def train_run(
                 new = to_dict(new_config(run, spec, overrides, init_from))
                 layout.make_folder(run)
             # Two may begin a run at the same time: what it is, its holder says.
-            holding = held.enter_context(locked(run))
+            holding = held.enter_context(locked(run, "training on it"))
             if new is not None and not layout.has_record(run):
                 layout.create(run.path, new, command)
                 return new

@@ -148,7 +148,7 @@ class Ladder:
             place.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(f"{place}: cannot be written: {error.strerror}") from error
-        with locked(place):
+        with locked(place, "preparing its data"):
             prepare(data, seed=seed, directory=place.path, report=self.say, bar=sys.stderr.isatty())
         return place.path
 

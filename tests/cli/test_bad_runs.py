@@ -97,9 +97,10 @@ def test_what_a_run_is_says_the_one_that_holds_it(
     """Of two that begin it with different settings, the one that comes second changes nothing."""
     begun = RunDirectory(tmp_path / "run")
     make_folder(begun)
-    with locked(begun):
+    with locked(begun, "testing"):
         done = run(command, *settings(corpus), "--workdir", begun)
         assert done.status == 1 and f"process {os.getpid()} on" in done.last
+        assert "is testing; wait for it" in done.last
         assert not begun.config_file.exists()
 
 
