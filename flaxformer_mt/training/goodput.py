@@ -62,7 +62,7 @@ class Goodput:
         self.step = step
 
     def saved(self, step: int) -> None:
-        """There is a checkpoint of this step: the work up to it can no longer be lost."""
+        """A checkpoint of this step is on its way: going back to it loses what comes after this."""
         self._before[step] = self.seconds["steps"]
         for old in sorted(self._before)[1:-_MARKS]:
             del self._before[old]
