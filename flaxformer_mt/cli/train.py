@@ -113,16 +113,16 @@ def train_run(
         def begin() -> dict[str, Any] | None:
             """The settings; None if there is nothing to do."""
             nonlocal holding
-            new = None
+            fresh = None
             if not layout.has_record(run):
                 # Before the folder is made: a config that is refused leaves none behind.
-                new = to_dict(new_config(run, spec, overrides, init_from))
+                fresh = to_dict(new_config(run, spec, overrides, init_from))
                 layout.make_folder(run)
             # Two may begin a run at the same time: what it is, its holder says.
             holding = held.enter_context(locked(run, "training on it"))
-            if new is not None and not layout.has_record(run):
-                layout.create(run.path, new, command)
-                return new
+            if fresh is not None and not layout.has_record(run):
+                layout.create(run.path, fresh, command)
+                return fresh
             continued, changed = continued_config(run, spec, overrides)
             status = read_status(run)
             if status and status.state == "finished" and not changed:

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeepPolicy:
-    """Keeps the `keep_latest` newest steps, `keep_for_average` newest regular ones, `keep_best` best.
+    """Keeps the `keep_latest` newest and the `keep_best` best steps, and what is to be averaged.
 
-    Where a run was started or stopped decides about no other checkpoint: those saved for that alone
-    are among the newest, and never among the ones to be averaged.
+    To be averaged are the `keep_for_average` newest of those that were not saved for a start or a
+    stop alone: where a run was stopped decides about no other checkpoint.
     Best is the highest (`mode` "max", as for BLEU) or lowest ("min", as for a loss) value of
     `metric` among the metrics saved with a checkpoint; those without it are never best.
     """

@@ -1,4 +1,4 @@
-"""What is to be done after a step: a pure function of the step, the settings and what still waits."""
+"""What is to be done after a step: a pure function of the step, the settings and what waits."""
 
 from __future__ import annotations
 

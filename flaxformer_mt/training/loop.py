@@ -139,7 +139,6 @@ class _Run:
     def __post_init__(self) -> None:
         self.goodput, self.profiler = self.instruments.goodput, self.instruments.profiler
         self.saves = Saves(self.checkpoints, self.telemetry, alone=self.processes.count == 1)
-        self.step_ends = StepEnds()
         self.pending: _Dispatched | None = None
         self.ballot = 0  # what all processes know of a stop
         self.due = Due()
@@ -152,6 +151,7 @@ class _Run:
             # Newer checkpoints may have been damaged: their steps are done and reported again.
             self.telemetry.rewind(self.step)
             self.telemetry.message(f"resuming after step {self.step:,}")
+        self.step_ends = StepEnds()
         self.goodput.lap("start")
 
     def restore(self) -> bool:

@@ -62,7 +62,7 @@ class Progress:
         )
 
     def saved(self, step: int) -> Progress:
-        """As a checkpoint of `step` has it: past the place that it diverged at, that is repaired."""
+        """As a checkpoint of `step` has it: beyond the place where it diverged, all is repaired."""
         if step <= self.diverged:
             return self
         return dataclasses.replace(self, rollbacks=0)

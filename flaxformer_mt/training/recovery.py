@@ -1,4 +1,4 @@
-"""Updates that were skipped: when there are too many in a row, and how often going back may help."""
+"""Updates that were skipped: when there are too many in a row, and how often to go back for it."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,18 @@ import pytest
 from flaxformer_mt.cli import train as training
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.rundir import remote_lock
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory, create, make_folder, open_run, read_record
 from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.remote_lock import remotely_locked
 from flaxformer_mt.training.start_from import StartError
 from tests.cli.conftest import Run, settings
 from tests.conftest import ROOT
+from tests.rundir.buckets import bucket, gcs, needs_clients
+
+__all__ = ["bucket", "gcs"]
 
 
 class Reached(Exception):
@@ -102,6 +109,19 @@ def test_what_a_run_is_says_the_one_that_holds_it(
         assert done.status == 1 and f"process {os.getpid()} on" in done.last
         assert "is testing; wait for it" in done.last
         assert not begun.config_file.exists()
+
+
+@needs_clients
+def test_of_two_that_begin_a_run_in_a_bucket_one_writes_its_record(
+    corpus: Path, gcs: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, sleep = RunDirectory(as_path(f"gs://{bucket}/runs/two")), time.sleep
+    overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
+    with remotely_locked(run, "training on it", beat=0.1, settle=0.1):
+        monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: sleep(min(seconds, 0.5)))
+        with pytest.raises(RunDirectoryError, match=f"process {os.getpid()} on .* is training"):
+            training.train_run(str(run), "files", overrides, ["train"])
+        assert gcs.names(f"{bucket}/runs/two") == [f"{bucket}/runs/two/lock"]
 
 
 def test_what_has_become_a_run_meanwhile_is_gone_on_with(

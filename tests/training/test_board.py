@@ -48,6 +48,7 @@ def test_a_file_begins_as_readers_want_it(tmp_path: Path) -> None:
     board = Board(tmp_path, after=7)
     assert list(tmp_path.iterdir()) == [], "a run that reports nothing leaves nothing"
     board.show(8, {"loss": 1.0})
+    board.close()
     version, start, _ = events(tmp_path)
     assert version.file_version == "brain.Event:2"
     assert start.session_log.status == SessionLog.START and start.step == 8

@@ -15,8 +15,8 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.store import TokenPairs, Tokens
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.training.recovery import DivergenceError
 from flaxformer_mt.training.progress import Progress
+from flaxformer_mt.training.recovery import DivergenceError
 from tests.training.examples import VOCAB, assert_same, on_host, program, tiny
 from tests.training.runs import TRAIN, Run
 
