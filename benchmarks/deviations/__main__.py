@@ -30,7 +30,7 @@ from flaxformer_mt.evaluation import Scoring, assess
 from flaxformer_mt.evaluation.bleu import Scores
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.training.loop import DivergenceError
+from flaxformer_mt.training.recovery import DivergenceError
 
 SEEDS, PAPER_SEEDS = 1, 3
 Measured = dict[str, list[float]]

@@ -15,7 +15,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_workdir(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--last", type=positive, metavar="N", help="average the N newest checkpoints"
+        "--last", type=positive, metavar="N", help="average the N newest regular checkpoints"
     )
     which.add_argument(
         "--best", type=positive, metavar="N", help="average the N best by validation"

@@ -41,17 +41,19 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     config = load_config(options.config, overrides)
     run = RunDirectory(as_path(options.workdir))
     command, changed = [*prog.split(), *arguments], False
-    if layout.has_record(run):
-        recorded = freeze(layout.read_record(run).config, str(run.config_file))
-        changed = bool(differences(recorded, config))
-        if list_steps(run.checkpoints):
-            check_resume(recorded, config, str(run))
-    else:
-        run = layout.create(run.path, to_dict(config), command)
-    with locked(run), prepared(run, config, thorough=True) as (store, folder):
-        if changed:
-            # The record says what is there, so that `train` goes on with just that.
-            layout.record_start(run, to_dict(config), command)
+    layout.make_folder(run)
+    with locked(run, "preparing its data"):
+        if layout.has_record(run):
+            recorded = freeze(layout.read_record(run).config, str(run.config_file))
+            changed = bool(differences(recorded, config))
+            if list_steps(run.checkpoints):
+                check_resume(recorded, config, str(run))
+        else:
+            layout.create(run.path, to_dict(config), command)
+        with prepared(run, config, thorough=True) as (store, folder):
+            if changed:
+                # The record says what is there, so that `train` goes on with just that.
+                layout.record_start(run, to_dict(config), command)
     print(describe(read_manifest(folder / "data")))
     if options.inspect:
         _show_batches(config, store, Vocabularies.load(folder / "vocabulary"))

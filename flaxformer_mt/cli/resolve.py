@@ -22,13 +22,17 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 
 
-def wants_determinism(workdir: str, spec: str | None, overrides: Sequence[str]) -> bool:
+def wants_determinism(
+    workdir: str, spec: str | None, overrides: Sequence[str], init_from: str | None
+) -> bool:
     """Whether the run that these arguments mean is `training.deterministic`."""
     try:
         run = RunDirectory(as_path(workdir))
-        if spec is not None:
-            return load_config(spec, overrides).training.deterministic
-        return continued_config(run, spec, overrides)[0].training.deterministic
+        if spec is None and layout.has_record(run):
+            config, _ = continued_config(run, spec, overrides)
+        else:
+            config = new_config(run, spec, overrides, init_from)
+        return config.training.deterministic
     except (ConfigError, RunDirectoryError):
         return False  # what is wrong is said where the run begins
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import jax
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
 from flaxformer_mt.cli.dry_run import dry_run
@@ -16,6 +18,7 @@ from flaxformer_mt.config import ExperimentConfig, TrainingConfig, freeze, to_di
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.decoding.translator import chosen_weights
 from flaxformer_mt.model import table_rows
 from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
@@ -32,7 +35,6 @@ from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average
 from flaxformer_mt.rundir.status import Status, read_status, write_status
-from flaxformer_mt.rundir.weights import default_weights
 from flaxformer_mt.training.goodput import Goodput, GoodputFile
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.loop import Outcome, train
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--dry-run tries a step and ends: leave --profile-steps and --init-from out")
     profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
     command = [*prog.split(), *arguments]
-    if wants_determinism(options.workdir, options.config, overrides):
+    if wants_determinism(options.workdir, options.config, overrides, options.init_from):
         # Where processes join each other, devices are counted: it would be too late.
         make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
@@ -111,11 +113,16 @@ def train_run(
         def begin() -> dict[str, Any] | None:
             """The settings; None if there is nothing to do."""
             nonlocal holding
+            fresh = None
             if not layout.has_record(run):
-                config = to_dict(new_config(run, spec, overrides, init_from))
-                layout.create(run.path, config, command)
-                holding = held.enter_context(locked(run))
-                return config
+                # Before the folder is made: a config that is refused leaves none behind.
+                fresh = to_dict(new_config(run, spec, overrides, init_from))
+                layout.make_folder(run)
+            # Two may begin a run at the same time: what it is, its holder says.
+            holding = held.enter_context(locked(run, "training on it"))
+            if fresh is not None and not layout.has_record(run):
+                layout.create(run.path, fresh, command)
+                return fresh
             continued, changed = continued_config(run, spec, overrides)
             status = read_status(run)
             if status and status.state == "finished" and not changed:
@@ -124,7 +131,6 @@ def train_run(
             for key, (old, new) in changed.items():
                 say(f"{key}: was {old!r}, now {new!r}")
             config = to_dict(continued)
-            holding = held.enter_context(locked(run))
             layout.record_start(run, config, command)
             return config
 
@@ -205,7 +211,7 @@ def _train(
     say(model_table(program, config, src_vocab_size=src_size, tgt_vocab_size=tgt_size))
     peak, line = find_peak(list(program.mesh.devices.flat), settings.chip_tflops)
     say(line)
-    initial = None if source is None else _weights(source, vocabularies, program)
+    initial = None if source is None else _weights(source, vocabularies, program, processes)
 
     policy = KeepPolicy(
         keep_latest=settings.keep_latest,
@@ -297,17 +303,27 @@ def _telemetry(
             telemetry.close()
 
 
-def _weights(source: RunDirectory, vocabularies: Vocabularies, program: Program) -> Any:
-    """The best parameters of another run, checked to fit: same vocabulary, same shapes."""
+def _weights(
+    source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
+) -> Callable[[], Any]:
+    """Reads the best parameters of another run, host arrays of this one's vocabulary and shapes.
+
+    Which they are is settled here, by the first process for all: the other run may be training.
+    """
     theirs = Vocabularies.load(local_copy(source.vocabulary))
     if theirs.digest != vocabularies.digest:
         raise StartError(
             f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "
             f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
         )
-    params = load_params(source, default_weights(source))
-    check_same_form(params, program.abstract.params, str(source))
-    return params
+    which = processes.first(lambda: chosen_weights(source, "auto"))
+
+    def read() -> Any:
+        params = load_params(source, which)
+        check_same_form(params, program.abstract.params, str(source))
+        return jax.device_get(params)
+
+    return read
 
 
 def model_table(

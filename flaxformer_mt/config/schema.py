@@ -291,7 +291,10 @@ class TrainingConfig:
         decides="nothing",
     )
     max_rollbacks: int = setting(
-        3, "such restores before the run stops", resume=True, decides="nothing"
+        3,
+        "such restores, without a checkpoint beyond the place, before the run stops",
+        resume=True,
+        decides="nothing",
     )
     chip_tflops: float = setting(
         0.0,

@@ -113,9 +113,7 @@ def _there_and_back(folder: Path, place: Path) -> Finding:
     )
     start = time.perf_counter()
     with Checkpoints(folder, KeepPolicy()) as checkpoints:
-        checkpoints.save(
-            Snapshot(step=1, params=params, opt_state={}, position={"n": 1}, clock=0.0)
-        )
+        checkpoints.save(Snapshot(step=1, params=params, opt_state={}, position={"n": 1}))
         checkpoints.wait()
         saved = time.perf_counter() - start
         # Every leaf is compared with the digest that was saved with it.

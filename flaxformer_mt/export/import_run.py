@@ -169,5 +169,5 @@ def _save(run: RunDirectory, params: Mapping[str, Any], reason: str) -> None:
     """The weights as step 0 of a run that has nothing more to do."""
     with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
         # No optimizer has seen them: other runs start from these weights, this one goes not on.
-        checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}, clock=0.0))
+        checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))
     write_status(run, Status(state="finished", step=0, reason=reason))

@@ -15,7 +15,7 @@ from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import is_remote
 from flaxformer_mt.rundir.remote_folders import remove, replace
-from flaxformer_mt.rundir.selection import AVERAGE, best_steps, joined, list_steps
+from flaxformer_mt.rundir.selection import AVERAGE, best_steps, joined, regular_steps
 
 
 def average_checkpoints(
@@ -23,8 +23,9 @@ def average_checkpoints(
 ) -> tuple[dict[str, Any], list[int]]:
     """The arithmetic mean of the parameters of the `n` newest or best checkpoints, and their steps.
 
-    Nested dictionaries of NumPy arrays in the parameters' dtype. The sum is kept in float64 and
-    one checkpoint is in memory at a time. Raises CheckpointError if there are fewer than n or
+    Only regular ones: what was saved because a run started or stopped there lies anywhere between
+    them. Nested dictionaries of NumPy arrays in the parameters' dtype. The sum is kept in float64
+    and one checkpoint is in memory at a time. Raises CheckpointError if there are fewer than n or
     one of them is damaged: no other takes its place silently.
     """
     orbax_quiet.hush()
@@ -94,14 +95,15 @@ def averaged_steps(run: RunDirectory) -> list[int]:
 
 def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:
     if by == "latest":
-        present, setting = list_steps(run.checkpoints)[-n:], "training.keep_for_average"
+        present, setting = regular_steps(run.checkpoints)[-n:], "training.keep_for_average"
     else:
         present, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
     if len(present) < n:
-        kind = "validated checkpoints" if by == "best" else "checkpoints"
+        kind = "validated" if by == "best" else "regular"
+        others = "" if by == "best" else "; those saved at a start or a stop do not count"
         raise CheckpointError(
-            f"{run}: cannot average {n} {kind}, there are {len(present)} (steps "
-            f"{joined(present) or 'none'}); average fewer, or train with a higher "
+            f"{run}: cannot average {n} {kind} checkpoints, there are {len(present)} (steps "
+            f"{joined(present) or 'none'}{others}); average fewer, or train with a higher "
             f"{setting}, which keeps more"
         )
     return present

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -29,10 +29,13 @@ from flaxformer_mt.rundir.remote_folders import remove
 from flaxformer_mt.rundir.retention import KeepPolicy, ranked, steps_to_keep
 from flaxformer_mt.rundir.selection import (
     AVERAGE as AVERAGE,
+    Kind,
     best_steps as best_steps,
     has_average,
+    is_regular,
     is_there,
     joined,
+    kind_of,
     list_steps as list_steps,
     readable_metas,
     select_step as select_step,
@@ -50,16 +53,16 @@ class Snapshot:
 
     `params`, `opt_state` and `ema` (an exponential moving average of the parameters, if kept)
     are trees of arrays; `position` (where the data iterator stands) and `metrics` are plain JSON
-    mappings; `clock` is seconds of training so far.
+    mappings. `kind` says what it was saved for, and so whether it is averaged.
     """
 
     step: int
     params: Any
     opt_state: Any
     position: Mapping[str, Any]
-    clock: float
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     ema: Any = None
+    kind: Kind = "regular"
 
 
 class Checkpoints:
@@ -101,12 +104,12 @@ class Checkpoints:
             trees["ema"] = snapshot.ema
         meta: dict[str, Any] = {
             "step": snapshot.step,
-            "clock": float(snapshot.clock),
+            "kind": snapshot.kind,
             "metrics": dict(snapshot.metrics),
             "best": {"metric": self.policy.metric, "mode": self.policy.mode},
         }
         arguments = stored.composite(trees, {"position": snapshot.position, "meta": meta})
-        self._metrics[snapshot.step] = meta["metrics"]
+        self._note(snapshot.step, meta)
         try:
             # force: when to save is the caller's decision alone.
             self._opened().save(snapshot.step, args=arguments, force=True)
@@ -206,11 +209,14 @@ class Checkpoints:
                 f"{self.directory}: cannot hold checkpoints: {error.strerror or error}"
             ) from error
         everywhere(True)
-        self._metrics = {step: meta["metrics"] for step, meta in readable_metas(self.directory)}
+        self._metrics: dict[int, Mapping[str, Any]] = {}
+        self._irregular: set[int] = set()
+        for step, meta in readable_metas(self.directory):
+            self._note(step, meta)
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=_Preservation(self.policy, self._metrics),
+                preservation_policy=_Preservation(self.policy, self._metrics, self._irregular),
                 # Metrics come from `meta`, read with care: Orbax would refuse to open the
                 # directory for one damaged step.
                 lightweight_initialize=True,
@@ -219,6 +225,13 @@ class Checkpoints:
                 async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
             ),
         )
+
+    def _note(self, step: int, meta: Mapping[str, Any]) -> None:
+        """What is asked when others are to be deleted."""
+        self._metrics[step] = meta["metrics"]
+        self._irregular.discard(step)
+        if not is_regular(meta):
+            self._irregular.add(step)
 
     def _opened(self) -> ocp.CheckpointManager:
         if self._manager is None:
@@ -261,13 +274,17 @@ class Checkpoints:
 class _Preservation:
     """Orbax's question "which steps to preserve?", answered by our policy."""
 
-    def __init__(self, policy: KeepPolicy, metrics: Mapping[int, Mapping[str, Any]]) -> None:
-        self._policy = policy
-        self._metrics = metrics
+    def __init__(
+        self,
+        policy: KeepPolicy,
+        metrics: Mapping[int, Mapping[str, Any]],
+        irregular: Container[int],
+    ) -> None:
+        self._policy, self._metrics, self._irregular = policy, metrics, irregular
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
         steps = [checkpoint.step for checkpoint in checkpoints]
-        kept = steps_to_keep(steps, self._metrics, self._policy)
+        kept = steps_to_keep(steps, self._metrics, self._policy, irregular=self._irregular)
         return [step in kept for step in steps]
 
 
@@ -338,8 +355,8 @@ def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
         opt_state=trees["opt_state"],
         ema=trees.get("ema"),
         position=position,
-        clock=meta["clock"],
         metrics=meta["metrics"],
+        kind=kind_of(meta),
     )
 
 

@@ -23,10 +23,11 @@ _BLOCK = 1 << 16  # words that NumPy mixes at a time: they stay in the cache
 def tree_digest(tree: Any) -> dict[str, str]:
     """The digest of every leaf by its path, such as "encoder/layer_0/ffn/kernel".
 
-    Leaves are JAX arrays of any sharding, typed PRNG keys included, or NumPy arrays. Equal bits,
-    dtype, shape and path give the same digest in either form. In a run of several processes all
-    must call this together. Raises TypeError on a dtype without whole bytes and ValueError on
-    an array of more than 2^32 words.
+    A digest reads "float32[512, 2048]:" and sixteen hexadecimal digits. Leaves are JAX arrays of
+    any sharding, typed PRNG keys included, or NumPy arrays. Equal bits, dtype, shape and path give
+    the same digest in either form. In a run of several processes all must call this together.
+    Raises TypeError on a dtype without whole bytes and ValueError on an array of more than 2^32
+    words.
     """
     leaves = flatten_paths(tree)
     sums = {}
@@ -43,11 +44,6 @@ def tree_digest(tree: Any) -> dict[str, str]:
         path: f"{dtype_name(leaf)}{list(leaf.shape)}:{sums[path][0]:08x}{sums[path][1]:08x}"
         for path, leaf in leaves.items()
     }
-
-
-def array_digest(array: np.ndarray | jax.Array) -> str:
-    """The digest of one array: "float32[512, 2048]:" and sixteen hexadecimal digits."""
-    return tree_digest({"": array})[""]
 
 
 def flatten_paths(tree: Any) -> dict[str, Any]:

@@ -131,8 +131,7 @@ def create(
     hold other files, but neither a run nor the remains of one. Raises RunDirectoryError.
     """
     run = RunDirectory(as_path(path))
-    if not is_remote(run.path):
-        _make_directory(run.path)
+    make_folder(run)
     if has_record(run):
         raise RunDirectoryError(
             f"{run}: already holds a run; continue it with the same command line or choose "
@@ -148,6 +147,26 @@ def create(
     )
     write_json(run.config_file, dataclasses.asdict(record))
     return run
+
+
+def make_folder(run: RunDirectory) -> None:
+    """Makes the folder of a run that is to begin, so that it can be locked before its record is.
+
+    In a bucket there are none to make. Raises RunDirectoryError.
+    """
+    if is_remote(run.path):
+        return
+    path = run.path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise RunDirectoryError(f"{path}: is a file; choose a directory for the run") from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path}: cannot be made a run directory: {error.strerror or error}"
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RunDirectoryError(f"{path}: is not writable; choose another directory for the run")
 
 
 def open_run(path: str | os.PathLike[str]) -> RunDirectory:
@@ -245,16 +264,3 @@ def _check_is_run(run: RunDirectory) -> None:
             f"{run}: not a run directory: config.json is missing; name the directory that was "
             "given to `train --workdir`"
         )
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise RunDirectoryError(f"{path}: is a file; choose a directory for the run") from error
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{path}: cannot be made a run directory: {error.strerror or error}"
-        ) from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise RunDirectoryError(f"{path}: is not writable; choose another directory for the run")

@@ -1,4 +1,4 @@
-"""One training at a time on a run directory."""
+"""One that writes at a time on a run directory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import os
 import socket
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import is_remote
-from flaxformer_mt.rundir.remote_lock import Holding, remotely_locked
+from flaxformer_mt.rundir.remote_lock import Holding, remotely_locked, taken
 
 
 @contextlib.contextmanager
-def locked(run: RunDirectory) -> Iterator[Holding]:
+def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
     """Holds the run for this process; a second holder gets RunDirectoryError naming the first.
 
+    `doing` is what a second one is told that this one does, such as "training on it".
     The kernel ends the lock with its process, however that dies, so a lock file left behind is
     harmless. On a file system without locks a warning says that nothing guards the run. For a run
     in a bucket see `remote_lock`.
     """
     if is_remote(run.path):
-        with remotely_locked(run) as holding:
+        with remotely_locked(run, doing) as holding:
             yield holding
         return
     try:
@@ -42,16 +44,13 @@ def locked(run: RunDirectory) -> Iterator[Holding]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise RunDirectoryError(
-                    f"{run}: {_holder(descriptor)} is training on it; wait for it, stop it, or "
-                    "choose another directory"
-                ) from error
+                raise taken(run, _holder(descriptor)) from error
             warnings.warn(
                 f"{run}: this file system has no locks ({error.strerror}); "
-                "make sure that nothing else trains on it",
+                "make sure that nothing else writes to it",
                 stacklevel=3,
             )
-        holder = {"pid": os.getpid(), "host": socket.gethostname()}
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
         yield Holding()
@@ -59,10 +58,10 @@ def locked(run: RunDirectory) -> Iterator[Holding]:
         os.close(descriptor)
 
 
-def _holder(descriptor: int) -> str:
+def _holder(descriptor: int) -> dict[str, Any]:
     try:
         holder = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {holder['pid']} on {holder['host']}"
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, OSError):
         # Read between its creation and the holder's writing.
-        return "another process"
+        return {}
+    return holder if isinstance(holder, dict) else {}

@@ -17,8 +17,9 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class MetricsLog:
-    """An append-only log whose every line has an integer `step` and is on disk once written.
+    """An append-only log whose every line has an integer `step` and is in the file once written.
 
+    A killed process loses none of them; a machine that goes down may lose what was written last.
     Opening cuts a last line torn by a kill. `resume_step` also drops every line of a later step
     (`dropped` counts them): training repeats those, so the log equals an undisturbed run's.
     Raises RunDirectoryError.

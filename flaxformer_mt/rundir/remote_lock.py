@@ -1,4 +1,4 @@
-"""One training at a time on a run in a bucket, by agreement.
+"""One that writes at a time on a run in a bucket, by agreement.
 
 No kernel watches over a bucket. The holder writes an object that names it, and rewrites it with a
 new count while it lives. Whoever finds one waits: a changed count means a living holder, and one
@@ -48,8 +48,8 @@ class Holding:
 class RemoteHolding(Holding):
     """A held lock, rewritten every `beat` seconds by a thread."""
 
-    def __init__(self, run: RunDirectory, beat: float) -> None:
-        self._run, self._beat = run, beat
+    def __init__(self, run: RunDirectory, doing: str, beat: float) -> None:
+        self._run, self._doing, self._beat = run, doing, beat
         self._token, self._count = uuid.uuid4().hex, 0
         self._lost_to = ""
         self._ended = threading.Event()
@@ -69,9 +69,9 @@ class RemoteHolding(Holding):
         """Writes the lock and makes sure that nobody did at the same time."""
         self._write()
         time.sleep(settle)
-        self._look()
+        found = self._look()
         if self._lost_to:
-            raise _taken(self._run, self._lost_to)
+            raise taken(self._run, found)
         self._thread.start()
 
     def release(self) -> None:
@@ -91,16 +91,18 @@ class RemoteHolding(Holding):
                     return
                 self._write()
 
-    def _look(self) -> None:
+    def _look(self) -> dict[str, Any]:
         found = read(self._run.lock_file)
         if found is not None and found.get("token") != self._token:
             self._lost_to = name(found)
+        return found or {}
 
     def _write(self) -> None:
         self._count += 1
         content = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
+            "doing": self._doing,
             **_numbering(),
             "token": self._token,
             "count": self._count,
@@ -113,7 +115,12 @@ class RemoteHolding(Holding):
 
 @contextlib.contextmanager
 def remotely_locked(
-    run: RunDirectory, *, beat: float = 20.0, dead_after: float = 90.0, settle: float = 2.0
+    run: RunDirectory,
+    doing: str,
+    *,
+    beat: float = 20.0,
+    dead_after: float = 90.0,
+    settle: float = 2.0,
 ) -> Iterator[Holding]:
     """Holds the run for this process; another living holder is a RunDirectoryError naming it.
 
@@ -123,7 +130,7 @@ def remotely_locked(
         yield Holding()
         return
     _wait_until_free(run, beat, dead_after)
-    holding = RemoteHolding(run, beat)
+    holding = RemoteHolding(run, doing, beat)
     holding.take(settle)
     try:
         yield holding
@@ -145,7 +152,17 @@ def read(path: Path) -> dict[str, Any] | None:
 
 def name(found: dict[str, Any]) -> str:
     """A lock's holder, for people."""
-    return f"process {found.get('pid', '?')} on {found.get('host', 'an unknown machine')}"
+    if not {"pid", "host"} <= found.keys():
+        return "another process"
+    return f"process {found['pid']} on {found['host']}"
+
+
+def taken(run: RunDirectory, found: dict[str, Any]) -> RunDirectoryError:
+    """That a run is held by the one whose lock was `found`; early ones do not say what for."""
+    return RunDirectoryError(
+        f"{run}: {name(found)} is {found.get('doing', 'working on it')}; wait for it, stop it, or "
+        "choose another directory"
+    )
 
 
 def _wait_until_free(run: RunDirectory, beat: float, dead_after: float) -> None:
@@ -162,7 +179,7 @@ def _wait_until_free(run: RunDirectory, beat: float, dead_after: float) -> None:
         time.sleep(min(beat / 4, dead_after))
         found = read(run.lock_file)
         if found is not None and found != first:
-            raise _taken(run, name(found))
+            raise taken(run, found)
 
 
 def _is_dead_here(found: dict[str, Any]) -> bool:
@@ -194,9 +211,3 @@ def _numbering() -> dict[str, str | None]:
     with contextlib.suppress(OSError):
         namespace = os.readlink(_PID_NAMESPACE)
     return {"boot": boot, "pid_namespace": namespace}
-
-
-def _taken(run: RunDirectory, holder: str) -> RunDirectoryError:
-    return RunDirectoryError(
-        f"{run}: {holder} is training on it; wait for it, stop it, or choose another directory"
-    )

@@ -1,17 +1,19 @@
-"""Which checkpoints are kept: the newest and the best."""
+"""Which checkpoints are kept: the newest, those to be averaged, and the best."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeepPolicy:
-    """Keeps the `max(keep_latest, keep_for_average)` newest and the `keep_best` best steps.
+    """Keeps the `keep_latest` newest and the `keep_best` best steps, and what is to be averaged.
 
+    To be averaged are the `keep_for_average` newest of those that were not saved for a start or a
+    stop alone: where a run was stopped decides about no other checkpoint.
     Best is the highest (`mode` "max", as for BLEU) or lowest ("min", as for a loss) value of
     `metric` among the metrics saved with a checkpoint; those without it are never best.
     """
@@ -21,11 +23,6 @@ class KeepPolicy:
     keep_for_average: int = 5
     metric: str = "bleu"
     mode: Literal["max", "min"] = "max"
-
-    @property
-    def newest(self) -> int:
-        # Never none: the newest checkpoint is what a resumed run continues from.
-        return max(1, self.keep_latest, self.keep_for_average)
 
 
 def ranked(
@@ -45,9 +42,20 @@ def ranked(
 
 
 def steps_to_keep(
-    steps: Sequence[int], metrics: Mapping[int, Mapping[str, Any]], policy: KeepPolicy
+    steps: Sequence[int],
+    metrics: Mapping[int, Mapping[str, Any]],
+    policy: KeepPolicy,
+    *,
+    irregular: Container[int] = (),
 ) -> set[int]:
-    """The steps that `policy` keeps, out of `steps` with their `metrics`."""
+    """The steps that `policy` keeps, out of `steps` with their `metrics`.
+
+    `irregular` ones were saved because the run started or stopped there.
+    """
     present = {step: metrics.get(step, {}) for step in steps}
     best = ranked(present, policy.metric, policy.mode)[: policy.keep_best]
-    return {*sorted(steps)[-policy.newest :], *best}
+    newest_first = sorted(steps, reverse=True)
+    regular = [step for step in newest_first if step not in irregular]
+    # Never none: the newest checkpoint is what a resumed run continues from.
+    newest = newest_first[: max(1, policy.keep_latest)]
+    return {*newest, *regular[: policy.keep_for_average], *best}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,10 @@ from flaxformer_mt.rundir.retention import ranked
 from flaxformer_mt.rundir.stored import DamagedError
 
 AVERAGE = "average"
+
+# What a checkpoint was saved for: the weights that a run began with, an interval or a validation or
+# the end of training, or a stop on request.
+Kind = Literal["start", "regular", "stop"]
 
 
 def list_steps(directory: Path) -> list[int]:
@@ -76,6 +80,26 @@ def best_steps(directory: Path, n: int) -> list[int]:
         f"{directory}: no checkpoint carries a validation result, so none is best; there are "
         f"{joined(list_steps(directory))}"
     )
+
+
+def kind_of(meta: Mapping[str, Any]) -> Kind:
+    """What the checkpoint that so describes itself was saved for; early ones do not say."""
+    kind: Kind = meta.get("kind", "regular")
+    return kind
+
+
+def is_regular(meta: Mapping[str, Any]) -> bool:
+    """Whether an undisturbed run, begun from nothing, would have this checkpoint as well."""
+    return kind_of(meta) == "regular"
+
+
+def regular_steps(directory: Path) -> list[int]:
+    """The steps that may be averaged, in order.
+
+    One that cannot be read is among them: it is named when it is used.
+    """
+    irregular = {step for step, meta in readable_metas(directory) if not is_regular(meta)}
+    return [step for step in list_steps(directory) if step not in irregular]
 
 
 def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:

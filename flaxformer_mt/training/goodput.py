@@ -50,18 +50,19 @@ class Goodput:
         self._clock = clock
         self._mark = clock()
 
-    def lap(self, kind: str) -> None:
-        """The time since the last lap was of this kind."""
+    def lap(self, kind: str, *, until: float | None = None) -> None:
+        """The time since the last lap was of this kind; or what of it lay before `until`."""
         now = self._clock()
-        self.seconds[kind] += now - self._mark
-        self._mark = now
+        end = now if until is None else min(max(until, self._mark), now)
+        self.seconds[kind] += end - self._mark
+        self._mark = end
 
     def done(self, step: int) -> None:
         """The run has done its steps up to this one."""
         self.step = step
 
     def saved(self, step: int) -> None:
-        """There is a checkpoint of this step: the work up to it can no longer be lost."""
+        """A checkpoint of this step is on its way: going back to it loses what comes after this."""
         self._before[step] = self.seconds["steps"]
         for old in sorted(self._before)[1:-_MARKS]:
             del self._before[old]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,48 +61,46 @@ def smoothed_cross_entropy(
     on (default: none) stand for no type: they have no probability, no share of the smoothing and no
     gradient.
     """
-    types = table.shape[0] if types is None else types
-    objective, nll = _fused(hidden, table, bias, labels, weights, smoothing, chunk, dtype, types)
+    form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types)
+    objective, nll = _fused(form, hidden, table, bias, labels, weights)
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7, 8))
+@dataclasses.dataclass(frozen=True)
+class LossForm:
+    """What is known of a loss when it is compiled, as `smoothed_cross_entropy` says it."""
+
+    smoothing: float
+    chunk: int
+    dtype: str
+    types: int
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _fused(
+    form: LossForm,
     hidden: Array,
     table: Array,
     bias: Array | None,
     labels: Array,
     weights: Array,
-    smoothing: float,
-    chunk: int,
-    dtype: str,
-    types: int,
 ) -> tuple[Scalar, Scalar]:
-    sums, _ = _by_chunks(
-        hidden, table, bias, labels, weights, smoothing, chunk, dtype, types, with_gradient=False
-    )
+    sums, _ = _by_chunks(form, hidden, table, bias, labels, weights, with_gradient=False)
     return sums
 
 
 def _fused_forward(
+    form: LossForm,
     hidden: Array,
     table: Array,
     bias: Array | None,
     labels: Array,
     weights: Array,
-    smoothing: float,
-    chunk: int,
-    dtype: str,
-    types: int,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
-    return _by_chunks(
-        hidden, table, bias, labels, weights, smoothing, chunk, dtype, types, with_gradient=True
-    )
+    return _by_chunks(form, hidden, table, bias, labels, weights, with_gradient=True)
 
 
-def _fused_backward(
-    smoothing: float, chunk: int, dtype: str, types: int, gradients: Any, cotangents: Any
-) -> Any:
+def _fused_backward(form: LossForm, gradients: Any, cotangents: Any) -> Any:
     d_hidden, d_table, d_bias = gradients
     scale, _ = cotangents
     d_bias = None if d_bias is None else scale * d_bias
@@ -111,35 +110,43 @@ def _fused_backward(
 _fused.defvjp(_fused_forward, _fused_backward)
 
 
+class _Softmax(NamedTuple):
+    """The softmax matrix as each chunk multiplies by it."""
+
+    table: Array  # [vocab, d_model], in the products' dtype
+    bias: Array | None  # [vocab]
+    table_sum: Array  # [d_model], of the real types
+    real: Array | None  # [vocab], of rows that stand for a type; None if all do
+
+
+def _softmax(form: LossForm, table: Array, bias: Array | None) -> _Softmax:
+    t = table.astype(form.dtype)
+    real = None if form.types == len(table) else jnp.arange(len(table)) < form.types
+    whole = t if real is None else jnp.where(real[:, None], t, 0)
+    return _Softmax(t, bias, whole.astype(jnp.float32).sum(axis=0), real)
+
+
 def _by_chunks(
+    form: LossForm,
     hidden: Array,
     table: Array,
     bias: Array | None,
     labels: Array,
     weights: Array,
-    smoothing: float,
-    chunk: int,
-    dtype: str,
-    types: int,
     *,
     with_gradient: bool,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
     # Chunks are cut along the length, not over flattened positions: rows are split over devices.
     rows, length, d_model = hidden.shape
-    width = length if chunk == 0 else min(length, max(1, chunk // rows))
+    width = length if form.chunk == 0 else min(length, max(1, form.chunk // rows))
     count = -(-length // width)
 
     def cut(x: Array) -> Array:
         x = jnp.pad(x, [(0, 0), (0, count * width - length)] + [(0, 0)] * (x.ndim - 2))
         return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
 
-    t = table.astype(dtype)
-    real = None if types == len(table) else jnp.arange(len(table)) < types
-    whole = t if real is None else jnp.where(real[:, None], t, 0)
-    table_sum = whole.astype(jnp.float32).sum(axis=0)
-    one = functools.partial(
-        _one_chunk, t, bias, table_sum, real, types, smoothing, dtype, with_gradient
-    )
+    softmax = _softmax(form, table, bias)
+    one = functools.partial(_one_chunk, form, softmax, with_gradient)
     chunks = (cut(hidden), cut(labels), cut(weights))
     if count == 1:
         sums, gradients = one(*(x[0] for x in chunks))
@@ -163,22 +170,18 @@ def _by_chunks(
 
 
 def _one_chunk(
-    t: Array,
-    bias: Array | None,
-    table_sum: Array,
-    real: Array | None,
-    types: int,
-    smoothing: float,
-    dtype: str,
+    form: LossForm,
+    softmax: _Softmax,
     with_gradient: bool,
     hidden: Array,
     labels: Array,
     weights: Array,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
+    t, bias, table_sum, real = softmax
     vocab = t.shape[0]
-    other = smoothing / (types - 1)
-    extra = 1 - smoothing - other  # what the label has above every other type
-    h = hidden.astype(dtype)
+    other = form.smoothing / (form.types - 1)
+    extra = 1 - form.smoothing - other  # what the label has above every other type
+    h = hidden.astype(form.dtype)
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
 
     logits = product("rld,vd->rlv", h, t)
@@ -198,7 +201,8 @@ def _one_chunk(
         label_logit = label_logit + jnp.take(bias, labels)
         logit_sum = logit_sum + (bias if real is None else jnp.where(real, bias, 0)).sum()
     cross_entropy = log_z - extra * label_logit - other * logit_sum
-    objective = jnp.sum(weights * (cross_entropy - smoothing_constant(smoothing, types)))
+    lowest = smoothing_constant(form.smoothing, form.types)
+    objective = jnp.sum(weights * (cross_entropy - lowest))
     nll = jnp.sum(weights * (log_z - label_logit))
     if not with_gradient:
         return (objective, nll), None
@@ -210,7 +214,7 @@ def _one_chunk(
     if real is not None:
         d_logits = jnp.where(real[None, None], d_logits, 0)
     d_bias = None if bias is None else d_logits.sum(axis=(0, 1))
-    d_logits = d_logits.astype(dtype)
+    d_logits = d_logits.astype(form.dtype)
     d_hidden = product("rlv,vd->rld", d_logits, t)
     d_table = product("rlv,rld->vd", d_logits, h)
     return (objective, nll), (d_hidden, d_table, d_bias)

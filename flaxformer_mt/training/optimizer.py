@@ -47,6 +47,20 @@ def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
     return labels
 
 
+def without_frozen_gradients(params: Params, freeze: tuple[str, ...]) -> Params:
+    """The same parameters, of which the frozen ones have a gradient of zero that costs nothing.
+
+    Norm, clipping and the check for finiteness are then of what trains alone.
+    """
+    if not freeze:
+        return params
+    return jax.tree.map(
+        lambda label, leaf: jax.lax.stop_gradient(leaf) if label == "frozen" else leaf,
+        trainable(params, freeze),
+        params,
+    )
+
+
 def make_optimizer(
     config: OptimizerConfig, schedule: optax.Schedule, freeze: tuple[str, ...] = ()
 ) -> optax.GradientTransformation:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flaxformer_mt.data.position import Position
@@ -15,18 +16,56 @@ class Progress:
     """Where training stands, apart from parameters and moments. Plain JSON in a checkpoint.
 
     `position` is the next batch; `left_out` names the batches that made updates non-finite before
-    a rollback; `stale` counts validations since the best one; `window` holds the sums of the
-    report to come; `seconds` of training so far.
+    a rollback; `rollbacks` counts those since a checkpoint was last saved beyond `diverged`, the
+    furthest step from which there was one; `stale` counts validations since the best one; `window`
+    holds the sums of the report to come; `seconds` of training so far.
     """
 
     position: Position = dataclasses.field(default_factory=Position)
     left_out: tuple[Position, ...] = ()
     rollbacks: int = 0
+    diverged: int = 0
     best: float | None = None
     best_step: int = 0
     stale: int = 0
     seconds: float = 0.0
     window: Sums = dataclasses.field(default_factory=Sums)
+
+    def validated(self, step: int, value: float, *, higher_is_better: bool) -> Progress:
+        """After a validation that gave `value`; the best one is then at `best_step`.
+
+        Of equal values the earlier is the best, and one that is not finite never is.
+        """
+        better = math.isfinite(value) and (
+            self.best is None or (value > self.best if higher_is_better else value < self.best)
+        )
+        if better:
+            return dataclasses.replace(self, best=value, best_step=step, stale=0)
+        return dataclasses.replace(self, stale=self.stale + 1)
+
+    def rolled_back(self, step: int, bad: Sequence[Position]) -> Progress:
+        """What of this outlives going back from `step`: the `bad` batches, and that it happened."""
+        return dataclasses.replace(
+            self,
+            left_out=(*self.left_out, *bad),
+            rollbacks=self.rollbacks + 1,
+            diverged=max(self.diverged, step),
+        )
+
+    def restored(self, checkpoint: Progress) -> Progress:
+        """This, of a run that has gone back, where `checkpoint` stands."""
+        return dataclasses.replace(
+            checkpoint,
+            left_out=self.left_out,
+            rollbacks=self.rollbacks,
+            diverged=self.diverged,
+        )
+
+    def saved(self, step: int) -> Progress:
+        """As a checkpoint of `step` has it: beyond the place where it diverged, all is repaired."""
+        if step <= self.diverged:
+            return self
+        return dataclasses.replace(self, rollbacks=0)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

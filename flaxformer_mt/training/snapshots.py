@@ -6,23 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.selection import Kind
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Progress
 from flaxformer_mt.training.state import TrainState
 
 
 def snapshot(
-    state: TrainState, step: int, progress: Progress, metrics: Mapping[str, float]
+    state: TrainState, step: int, progress: Progress, metrics: Mapping[str, float], kind: Kind
 ) -> Snapshot:
-    """The state after `step`, and where training stood."""
+    """The state after `step`, where training stood, and what it is saved for."""
     return Snapshot(
         step=step,
         params=state.params,
         opt_state=_moments(state),
         ema=state.ema,
         position=progress.to_dict(),
-        clock=progress.seconds,
         metrics=dict(metrics),
+        kind=kind,
     )
 
 

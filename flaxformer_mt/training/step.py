@@ -17,6 +17,7 @@ from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.model import Transformer, softmax_bias, softmax_table, table_copies
 from flaxformer_mt.parallel import rows_split
 from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy
+from flaxformer_mt.training.optimizer import without_frozen_gradients
 from flaxformer_mt.training.schedule import learning_rate
 from flaxformer_mt.training.state import TrainState
 
@@ -95,6 +96,8 @@ def make_train_step(
     The gradient is that of the smoothed loss summed over the batch's target tokens and divided by
     their number, whether or not the batch is split into micro-batches. An update whose loss or
     gradient is not finite leaves parameters, moments and average as they were, and is counted.
+    Frozen parameters (`training.freeze`) have no gradient: none is computed, and none is in the
+    norm.
 
     With a `layout` the gradients are summed into the parts that it names and each device updates
     its own; what the step is jitted with says how the parameters are laid out then.
@@ -103,6 +106,7 @@ def make_train_step(
     schedule = learning_rate(config.training.schedule, config.model.d_model)
 
     def objective(params: Params, batch: Batch, tokens: jax.Array, key: jax.Array) -> Any:
+        params = without_frozen_gradients(params, config.training.freeze)
         sums = batch_loss(model, config, params, batch, key)
         return sums.objective / tokens, sums.nll / tokens
 

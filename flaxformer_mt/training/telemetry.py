@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-import tensorboardX
 import tqdm
 
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import MetricsLog
+from flaxformer_mt.training.board import Board
 
 
 def perplexity(nll: float) -> float:
@@ -39,7 +39,6 @@ TIMES = frozenset(
         "goodput",
     }
 )
-_NEVER = 10**6  # seconds
 
 
 class Telemetry:
@@ -63,13 +62,7 @@ class Telemetry:
         self._log = log
         self._waiting: list[tuple[int, Mapping[str, Any]]] = []  # reports that could not be written
         self._stream = stream
-        self._tensorboard = tensorboard
-        # Values that a killed run had written after its last checkpoint are hidden by `purge_step`.
-        # Each report is flushed here; the writer's own thread would die of a full disk.
-        self._board = tensorboardX.SummaryWriter(
-            str(tensorboard), purge_step=start + 1, flush_secs=_NEVER
-        )
-        self._board_failed = False
+        self._board: Board | None = Board(tensorboard, after=start)  # until it cannot be written
         self._total = total
         self._bar = (
             tqdm.tqdm(total=total, initial=start, unit="step", file=stream, dynamic_ncols=True)
@@ -121,21 +114,16 @@ class Telemetry:
         self._show(kind, step, values)
 
     def _show(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        if self._board_failed:
+        if self._board is None:
             return
         try:
-            for name, value in values.items():
-                self._board.add_scalar(f"{kind}/{name}", value, step)
-            self._board.flush()
+            self._board.show(step, {f"{kind}/{name}": value for name, value in values.items()})
         except OSError as error:
-            # For good: its thread does not survive a second failure, and would be waited for.
-            self._board_failed = True
-            # Closing at exit, which would fail in the same way, is to find nothing to do.
-            writer = self._board.file_writer.event_writer
-            writer._worker.stop()
-            writer._closed = True
+            # For good: readers stop at the torn record that this has left.
+            board, self._board = self._board, None
+            board.close()
             self.message(
-                f"{self._tensorboard}: cannot be written: {error.strerror}; until the next start "
+                f"{board.folder}: cannot be written: {error.strerror}; until the next start "
                 "the numbers are in metrics.jsonl alone"
             )
 
@@ -157,6 +145,8 @@ class Telemetry:
         """Forgets what was reported after `step`, from which training goes on once more."""
         self._waiting = [report for report in self._waiting if report[0] <= step]
         self._log.rewind(step)
+        if self._board is not None:
+            self._board.rewind(step)
         if self._bar is not None:
             self._bar.n = step
             self._bar.refresh()
@@ -164,7 +154,7 @@ class Telemetry:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
-        if not self._board_failed:
+        if self._board is not None:
             self._board.close()
 
 

@@ -37,15 +37,10 @@ class Trial:
     in_use: int | None  # at most, as the device counts it
     limit: int | None
 
-    @property
-    def positions(self) -> int:
-        """Source and target positions of the batch."""
-        return self.shape.rows * (self.shape.src_length + self.shape.tgt_length)
-
 
 def largest(shapes: Sequence[Shape]) -> Shape:
     """The shape with the most positions."""
-    return max(shapes, key=lambda shape: shape.rows * (shape.src_length + shape.tgt_length))
+    return max(shapes, key=lambda shape: shape.positions)
 
 
 def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) -> Trial:

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flaxformer_mt.cli import train as training
 from flaxformer_mt.cli.main import explained
-from flaxformer_mt.config import ConfigError
+from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.rundir import remote_lock
 from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.layout import RunDirectory, create, make_folder, open_run, read_record
+from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.remote_lock import remotely_locked
 from flaxformer_mt.training.start_from import StartError
 from tests.cli.conftest import Run, settings
 from tests.conftest import ROOT
+from tests.rundir.buckets import bucket, gcs, needs_clients
+
+__all__ = ["bucket", "gcs"]
 
 
 class Reached(Exception):
@@ -84,6 +95,65 @@ def test_weights_to_start_from_are_looked_for_first(
     with pytest.raises(StartError, match="is this run itself"):
         training.train_run(other, "files", overrides, ["train"], other)
     assert not (tmp_path / "other" / "vocabulary").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "prepare"])
+def test_what_a_run_is_says_the_one_that_holds_it(
+    run: Run, corpus: Path, tmp_path: Path, command: str
+) -> None:
+    """Of two that begin it with different settings, the one that comes second changes nothing."""
+    begun = RunDirectory(tmp_path / "run")
+    make_folder(begun)
+    with locked(begun, "testing"):
+        done = run(command, *settings(corpus), "--workdir", begun)
+        assert done.status == 1 and f"process {os.getpid()} on" in done.last
+        assert "is testing; wait for it" in done.last
+        assert not begun.config_file.exists()
+
+
+@needs_clients
+def test_of_two_that_begin_a_run_in_a_bucket_one_writes_its_record(
+    corpus: Path, gcs: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, sleep = RunDirectory(as_path(f"gs://{bucket}/runs/two")), time.sleep
+    overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
+    with remotely_locked(run, "training on it", beat=0.1, settle=0.1):
+        monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: sleep(min(seconds, 0.5)))
+        with pytest.raises(RunDirectoryError, match=f"process {os.getpid()} on .* is training"):
+            training.train_run(str(run), "files", overrides, ["train"])
+        assert gcs.names(f"{bucket}/runs/two") == [f"{bucket}/runs/two/lock"]
+
+
+def test_what_has_become_a_run_meanwhile_is_gone_on_with(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another began it and let go of it between the look and the lock."""
+    begun = RunDirectory(tmp_path / "run")
+
+    @contextlib.contextmanager
+    def locked_late(*arguments: Any) -> Iterator[Any]:
+        overrides = [a.removeprefix("--config.") for a in settings(corpus, model__d_model=64)[2:]]
+        create(begun.path, to_dict(load_config("files", overrides)), ["theirs"])
+        with locked(*arguments) as holding:
+            yield holding
+
+    def reached(*_: object, **__: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr(training, "locked", locked_late)
+    monkeypatch.setattr(training, "build", reached)
+    overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
+    with pytest.raises(Reached):
+        train(begun.path, overrides)
+    record = read_record(begun)
+    assert [start.command_line for start in record.starts] == [("theirs",), ("train",)]
+    assert record.config == to_dict(load_config("files", overrides))
+
+
+def test_a_refused_config_leaves_no_folder_behind(run: Run, corpus: Path, tmp_path: Path) -> None:
+    done = run("train", *settings(corpus, model__d_modl=3), "--workdir", tmp_path / "run")
+    assert done.status == 1 and "did you mean 'd_model'?" in done.last
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from flaxformer_mt.cli import preparation, train as command
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
+from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create
+
+T = TypeVar("T")
 
 
 class Killed(BaseException):
@@ -41,6 +50,30 @@ def source(tmp_path: Path) -> RunDirectory:
         run.vocabulary
     )
     return run
+
+
+def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(
+    source: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run may be training: a moment later another checkpoint is its best."""
+    read: list[object] = []
+
+    def load_params(run: RunDirectory, which: object) -> dict[str, jax.Array]:
+        read.append(which)
+        return {"w": jnp.ones(2)}
+
+    class Second(Processes):
+        def first(self, action: Callable[[], T]) -> Any:
+            return 3  # what `action` gave there
+
+    monkeypatch.setattr(command, "load_params", load_params)
+    monkeypatch.setattr(command, "check_same_form", lambda *_: None)
+    program: Any = types.SimpleNamespace(abstract=types.SimpleNamespace(params={}))
+    vocabularies = Vocabularies.load(source.vocabulary)
+    weights = command._weights(source, vocabularies, program, Second(1, 2))
+    assert read == []
+    assert isinstance(weights()["w"], np.ndarray), "no device holds them for all of training"
+    assert read == [3]
 
 
 @pytest.mark.parametrize("files", range(6))

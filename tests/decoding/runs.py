@@ -82,7 +82,6 @@ def add_checkpoints(
                     params=parameters(model, step),
                     opt_state={"count": jnp.int32(step)},
                     position={"epoch": 0, "index": step},
-                    clock=1.0,
                     metrics={} if bleu is None else {"bleu": bleu},
                 )
             )

@@ -40,7 +40,10 @@ class FakeGcs:
         self.lock = threading.RLock()
         self._server = _Server(("127.0.0.1", 0), type("Door", (_Door,), {"gcs": self}))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        # A daemon: Python waits for other threads before `atexit` could end this one.
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), daemon=True
+        )
 
     def __enter__(self) -> FakeGcs:
         self._thread.start()

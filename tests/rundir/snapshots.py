@@ -48,7 +48,6 @@ def snapshot(step: int, *, ema: bool = False, **metrics: float) -> Snapshot:
             {"key": jax.random.key(step), "none": None},
         ),
         position={"epoch": step // 10, "index": step % 10},
-        clock=step * 0.1,
         metrics=metrics,
         ema=tree(step, 3) if ema else None,
     )
@@ -68,5 +67,5 @@ def assert_same(got: Snapshot, wanted: Snapshot) -> None:
             if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
                 a, b = jax.random.key_data(a), jax.random.key_data(b)
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
-    for name in ("step", "position", "clock", "metrics"):
+    for name in ("step", "position", "metrics", "kind"):
         assert getattr(got, name) == getattr(wanted, name)

@@ -44,6 +44,19 @@ def test_the_newest_or_the_best_are_averaged(run, saved):
     assert_equal(params, tree(4))
 
 
+def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):
+    """It lies anywhere between the regular ones, or has not been trained at all."""
+    start, stop = (
+        dataclasses.replace(snapshot(step), kind=kind) for step, kind in ((0, "start"), (5, "stop"))
+    )
+    saved(start, snapshot(2), snapshot(4), stop, snapshot(6))
+    params, steps = average_checkpoints(run, 3)
+    assert steps == [2, 4, 6]
+    assert_equal(params, numpy_mean(2, 4, 6))
+    with pytest.raises(CheckpointError, match=r"4 regular .* 3 \(steps 2, 4, 6; those saved at a"):
+        average_checkpoints(run, 4)
+
+
 def test_the_sum_is_in_float64(run, saved):
     """In float32, 1e8 + 1 - 1e8 is 0."""
     saved(
@@ -57,12 +70,13 @@ def test_the_sum_is_in_float64(run, saved):
 
 
 def test_too_few_checkpoints_are_refused(run, saved):
-    with pytest.raises(CheckpointError, match=r"average 5 checkpoints, there are 0 \(steps none"):
+    with pytest.raises(CheckpointError, match=r"5 regular checkpoints, there are 0 \(steps none;"):
         average_checkpoints(run, 5)
     saved(snapshot(1), snapshot(2, bleu=1.0))
     with pytest.raises(
         CheckpointError,
-        match=r"there are 2 \(steps 1, 2\); average fewer, or train with a higher "
+        match=r"there are 2 \(steps 1, 2; those saved at a start or a stop do not count\); "
+        r"average fewer, or train with a higher "
         r"training\.keep_for_average",
     ):
         average_checkpoints(run, 5)

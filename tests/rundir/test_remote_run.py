@@ -51,10 +51,12 @@ def test_no_run_and_no_access_are_told_apart(gcs, bucket):
 
 
 def test_a_living_holder_is_named_and_a_released_lock_is_gone(gcs, remote):
-    with remotely_locked(remote, **FAST) as held:
+    with remotely_locked(remote, "preparing its data", **FAST) as held:
         start = time.monotonic()
-        with pytest.raises(RunDirectoryError, match=rf"process {os.getpid()} on .* is training"):
-            with remotely_locked(remote, **FAST):
+        with pytest.raises(
+            RunDirectoryError, match=rf"process {os.getpid()} on .* is preparing its data; wait"
+        ):
+            with remotely_locked(remote, "training on it", **FAST):
                 pass
         assert time.monotonic() - start < 1, "a heartbeat is proof enough"
         held.check()
@@ -64,7 +66,7 @@ def test_a_living_holder_is_named_and_a_released_lock_is_gone(gcs, remote):
 def test_a_killed_holder_elsewhere_is_waited_for(remote):
     remote.lock_file.write_bytes(b'{"pid": 1, "host": "elsewhere", "token": "x", "count": 7}')
     start = time.monotonic()
-    with remotely_locked(remote, **FAST):
+    with remotely_locked(remote, "training on it", **FAST):
         assert time.monotonic() - start >= 1
         assert json.loads(remote.lock_file.read_bytes())["pid"] == os.getpid()
 
@@ -87,7 +89,7 @@ def left_by(pid: int) -> dict[str, object]:
 def test_a_killed_holder_of_this_machine_is_not_waited_for(remote, ended):
     remote.lock_file.write_bytes(json.dumps(left_by(ended)).encode())
     start = time.monotonic()
-    with remotely_locked(remote, beat=1, dead_after=60, settle=0.1):
+    with remotely_locked(remote, "training on it", beat=1, dead_after=60, settle=0.1):
         assert time.monotonic() - start < 5
         written = json.loads(remote.lock_file.read_bytes())
         assert left_by(os.getpid()).items() - {("token", "x"), ("count", 7)} <= written.items()
@@ -120,7 +122,7 @@ def test_of_two_at_once_one_gets_it(remote):
     def try_it() -> None:
         both_ready.wait()
         try:
-            with remotely_locked(remote, beat=0.1, dead_after=1, settle=0.5):
+            with remotely_locked(remote, "training on it", beat=0.1, dead_after=1, settle=0.5):
                 outcomes.append("held")
                 time.sleep(1.5)
         except RunDirectoryError:
@@ -135,7 +137,7 @@ def test_of_two_at_once_one_gets_it(remote):
 
 
 def test_a_holder_notices_that_it_was_replaced(remote):
-    with remotely_locked(remote, **FAST) as held:
+    with remotely_locked(remote, "training on it", **FAST) as held:
         theirs = b'{"pid": 9, "host": "elsewhere", "token": "theirs", "count": 1}'
         remote.lock_file.write_bytes(theirs)
         deadline = time.monotonic() + 5
@@ -149,7 +151,7 @@ def test_a_holder_notices_that_it_was_replaced(remote):
 
 def test_locked_takes_the_lock_that_fits(remote, monkeypatch):
     monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: None)
-    with locked(remote) as held:
+    with locked(remote, "training on it") as held:
         held.check()
         assert remote.lock_file.exists()
 
@@ -240,7 +242,7 @@ def test_of_a_run_that_was_taken_over_nothing_is_uploaded(remote):
     reports: list[str] = []
     with pytest.raises(RunDirectoryError, match="has taken this run over"):
         with (
-            remotely_locked(remote, **FAST) as held,
+            remotely_locked(remote, "training on it", **FAST) as held,
             growing_files(remote, holding=held, report=reports.append) as growing,
         ):
             held._lost_to = "process 9 on elsewhere"

@@ -24,16 +24,19 @@ def as_metrics(history):
     return {step: {} if value is None else {"bleu": value} for step, value in history.items()}
 
 
-@given(histories, policies)
-def test_the_newest_and_the_best_stay_and_nothing_else(history, policy):
-    kept = steps_to_keep(list(history), as_metrics(history), policy)
-    newest = sorted(history)[-policy.newest :]
+@given(histories, st.sets(st.integers(0, 10_000)), policies)
+def test_the_newest_and_the_best_stay_and_nothing_else(history, irregular, policy):
+    kept = steps_to_keep(list(history), as_metrics(history), policy, irregular=irregular)
+    ordered = sorted(history)
+    regular = [step for step in ordered if step not in irregular]
+    newest = {
+        *ordered[-max(1, policy.keep_latest) :],
+        *regular[max(0, len(regular) - policy.keep_for_average) :],
+    }
     assert max(history) in kept
-    assert set(newest) <= kept
-    at_most = max(1, policy.keep_latest, policy.keep_for_average) + policy.keep_best
-    assert len(kept) <= at_most
+    assert newest <= kept
     finite = {s: v for s, v in history.items() if v is not None and math.isfinite(v)}
-    others = kept - set(newest)
+    others = kept - newest
     assert len(others) <= policy.keep_best
     worse = (lambda a, b: a < b) if policy.mode == "max" else (lambda a, b: a > b)
     for step in others:
@@ -44,14 +47,24 @@ def test_the_newest_and_the_best_stay_and_nothing_else(history, policy):
         assert any(finite.get(step) == best for step in kept)
 
 
-@given(histories, policies)
-def test_keeping_one_by_one_loses_no_best(history, policy):
+@given(histories, st.sets(st.integers(0, 10_000)), policies)
+def test_keeping_one_by_one_loses_no_best(history, irregular, policy):
     """Deleting after every save keeps the same best as looking at the whole history once."""
     metrics = as_metrics(history)
     kept: set[int] = set()
     for step in sorted(history):
-        kept = steps_to_keep([*kept, step], metrics, policy)
-    assert kept == steps_to_keep(list(history), metrics, policy)
+        kept = steps_to_keep([*kept, step], metrics, policy, irregular=irregular)
+    assert kept == steps_to_keep(list(history), metrics, policy, irregular=irregular)
+
+
+@given(histories, st.sets(st.integers(0, 10_000)), policies)
+def test_stops_push_out_nothing_that_is_averaged(history, stops, policy):
+    """The regular steps that would be averaged are the same with stops and without."""
+    regular = [step for step in history if step not in stops]
+    kept = steps_to_keep([*history, *stops], as_metrics(history), policy, irregular=stops)
+    alone = steps_to_keep(regular, as_metrics(history), policy) if regular else set()
+    newest = sorted(regular, reverse=True)[: policy.keep_for_average]
+    assert set(newest) <= kept & alone
 
 
 def test_of_equal_values_the_earlier_is_better():

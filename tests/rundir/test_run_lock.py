@@ -1,4 +1,4 @@
-"""One training at a time, and how a run stands."""
+"""One that writes at a time, and how a run stands."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.status import Status, read_status, write_status
 from tests.rundir.snapshots import ENVIRONMENT
 
+TRAINING = "training on it"
 HOLD = """
 import sys
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
-with locked(RunDirectory(sys.argv[1])):
+with locked(RunDirectory(sys.argv[1]), "preparing its data"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -39,38 +40,58 @@ def test_a_second_process_is_refused_and_told_who_holds(tmp_path):
     with holder:
         assert holder.stdout.readline() == "held\n"
         with (
-            pytest.raises(RunDirectoryError, match=rf"process {holder.pid} on .* is training"),
-            locked(RunDirectory(tmp_path)),
+            pytest.raises(
+                RunDirectoryError,
+                match=rf"process {holder.pid} on .* is preparing its data; wait for it, stop it",
+            ),
+            locked(RunDirectory(tmp_path), TRAINING),
         ):
             pass
         holder.send_signal(signal.SIGKILL)
-    with locked(RunDirectory(tmp_path)):
+    with locked(RunDirectory(tmp_path), TRAINING):
         held = json.loads((tmp_path / "lock").read_text())
     assert held["pid"] == os.getpid()
 
 
 def test_a_second_holder_in_the_same_process_is_refused(tmp_path):
     run = RunDirectory(tmp_path)
-    with locked(run):
-        with pytest.raises(RunDirectoryError, match="is training on it"), locked(run):
+    with locked(run, TRAINING):
+        with pytest.raises(RunDirectoryError, match="is training on"), locked(run, TRAINING):
             pass
-        with pytest.raises(RunDirectoryError, match="is training on it"), locked(run):
+        with pytest.raises(RunDirectoryError, match="is training on"), locked(run, TRAINING):
             pass
-    with locked(run):
+    with locked(run, TRAINING):
         pass
 
 
 def test_a_stale_lock_file_is_harmless(tmp_path):
     (tmp_path / "lock").write_text('{"pid": 1, "host": "elsewhere", "more": "and longer text"}')
-    with locked(RunDirectory(tmp_path)):
+    with locked(RunDirectory(tmp_path), TRAINING):
         assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("content", "holder"),
+    [
+        ('{"pid": 7, "host": "there"}', "process 7 on there is working on it"),
+        ("", "another process is working on it"),
+        ("[]", "another process is working on it"),
+    ],
+)
+def test_a_holder_that_does_not_say_what_it_does(tmp_path, content, holder):
+    """An earlier version's, or one that has not written yet."""
+    run = RunDirectory(tmp_path)
+    with locked(run, TRAINING):
+        run.lock_file.write_text(content)
+        with pytest.raises(RunDirectoryError, match=holder), locked(run, TRAINING):
+            pass
 
 
 def test_the_lock_ends_with_an_error(tmp_path):
     run = RunDirectory(tmp_path)
-    with pytest.raises(KeyError), locked(run):
+    with pytest.raises(KeyError), locked(run, TRAINING):
         raise KeyError
-    with locked(run):
+    with locked(run, TRAINING):
         pass
 
 
@@ -79,13 +100,13 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    with pytest.warns(UserWarning, match="has no locks"), locked(RunDirectory(tmp_path)):
+    with pytest.warns(UserWarning, match="has no locks"), locked(RunDirectory(tmp_path), TRAINING):
         pass
 
 
 def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(RunDirectoryError, match="cannot be opened"):
-        with locked(RunDirectory(tmp_path / "absent")):
+        with locked(RunDirectory(tmp_path / "absent"), TRAINING):
             pass
 
 

@@ -52,7 +52,7 @@ class Run:
         *,
         stop_after: int | None = None,
         kill_after: int | None = None,
-        initial_params: Any = None,
+        initial_params: Callable[[], Any] | None = None,
         profiler: Profiler | None = None,
     ) -> Outcome:
         """Trains until the end, or until a signal or a kill arrives with that step dispatched."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,9 +15,9 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.store import TokenPairs, Tokens
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.training.loop import DivergenceError
 from flaxformer_mt.training.progress import Progress
-from tests.training.examples import VOCAB, assert_same, on_host, tiny
+from flaxformer_mt.training.recovery import DivergenceError
+from tests.training.examples import VOCAB, assert_same, on_host, program, tiny
 from tests.training.runs import TRAIN, Run
 
 SETTINGS = {
@@ -69,11 +72,49 @@ def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     end = run.snapshot()
     progress = Progress.from_dict(end.position)
     assert progress.left_out == (Position(0, 0, 4), Position(0, 0, 5), Position(0, 0, 6))
-    assert progress.rollbacks == 1
+    assert (progress.rollbacks, progress.diverged) == (0, 7), "what came after it is saved"
+    assert Progress.from_dict(run.snapshot(6).position).rollbacks == 1
     assert int(end.opt_state["skipped"]) == 0
     assert [line["step"] for line in run.log()] == [8, 8]
     # Done before any report or checkpoint has counted them.
     assert run.goodput.seconds["lost"] > 0
+
+
+def test_incidents_that_were_repaired_do_not_add_up(tmp_path):
+    """One at steps 2 to 4 and, after the checkpoint of step 5, one at 6 to 8."""
+    settings = {**SETTINGS, "training.save_every": 1, "training.max_rollbacks": 1}
+    run = Run(tmp_path, settings, train_pairs=poison(1, 2, 3, 8, 9, 10))
+    assert run.start().state == "finished"
+    assert run.shown.count("(restore 1 of 1)") == 2
+    assert len(Progress.from_dict(run.snapshot().position).left_out) == 6
+
+
+def test_going_back_twice_from_one_place_counts_twice(tmp_path):
+    """The checkpoints of steps 2 and 3 do not lie beyond it: they repair nothing."""
+    settings = {**SETTINGS, "training.save_every": 1, "training.max_rollbacks": 1}
+    run = Run(tmp_path, settings, train_pairs=poison(1, 2, 3, 6, 7, 8))
+    with pytest.raises(DivergenceError, match=r"step 6: .* 1 restores of an earlier checkpoint"):
+        run.start()
+    assert run.steps() == [1, 2, 3]
+
+
+def test_going_back_needs_no_room_for_two_states(tmp_path, monkeypatch):
+    state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program().abstract))
+    alive: list[int] = []
+    restore = Checkpoints.restore
+
+    def watched(self: Checkpoints, *arguments: Any, **more: Any) -> Any:
+        gc.collect()
+        alive.append(sum(array.nbytes for array in jax.live_arrays()))
+        return restore(self, *arguments, **more)
+
+    monkeypatch.setattr(Checkpoints, "restore", watched)
+    run = Run(tmp_path, SETTINGS, train_pairs=poison(4, 5, 6))
+    gc.collect()
+    before = sum(array.nbytes for array in jax.live_arrays())
+    run.start()
+    assert len(alive) == 1
+    assert alive[0] - before < state / 2
 
 
 def test_a_rollback_goes_behind_a_save_that_failed(tmp_path, monkeypatch):

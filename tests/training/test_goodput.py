@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import time
+from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
+from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.training.goodput import KINDS, Goodput, GoodputError, GoodputFile
+from flaxformer_mt.training.step_ends import StepEnds
+from tests.training.examples import program
 from tests.training.runs import Killed, Run
 
 
@@ -45,6 +53,70 @@ def test_every_second_belongs_to_one_kind(clock):
     assert goodput.seconds == dict.fromkeys(KINDS, 0) | {"start": 10, "steps": 10, "checkpoints": 1}
     assert goodput.wall == clock.now - 50
     assert goodput.share == 10 / 21
+
+
+@pytest.mark.parametrize(("until", "first"), [(53, 3), (40, 0), (90, 10)])
+def test_a_lap_may_end_before_now(clock, until, first):
+    """At a moment that was noted elsewhere; the rest is the next lap's."""
+    goodput = Goodput(clock=clock)
+    clock.now = 60
+    goodput.lap("steps", until=until)
+    goodput.lap("data")
+    assert (goodput.seconds["steps"], goodput.seconds["data"]) == (first, 10 - first)
+
+
+class Slow:
+    """A loss that is computed `seconds` after it was dispatched."""
+
+    def __init__(self, loss: Any, seconds: float) -> None:
+        self.loss, self.at = loss, time.perf_counter() + seconds
+
+    def is_ready(self) -> bool:
+        return time.perf_counter() >= self.at
+
+    def block_until_ready(self) -> Slow:
+        time.sleep(max(0.0, self.at - time.perf_counter()))
+        return self
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        return np.asarray(self.block_until_ready().loss)
+
+
+def test_a_wait_for_data_counts_from_the_end_of_the_step_before(tmp_path, monkeypatch):
+    """Steps of 0.3 s and batches 0.4 s apart: of each wait but the first 0.1 s cost anything."""
+    waited = []
+    following = Batches.__next__
+
+    def late(self: Batches) -> Any:
+        start = time.perf_counter()
+        time.sleep(0.4)
+        batch = following(self)
+        waited.append(time.perf_counter() - start)
+        return batch
+
+    def step(state: Any, batch: Any) -> Any:
+        state, metrics = program().train_step(state, batch)
+        jax.block_until_ready(state)
+        return state, {**metrics, "loss": Slow(metrics["loss"], 0.3)}
+
+    monkeypatch.setattr(Batches, "__next__", late)
+    changes = {"training.steps": 4, "training.log_every": 100, "training.validate_every": 0}
+    run = Run(tmp_path, changes, on=dataclasses.replace(program(), train_step=step))
+    run.start()
+    assert len(waited) == 4
+    # What a busy machine adds to a wait is a wait as well.
+    assert 0 < run.goodput.seconds["data"] < sum(waited) - 3 * 0.2
+    assert run.goodput.seconds["steps"] > 3 * 0.2
+
+
+def test_a_step_that_fails_has_ended_as_well():
+    class Failing:
+        def block_until_ready(self) -> None:
+            raise RuntimeError("the device is gone")
+
+    ends = StepEnds()
+    assert ends.watch(Failing()).result(timeout=10) <= time.perf_counter()
+    ends.close()
 
 
 def test_steps_after_the_last_checkpoint_are_lost_by_a_kill(clock):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import io
 import math
 import types
+import weakref
 from typing import Any
 
 import jax
@@ -31,7 +33,7 @@ from tests.training.examples import (
     program,
     tiny,
 )
-from tests.training.runs import TRAIN, VALID, Run, scripted
+from tests.training.runs import TRAIN, VALID, Killed, Run, scripted
 
 BLEU = {"training.best_metric": "bleu", "training.validate_bleu": True}
 
@@ -204,7 +206,7 @@ def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
 def test_initial_parameters_are_a_checkpoint_before_the_first_step(tmp_path):
     given = jax.tree.map(lambda leaf: leaf + 1, on_host(program().init().params))
     run = Run(tmp_path, {"training.steps": 2, "training.keep_for_average": 5})
-    outcome = run.start(initial_params=given)
+    outcome = run.start(initial_params=lambda: given)
     assert (outcome.step, run.steps()) == (2, [0, 2])
     start = run.snapshot(0)
     assert_same(on_host(start.params), given)
@@ -216,11 +218,47 @@ def test_initial_parameters_are_a_checkpoint_before_the_first_step(tmp_path):
 def test_a_restart_needs_the_other_runs_parameters_no_more(tmp_path):
     given = jax.tree.map(lambda leaf: leaf + 1, on_host(program().init().params))
     whole = Run(tmp_path / "whole", {"training.steps": 3})
-    whole.start(initial_params=given)
+    whole.start(initial_params=lambda: given)
     stopped = Run(tmp_path / "stopped", {"training.steps": 3})
-    stopped.start(initial_params=given, stop_after=1)
+    stopped.start(initial_params=lambda: given, stop_after=1)
     stopped.start()
     assert_same(on_host(stopped.snapshot().params), on_host(whole.snapshot().params))
+
+
+def test_initial_parameters_are_read_once_and_not_kept(tmp_path):
+    """Neither here nor on the devices: training needs the room."""
+    held: list[weakref.ref] = []
+
+    def given() -> Any:
+        # Not in one piece, so that none of them can become the device's own.
+        leaves = on_host(program().init().params)
+        params = jax.tree.map(lambda leaf: np.stack([leaf, leaf], axis=-1)[..., 0], leaves)
+        held.extend(weakref.ref(leaf) for leaf in jax.tree.leaves(params))
+        return params
+
+    def step(state: Any, batch: Any) -> Any:
+        gc.collect()
+        assert held and not any(reference() is not None for reference in held)
+        return program().train_step(state, batch)
+
+    run = Run(tmp_path, {"training.steps": 2}, on=dataclasses.replace(program(), train_step=step))
+    run.start(initial_params=given)
+    count = len(held)
+    run.start(initial_params=given)
+    assert len(held) == count, "the run has a checkpoint of its own"
+
+
+def test_a_run_that_goes_on_from_step_0_takes_its_reports_back(tmp_path):
+    """Where the only newer checkpoint is damaged."""
+    given = on_host(program().init().params)
+    run = Run(tmp_path, {"training.steps": 4, "training.log_every": 1, "training.save_every": 2})
+    with pytest.raises(Killed):
+        run.start(initial_params=lambda: given, kill_after=3)
+    assert run.steps() == [0, 2]
+    (tmp_path / "checkpoints" / "2" / "params" / "manifest.ocdbt").unlink()
+    run.start(initial_params=lambda: given)
+    assert "resuming after step 0" in run.shown
+    assert [line["step"] for line in run.log()] == [1, 2, 3, 4, 4]
 
 
 # --- what a report says -----------------------------------------------------------------------

@@ -13,10 +13,21 @@ import optax
 import pytest
 
 from flaxformer_mt.config import OptimizerConfig
+from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.training.optimizer import FreezeError, make_optimizer, path_name, trainable
-from tests.training.examples import VOCAB, assert_same, build_tiny, on_host, tiny, uneven_batch
+from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.step import batch_loss
+from tests.training.examples import (
+    MAX_LENGTH,
+    VOCAB,
+    assert_same,
+    build_tiny,
+    on_host,
+    tiny,
+    uneven_batch,
+)
 
 Tree = dict[str, np.ndarray]
 
@@ -167,6 +178,42 @@ def test_frozen_parameters_keep_every_bit_and_have_no_moments():
         jax.tree.leaves(state.params["decoder"]), jax.tree.leaves(before["decoder"]), strict=True
     ):
         assert np.all(np.asarray(a) != b)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_what_is_frozen_costs_no_backward_pass(accumulation):
+    """Of a deep encoder that does not train, of three parts of the work only the forward one."""
+    deep = {"model.encoder_layers": 4, "training.optimizer.accumulation": accumulation}
+    whole, frozen = (
+        flops(build_tiny({**deep, "training.freeze": freeze})) for freeze in ((), FROZEN)
+    )
+    decoder = flops(build_tiny({**deep, "model.encoder_layers": 1}))
+    # What three layers of the encoder cost, and a third of that.
+    encoder = (whole - decoder) * 4 / 3
+    assert frozen < whole - encoder / 2
+
+
+def flops(program: Program) -> float:
+    """Of one training step, as the compiler counts them."""
+    compiled: Any = program.lower_train_step(Shape(8, MAX_LENGTH, MAX_LENGTH)).compile()
+    return float(compiled.cost_analysis()["flops"])
+
+
+def test_the_norm_is_of_what_trains():
+    """As clipping has it: of the decoder's gradient alone, that of the same step unfrozen."""
+    config, batch = tiny({"model.dropout": 0.0, "training.freeze": FROZEN}), uneven_batch()
+    frozen = build_tiny({"model.dropout": 0.0, "training.freeze": FROZEN})
+    state = frozen.init()
+    model = Transformer(config.model, VOCAB, VOCAB)
+
+    @jax.jit
+    def gradient(params: Any) -> Any:
+        loss = lambda p: batch_loss(model, config, p, batch, None).objective  # noqa: E731
+        return jax.grad(loss)(params)
+
+    wanted = optax.tree.norm(gradient(state.params)["decoder"]) / batch.tgt_tokens
+    _, metrics = frozen.train_step(state, batch)
+    assert float(metrics["gradient_norm"]) == pytest.approx(float(wanted), rel=1e-4)
 
 
 def test_a_wrong_pattern_is_found_before_training():

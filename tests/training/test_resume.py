@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training.examples import assert_same
+from flaxformer_mt.rundir.averaging import average_checkpoints
+from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.layout import RunDirectory
+from tests.training.examples import assert_same, on_host, program
 from tests.training.runs import Killed, Run
 
 SETTINGS = {
@@ -68,6 +71,32 @@ def test_stops_leave_no_trace(in_one_go, tmp_path):
     assert len(run.batches) == 13
     for a, b in zip(run.batches, in_one_go.batches, strict=True):
         assert_same(a, b)
+
+
+def test_stops_leave_no_trace_in_the_average(in_one_go, tmp_path):
+    """What they save is gone on from, and pushes out nothing that is averaged."""
+    run = Run(tmp_path, {**SETTINGS, "training.keep_for_average": 3})
+    for step in (5, 8, 9, 10, 11):
+        assert run.start(stop_after=step).step == step
+    assert run.steps() == [4, 6, 8, 10, 11]
+    assert [run.snapshot(step).kind for step in (8, 10)] == ["regular", "stop"]
+    assert run.start().state == "finished"
+    assert {8, 12, 13} <= set(run.steps()) and not {9, 10, 11} & set(run.steps())
+    (params, steps), (wanted, undisturbed) = (
+        average_checkpoints(RunDirectory(each.folder), 3) for each in (run, in_one_go)
+    )
+    assert steps == undisturbed == [8, 12, 13]
+    assert_same(params, wanted)
+
+
+def test_the_weights_that_a_run_began_with_are_not_averaged(tmp_path):
+    run = Run(tmp_path, {"training.steps": 2})
+    given = on_host(program().init().params)
+    run.start(initial_params=lambda: given)
+    assert run.steps() == [0, 2]
+    assert run.snapshot(0).kind == "start"
+    with pytest.raises(CheckpointError, match=r"average 2 regular .* there are 1 \(steps 2; "):
+        average_checkpoints(RunDirectory(tmp_path), 2)
 
 
 def test_kills_leave_no_trace(in_one_go, tmp_path):

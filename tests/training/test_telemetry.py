@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tensorboardX.proto.event_pb2 import Event
 
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.training.telemetry import Telemetry, duration, perplexity
+from tests.training.test_board import seen
 
 REPORT = {
     "epoch": 1.25,
@@ -59,17 +57,6 @@ class Screen:
     def lines(self) -> list[dict]:
         return read_metrics(self.folder / "metrics.jsonl")
 
-    def scalars(self) -> Iterator[tuple[str, int, float]]:
-        """Tag, step and value from the event files: records of length, data and checksums."""
-        for path in sorted((self.folder / "board").iterdir()):
-            data = path.read_bytes()
-            while data:
-                (length,) = struct.unpack("<Q", data[:8])
-                event = Event.FromString(data[12 : 12 + length])
-                data = data[12 + length + 4 :]
-                for value in event.summary.value:
-                    yield value.tag, event.step, value.simple_value
-
 
 def test_a_report_is_one_plain_line_where_there_is_no_terminal(tmp_path):
     screen = Screen(tmp_path, io.StringIO())
@@ -111,7 +98,7 @@ def test_the_log_and_the_board_have_every_number(tmp_path):
         {"step": 1500, "kind": "train", **REPORT},
         {"step": 1500, "kind": "valid", "loss": 2.25, "bleu": 31.456},
     ]
-    shown = {(tag, step): value for tag, step, value in screen.scalars()}
+    shown = {(tag, step): value for tag, step, value in seen(tmp_path / "board")}
     for name, value in REPORT.items():
         assert shown[f"train/{name}", 1500] == pytest.approx(value)
     assert shown["valid/bleu", 1500] == pytest.approx(31.456)
@@ -138,6 +125,19 @@ def test_rewinding_forgets_later_lines(tmp_path):
         telemetry.rewind(200)
         telemetry.training(250, REPORT)
     assert [line["step"] for line in screen.lines()] == [100, 200, 250]
+    shown = [step for tag, step, _ in seen(tmp_path / "board") if tag == "train/loss"]
+    assert shown == [100, 200, 250]
+
+
+def test_a_board_that_cannot_be_written_is_said_once(tmp_path):
+    (tmp_path / "board").write_text("a file where the folder would be")
+    screen = Screen(tmp_path, io.StringIO())
+    with screen as telemetry:
+        for step in (100, 200):
+            telemetry.training(step, REPORT)
+        telemetry.rewind(100)
+    assert screen.stream.getvalue().count("board: cannot be written: File exists; until") == 1
+    assert [line["step"] for line in screen.lines()] == [100]
 
 
 @pytest.mark.parametrize(

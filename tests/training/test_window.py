@@ -9,9 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.position import Position
 from flaxformer_mt.training import window
-from flaxformer_mt.training.progress import Progress
 from flaxformer_mt.training.window import Sums, Window
 
 
@@ -112,24 +110,3 @@ def test_a_window_goes_on_where_it_was_put_down(clock):
     assert report["loss"] == (2 * 10 + 4 * 30) / 40
     assert report["seconds_per_step"] == pytest.approx(5)
     assert sums.steps == 1
-
-
-def test_progress_survives_json():
-    progress = Progress(
-        position=Position(3, 7),
-        left_out=(Position(0, 1), Position(2, 2)),
-        rollbacks=2,
-        best=0.1,
-        best_step=40,
-        stale=1,
-        seconds=12.5,
-        window=Sums(steps=3, loss=0.1 + 0.2),
-    )
-    assert Progress.from_dict(json.loads(json.dumps(progress.to_dict()))) == progress
-    assert Progress.from_dict(json.loads(json.dumps(Progress().to_dict()))) == Progress()
-
-
-def test_a_position_of_two_parts_is_one_of_the_first_window():
-    """Checkpoints from before there were windows."""
-    old = {**Progress().to_dict(), "position": {"epoch": 3, "index": 17}}
-    assert Progress.from_dict(old).position == Position(3, 0, 17)

@@ -1,0 +1,40 @@
+"""Which settings the arguments of `train` mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.cli.resolve import wants_determinism
+from flaxformer_mt.config import load_config, to_dict
+from flaxformer_mt.rundir.layout import create
+
+ON, OFF = "training.deterministic=true", "training.deterministic=false"
+
+
+def made(folder: Path, override: str) -> str:
+    create(folder, to_dict(load_config("quickstart", [override])), ["train"])
+    return str(folder)
+
+
+@pytest.mark.parametrize("override", [ON, OFF])
+def test_determinism_is_that_of_the_run_it_will_be(tmp_path: Path, override: str) -> None:
+    """It must be known before processes join each other, where nothing of the run is there yet."""
+    new, other = str(tmp_path / "new"), made(tmp_path / "other", override)
+    meant = override == ON
+    opposite = OFF if meant else ON
+    assert wants_determinism(new, None, [], other) == meant
+    assert wants_determinism(new, None, [opposite], other) != meant
+    assert wants_determinism(new, "quickstart", [override], other) == meant
+    assert wants_determinism(other, None, [], None) == meant
+    # Once the run is there, it is no longer the other one that decides.
+    begun = made(tmp_path / "begun", opposite)
+    assert wants_determinism(begun, None, [], other) != meant
+
+
+def test_what_is_wrong_is_said_elsewhere(tmp_path: Path) -> None:
+    new = str(tmp_path / "new")
+    assert not wants_determinism(new, None, [], None)
+    assert not wants_determinism(new, None, [], str(tmp_path / "absent"))
+    assert not wants_determinism(new, "quickstart", ["training.determinstic=true"], None)

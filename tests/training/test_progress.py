@@ -1,0 +1,78 @@
+"""What survives a restart, and how it changes: validations, going back, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from flaxformer_mt.data.position import Position
+from flaxformer_mt.training.progress import Progress
+from flaxformer_mt.training.window import Sums
+
+
+def test_survives_json():
+    progress = Progress(
+        position=Position(3, 7),
+        left_out=(Position(0, 1), Position(2, 2)),
+        rollbacks=2,
+        diverged=17,
+        best=0.1,
+        best_step=40,
+        stale=1,
+        seconds=12.5,
+        window=Sums(steps=3, loss=0.1 + 0.2),
+    )
+    assert Progress.from_dict(json.loads(json.dumps(progress.to_dict()))) == progress
+    assert Progress.from_dict(json.loads(json.dumps(Progress().to_dict()))) == Progress()
+
+
+def test_a_position_of_two_parts_is_one_of_the_first_window():
+    """Checkpoints from before there were windows."""
+    old = {**Progress().to_dict(), "position": {"epoch": 3, "index": 17}}
+    assert Progress.from_dict(old).position == Position(3, 0, 17)
+
+
+def test_a_checkpoint_that_does_not_say_where_the_run_diverged_is_read():
+    old = Progress(rollbacks=2).to_dict()
+    del old["diverged"]
+    assert Progress.from_dict(old) == Progress(rollbacks=2)
+
+
+@pytest.mark.parametrize(
+    ("values", "higher", "best", "stale"),
+    [
+        ([3.0, 5.0, 4.0], True, (5.0, 2), 1),
+        ([3.0, 5.0, 4.0], False, (3.0, 1), 2),
+        ([3.0, 3.0], True, (3.0, 1), 1),
+        ([math.nan, -math.inf, 1.0], True, (1.0, 3), 0),
+        ([math.nan], False, (None, 0), 1),
+    ],
+)
+def test_the_best_and_how_long_it_has_been(values, higher, best, stale):
+    progress = Progress()
+    for step, value in enumerate(values, start=1):
+        progress = progress.validated(step, value, higher_is_better=higher)
+    assert ((progress.best, progress.best_step), progress.stale) == (best, stale)
+
+
+def test_what_outlives_going_back():
+    bad = [Position(0, 0, 3), Position(0, 0, 4)]
+    later = Progress(position=Position(0, 0, 9), seconds=9.0).rolled_back(8, bad)
+    back = later.restored(Progress(position=Position(0, 0, 2), seconds=2.0, stale=1))
+    assert back == Progress(
+        position=Position(0, 0, 2),
+        seconds=2.0,
+        stale=1,
+        left_out=tuple(bad),
+        rollbacks=1,
+        diverged=8,
+    )
+
+
+def test_only_a_checkpoint_beyond_the_place_repairs_it():
+    progress = Progress().rolled_back(8, []).rolled_back(5, [])
+    assert (progress.rollbacks, progress.diverged) == (2, 8)
+    assert progress.saved(8).rollbacks == 2
+    assert progress.saved(9).rollbacks == 0
