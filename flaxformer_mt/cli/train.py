@@ -18,7 +18,7 @@ from flaxformer_mt.config import ExperimentConfig, TrainingConfig, freeze, to_di
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.translator import chosen_weights
+from flaxformer_mt.decoding.chosen import chosen_weights
 from flaxformer_mt.model import table_rows
 from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
@@ -316,7 +316,7 @@ def _weights(
             f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "
             f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
         )
-    which = processes.first(lambda: chosen_weights(source, "auto"))
+    which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
     def read() -> Any:
         params = load_params(source, which)

@@ -90,6 +90,16 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _corpus(config.data.valid, "data.valid")
 
 
+def ineffective(config: ExperimentConfig) -> Iterator[str]:
+    """What is said in vain: a mistake in what is to be run, no damage to what was."""
+    training = config.training
+    if training.patience > 0 and not training.validate_every:
+        yield (
+            f"'training.patience' = {training.patience} counts validations, and there are none "
+            "while 'training.validate_every' = 0: set one of them"
+        )
+
+
 def _values(config: ExperimentConfig, groups: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     for group, names in groups.items():
         section: Any = functools.reduce(getattr, group.split("."), config)
@@ -165,11 +175,6 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
         )
     if training.best_metric == "bleu" and not training.validate_bleu:
         yield "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true"
-    if training.patience > 0 and not training.validate_every:
-        yield (
-            f"'training.patience' = {training.patience} counts validations, and there are none "
-            "while 'training.validate_every' = 0: set one of them"
-        )
 
 
 def _mesh(config: ExperimentConfig) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from flaxformer_mt.config.consistency import ineffective
 from flaxformer_mt.config.freeze import (
     ConfigError,
     corpus,
@@ -85,7 +86,10 @@ def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
         )
     for override in overrides:
         apply_override(config, override)
-    return freeze(config, spec)
+    frozen = freeze(config, spec)
+    for said in ineffective(frozen):
+        raise ConfigError(f"{spec}: {said}")
+    return frozen
 
 
 def _explained(error: Exception, path: Path) -> str:

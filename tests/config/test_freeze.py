@@ -147,11 +147,6 @@ def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
         ("training.optimizer.beta2", 1.0, "'training.optimizer.beta2' = 1.0 must lie in [0, 1)"),
         ("training.patience", -1, "'training.patience' = -1 must not be negative"),
         ("training.seed", -1, "'training.seed' = -1 must not be negative"),
-        (
-            "training",
-            {"patience": 3, "validate_every": 0},
-            "'training.patience' = 3 counts validations, and there are none",
-        ),
         ("training.optimizer.epsilon", 0, "'training.optimizer.epsilon' = 0.0 must be positive"),
         ("training.schedule.factor", 0, "'training.schedule.factor' = 0.0 must be positive"),
         (

@@ -90,6 +90,14 @@ def test_corpora_are_added_and_changed_by_name():
     assert corpus.tgt == load_config("multi30k").data.train[0].tgt
 
 
+def test_patience_without_validations_is_a_mistake_but_no_damage_to_a_run():
+    settings = ["training.patience=3", "training.validate_every=0"]
+    with pytest.raises(ConfigError, match="'training.patience' = 3 counts validations, and there"):
+        load_config("multi30k", settings)
+    frozen = freeze({"training": {"patience": 3, "validate_every": 0}}, "an earlier run")
+    assert frozen.training.patience == 3
+
+
 def test_the_last_override_of_a_key_holds():
     assert with_overrides("model.d_model=128", "model.d_model=64").model.d_model == 64
 
