@@ -96,7 +96,7 @@ def imported_packages(path: Path) -> Iterator[str]:
 
 
 # Rooms that need an extra: only the commands that ask for it import them.
-EXTRAS = {"serving": "serve", "figures": "figures"}
+EXTRAS = {"serving": "serve", "figures": "figures", "export": "export"}
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():
@@ -111,7 +111,9 @@ def test_every_import_of_the_package_is_a_declared_dependency():
             # `compression` is Python's own from 3.14 on.
             if package in {*sys.stdlib_module_names, "compression", "flaxformer_mt"}:
                 continue
-            distributions = {canonicalize_name(name) for name in providers.get(package, ())}
+            # What is not installed here is looked for under its own name.
+            names = providers.get(package, [package])
+            distributions = {canonicalize_name(name) for name in names}
             if not distributions & declared:
                 undeclared[package] = str(path.relative_to(ROOT))
     assert not undeclared, f"imported, not among pyproject.toml's dependencies: {undeclared}"

@@ -32,8 +32,8 @@ _FINAL = frozenset(
     reproduction.paper.RowError reproduction.result_file.ResultError
     serving.keys.KeyFileError serving.settings.SettingsError
     storage.buckets.StorageError
-    training.loop.DivergenceError training.optimizer.FreezeError training.profiling.ProfileError
-    training.start_from.StartError
+    training.optimizer.FreezeError training.profiling.ProfileError
+    training.recovery.DivergenceError training.start_from.StartError
     """.split()
 )
 # A path that cannot be what it is asked to be.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import errno
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -162,8 +163,9 @@ def make_folder(run: RunDirectory) -> None:
     except FileExistsError as error:
         raise RunDirectoryError(f"{path}: is a file; choose a directory for the run") from error
     except OSError as error:
+        advice = "; choose a shorter name" if error.errno == errno.ENAMETOOLONG else ""
         raise RunDirectoryError(
-            f"{path}: cannot be made a run directory: {error.strerror or error}"
+            f"{path}: cannot be made a run directory: {error.strerror or error}{advice}"
         ) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise RunDirectoryError(f"{path}: is not writable; choose another directory for the run")

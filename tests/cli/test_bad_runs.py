@@ -152,7 +152,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(
 
 def test_a_refused_config_leaves_no_folder_behind(run: Run, corpus: Path, tmp_path: Path) -> None:
     done = run("train", *settings(corpus, model__d_modl=3), "--workdir", tmp_path / "run")
-    assert done.status == 1 and "did you mean 'd_model'?" in done.last
+    assert done.status == 2 and "did you mean 'd_model'?" in done.last
     assert not (tmp_path / "run").exists()
 
 

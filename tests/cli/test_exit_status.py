@@ -20,7 +20,7 @@ from flaxformer_mt.data.corpus.paths import require_file
 from flaxformer_mt.data.prepare.workers import WorkerDied
 from flaxformer_mt.planning.topology import TopologyError
 from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.training.loop import DivergenceError
+from flaxformer_mt.training.recovery import DivergenceError
 
 # The next attempt may find what this one has not: a disk, a bucket, memory, a port, a run that
 # another process has let go of.

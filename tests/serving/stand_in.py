@@ -172,9 +172,10 @@ def running(
         except ServerError as error:
             ended.append(error)
 
+    # The port first: a server that cannot start closes its listener.
+    running = Running(server, listener.getsockname()[1], said, ended)
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    running = Running(server, listener.getsockname()[1], said, ended)
     try:
         while not server.started:
             time.sleep(0.005)

@@ -100,8 +100,8 @@ def test_evaluate_own_files_as_json(command: Run, averaged: Path, corpus: Path) 
         (["translate", "--weights", "7"], 1, "has no checkpoint 7"),
         (["translate", "--weights", "newest"], 2, "write average, best, latest, auto"),
         (["translate", "--n-best", "9"], 2, "must lie between 1 and the beam size, 4"),
-        (["translate", "--input", "nowhere.txt"], 1, "nowhere.txt: cannot be read"),
-        (["average", "--last", "50"], 1, "cannot average 50 checkpoints"),
+        (["translate", "--input", "nowhere.txt"], 2, "nowhere.txt: cannot be read"),
+        (["average", "--last", "50"], 1, "cannot average 50 regular checkpoints"),
     ],
 )
 def test_wrong_use_is_explained(

@@ -1,0 +1,8 @@
+"""`python -m flaxformer_mt COMMAND`: the same as `flaxformer-mt COMMAND`."""
+
+import sys
+
+from flaxformer_mt.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
