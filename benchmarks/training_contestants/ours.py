@@ -14,6 +14,7 @@ from benchmarks.training_contestants.contest import Job, read_batches, serve
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.parallel.compile_cache import keep_compiled
+from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
 from flaxformer_mt.rundir.cache import cache_folder
 from flaxformer_mt.training.program import build as build_program
 
@@ -22,6 +23,7 @@ class OurTrainer:
     """A `Program` with its state; metrics of a step are fetched while the next one is under way."""
 
     def __init__(self, job: Job) -> None:
+        share_one_heap()
         keep_compiled(cache_folder() / "xla")
         config = load_config(job.experiment, job.overrides)
         self._program = build_program(
@@ -49,6 +51,9 @@ class OurTrainer:
         before, self._pending = self._pending, metrics
         if before is not None:
             jax.device_get(before)
+        elif number == 0:
+            jax.block_until_ready(metrics)
+            keep_freed_memory()
 
     def loss(self) -> float:
         jax.block_until_ready(self._state)

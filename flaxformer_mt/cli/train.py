@@ -22,6 +22,7 @@ from flaxformer_mt.decoding.chosen import chosen_weights
 from flaxformer_mt.model import table_rows
 from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
+from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
 from flaxformer_mt.rundir.cache import local_copy
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if wants_determinism(options.workdir, options.config, overrides, options.init_from):
         # Where processes join each other, devices are counted: it would be too late.
         make_deterministic()
+    share_one_heap()  # here too: processes that join each other use their devices
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         if options.dry_run:
             return dry_run(options.workdir, options.config, overrides, processes)
@@ -105,6 +107,7 @@ def train_run(
     Of several processes the first reads and writes the run's record and holds its lock. `profile`
     are the first and the last step to trace.
     """
+    share_one_heap()
     goodput = Goodput()
     run = RunDirectory(as_path(workdir))
     holding = Holding()
@@ -263,6 +266,7 @@ def _train(
                     profiler=_profiler(profile, growing, processes),
                     utilization=None if peak is None else Utilization(config.model, tgt_size, peak),
                 ),
+                after_first_step=keep_freed_memory,
             )
 
 

@@ -59,11 +59,12 @@ def train(
     resampler: Resampler | None = None,
     processes: Processes = ALONE,
     instruments: Instruments | None = None,
+    after_first_step: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """Trains until `config.training.steps`, until patience ends, or until a stop is requested.
 
     `initial_params` reads the parameters, host arrays, that a run without a checkpoint begins with;
-    they are not kept.
+    they are not kept. `after_first_step` is called once, when the first step of this call is done.
 
     The order of operations is the contract of exact resume:
       1. the next batch; the train step is dispatched; the metrics of the step before are fetched
@@ -102,6 +103,7 @@ def train(
         resampler=resampler,
         processes=processes,
         instruments=instruments or Instruments(),
+        after_first_step=after_first_step,
     )
     try:
         return run.until_done(stop)
@@ -135,11 +137,13 @@ class _Run:
     resampler: Resampler | None
     processes: Processes
     instruments: Instruments
+    after_first_step: Callable[[], object]
 
     def __post_init__(self) -> None:
         self.goodput, self.profiler = self.instruments.goodput, self.instruments.profiler
         self.saves = Saves(self.checkpoints, self.telemetry, alone=self.processes.count == 1)
         self.pending: _Dispatched | None = None
+        self.warm = False  # a step has been done
         self.ballot = 0  # what all processes know of a stop
         self.due = Due()
         self.skipped = Skipped(self.config.training)
@@ -286,6 +290,9 @@ class _Run:
         self.skipped.note(self.pending.batch, skipped=bool(metrics["bad_run"]))
         self.pending = None
         self.goodput.lap("steps")
+        if not self.warm:
+            self.warm = True
+            self.after_first_step()
 
     def report(self) -> None:
         values = self.window.report(

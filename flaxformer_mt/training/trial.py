@@ -13,6 +13,7 @@ import numpy as np
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.parallel import on_mesh, place_batch
+from flaxformer_mt.parallel.host_memory import keep_freed_memory
 from flaxformer_mt.training.program import Program
 
 _FIRST_TYPE = 4  # after the special marks
@@ -64,6 +65,8 @@ def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) ->
             jax.block_until_ready((state, metrics))
             if number:
                 best = min(best, time.perf_counter() - start)
+            else:
+                keep_freed_memory()  # as `train` does then
             loss = float(metrics["loss"])
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
