@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import pytest
 
 from flaxformer_mt.decoding.translator import Translator
@@ -69,7 +70,9 @@ def test_neighbours_change_nothing(server: Running) -> None:
     assert together == alone * 8
 
 
-def test_after_the_warm_up_nothing_compiles(server: Running) -> None:
+def test_after_the_warm_up_nothing_compiles(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
     """Any mixture of requests with sentences as long as the warm-up's."""
     compiled = watch_compilations()
     before = compiled["programs"]
@@ -79,9 +82,16 @@ def test_after_the_warm_up_nothing_compiles(server: Running) -> None:
         *(("/translate", {"text": text, "n_best": 4, "alignment": True}) for text in SENTENCES),
         *(("/attention", {"text": text, "kind": "encoder"}) for text in SENTENCES),
     ]
-    with concurrent.futures.ThreadPoolExecutor(12) as clients:
-        answers = list(clients.map(lambda each: server.post(*each), payloads))
+    # Of all threads, and by name: the count is the process's, other tests' servers included.
+    jax.config.update("jax_log_compiles", True)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(12) as clients:
+            answers = list(clients.map(lambda each: server.post(*each), payloads))
+    finally:
+        jax.config.update("jax_log_compiles", False)
     assert {status for status, _ in answers} == {200}
+    said = [record.getMessage() for record in caplog.records]
+    assert not [each for each in said if each.startswith("Compiling")]
     assert compiled["programs"] == before
 
 
