@@ -14,6 +14,7 @@ from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel import Processes
+from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -34,6 +35,8 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
     corpora, languages, vocabulary and filter, and the seed (`data/prepare/manifest.py` has all of
     them). The model, batches and all else of training are still free.
     """
+    if processes.count == 1:
+        share_one_heap()
     run = RunDirectory(as_path(workdir))
 
     def begin() -> dict[str, object]:
@@ -69,7 +72,12 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
     peak, line = find_peak(list(program.mesh.devices.flat), config.training.chip_tflops)
     say(line)
     shape = largest(planner.shapes)
-    trial = try_step(program, shape, longest=config.model.max_length)
+    trial = try_step(
+        program,
+        shape,
+        longest=config.model.max_length,
+        after_first_step=lambda: keep_freed_memory(processes.count),
+    )
     if processes.is_first:
         print(table(trial, config, len(planner.shapes), vocabularies.tgt.size, peak))
     return 0

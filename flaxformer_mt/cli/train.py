@@ -78,7 +78,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if wants_determinism(options.workdir, options.config, overrides, options.init_from):
         # Where processes join each other, devices are counted: it would be too late.
         make_deterministic()
-    share_one_heap()  # here too: processes that join each other use their devices
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         if options.dry_run:
             return dry_run(options.workdir, options.config, overrides, processes)
@@ -107,7 +106,8 @@ def train_run(
     Of several processes the first reads and writes the run's record and holds its lock. `profile`
     are the first and the last step to trace.
     """
-    share_one_heap()
+    if processes.count == 1:
+        share_one_heap()
     goodput = Goodput()
     run = RunDirectory(as_path(workdir))
     holding = Holding()
@@ -266,7 +266,7 @@ def _train(
                     profiler=_profiler(profile, growing, processes),
                     utilization=None if peak is None else Utilization(config.model, tgt_size, peak),
                 ),
-                after_first_step=keep_freed_memory,
+                after_first_step=lambda: keep_freed_memory(processes.count),
             )
 
 

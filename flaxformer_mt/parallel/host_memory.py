@@ -1,10 +1,10 @@
 """Memory of the host, where the devices are its own cores.
 
 A step's intermediate values are one large piece of memory. glibc gives such pieces back to the
-kernel as soon as they are freed, and the kernel clears every page of them for the next step: of a
-small model's step a seventh to a quarter (docs/performance.md). Both functions leave everything as
-it is where an accelerator computes, with another C library, and where the user has set glibc's own
-variables.
+kernel as soon as they are freed, and the kernel clears every page of them for the next step: up to
+a quarter of a small model's step (docs/performance.md). Both functions leave everything as it is
+where an accelerator computes, with another C library, and where the user has set glibc's own
+variables. What they set is the process's, until it ends.
 """
 
 from __future__ import annotations
@@ -14,81 +14,61 @@ import importlib.metadata
 import importlib.util
 import os
 import pkgutil
-import resource
-from pathlib import Path
+import platform
 
 import jax
 
+from flaxformer_mt.parallel.free_memory import available, peak
+
 # Parameters of mallopt(3), from glibc's <malloc.h>.
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
+
+# Pieces of several sizes leave gaps: the heap has grown to 2.4 times what it was at the first step
+# (base, docs/performance.md), and other shapes of batch and validation come after that.
+_ROOM = 3
 
 
 def share_one_heap() -> bool:
     """Has all threads take memory from one heap, the only one that can hold large pieces.
 
-    Must come before any use of a device: a thread that exists keeps the heap that it has.
+    Must come before any use of a device: a thread that exists keeps the heap that it has. Whether
+    the CPU will compute is a guess then: it will not, if an accelerator's package is installed.
     """
-    return _applies() and _mallopt(_ARENA_MAX, 1)
+    return _applies() and _cpu_is_expected() and _mallopt(_ARENA_MAX, 1)
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory(processes: int = 1) -> bool:
     """Has the heap keep what is freed, up to the most that was in use at one time.
 
     For after the first step: compiling frees much that no later step needs. Does nothing where less
-    memory is left than twice what this process has needed at its peak: pieces of several sizes
-    leave gaps, and the heap has grown to 2.4 times that peak (base, docs/performance.md).
+    than three times as much memory is left as this process has needed so far, nor for one of
+    several `processes`, which on one host would count the same memory.
     """
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    if not _applies() or available() < 2 * peak:
+    if not _applies() or jax.default_backend() != "cpu" or processes > 1:
+        return False
+    if available() < _ROOM * peak():
         return False
     return _mallopt(_MMAP_MAX, 0) and _mallopt(_TRIM_THRESHOLD, -1)
 
 
-def available(root: Path = Path("/")) -> int:
-    """Bytes that this process can still have: of the machine, and of its control group."""
-    lines = (root / "proc/meminfo").read_text("ascii").splitlines()
-    fields = dict(line.split(":", 1) for line in lines)
-    left = int(fields["MemAvailable"].split()[0]) << 10
-    group = root / "sys/fs/cgroup"
-    limit, used = (_text(group / f"memory.{name}") for name in ("max", "current"))
-    if limit.isdigit() and used.isdigit():
-        left = min(left, int(limit) - int(used))
-    return left
-
-
 def _applies() -> bool:
-    own = ("GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
-    return _is_glibc() and _on_cpu() and not any(name in os.environ for name in own)
+    chosen = any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ)
+    return platform.libc_ver()[0] == "glibc" and not chosen
 
 
-def _is_glibc() -> bool:
-    name = "CS_GNU_LIBC_VERSION"
-    return name in os.confstr_names and bool(os.confstr(name))
-
-
-def _on_cpu() -> bool:
-    """Whether JAX will compute on the CPU, found out without starting it.
-
-    Where nothing was chosen it takes the first accelerator that a package is installed for.
-    """
-    chosen: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]
-    if chosen:
-        return chosen == "cpu"
+def _cpu_is_expected() -> bool:
+    platforms: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]
+    if platforms:
+        return platforms.split(",")[0] == "cpu"
     plugins = importlib.util.find_spec("jax_plugins")
     folders = plugins.submodule_search_locations if plugins else None
     return not (
         any(pkgutil.iter_modules(folders or []))
         or importlib.metadata.entry_points(group="jax_plugins")
         or importlib.util.find_spec("libtpu")
+        or os.environ.get("PJRT_NAMES_AND_LIBRARY_PATHS")
     )
 
 
 def _mallopt(parameter: int, value: int) -> bool:
     return bool(ctypes.CDLL(None).mallopt(parameter, value))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("ascii").strip()
-    except OSError:
-        return ""

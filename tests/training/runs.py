@@ -46,6 +46,8 @@ class Run:
     """Where the time of all starts went."""
     shown: str = ""
     """What the last start has printed."""
+    first_steps: list[int] = dataclasses.field(default_factory=list)
+    """How many batches all starts had been through when `after_first_step` was called."""
 
     def start(
         self,
@@ -98,6 +100,7 @@ class Run:
                         goodput_file=account,
                         profiler=profiler or NoProfiler(),
                     ),
+                    after_first_step=lambda: self.first_steps.append(len(self.batches)),
                 )
             finally:
                 self.shown = screen.getvalue()

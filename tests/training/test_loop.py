@@ -95,6 +95,14 @@ def test_order_of_operations(tmp_path):
     ]
 
 
+def test_each_start_calls_after_its_first_step_once(tmp_path):
+    """With the second step under way, if there is one."""
+    run = Run(tmp_path, {"training.steps": 4})
+    run.start(stop_after=3)
+    run.start()
+    assert run.first_steps == [2, 4]
+
+
 def test_a_shape_is_compiled_once(tmp_path):
     """By the first step, and neither by a restored state nor by a second epoch."""
     run = Run(tmp_path, {"training.steps": 30}, on=build_tiny())
