@@ -1,4 +1,4 @@
-"""What `train` and `--dry-run` set of the host's memory: before any device, after the first step."""
+"""What `train` and `--dry-run` set of the host's memory: before devices, after the first step."""
 
 from __future__ import annotations
 
