@@ -68,7 +68,7 @@ class Plan:
     def needed_bytes(self) -> int:
         """Memory that the program takes or would take."""
         if self.memory is not None:
-            return self.memory.needed
+            return self.memory.needed(self.hbm_bytes)
         assert self.refused is not None
         return self.refused.needed
 

@@ -92,10 +92,11 @@ def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
         ("program", memory.code),
     ):
         yield f"  {name:<34}{size / _MIB:>10,.0f} MiB"
-    left = (limit - memory.needed) / _GIB
+    needed = memory.needed(limit)
+    left = (limit - needed) / _GIB
     spare = f"{left:.2f} GiB left" if left > 0 else "nothing left to speak of"
     yield (
-        f"  {'in all, at most':<34}{memory.needed / _MIB:>10,.0f} MiB of {limit / _MIB:,.0f}: "
+        f"  {'in all, at most':<34}{needed / _MIB:>10,.0f} MiB of {limit / _MIB:,.0f}: "
         f"fits, {spare}"
     )
 

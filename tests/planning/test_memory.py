@@ -34,8 +34,14 @@ def test_other_failures_are_not_taken_for_it(text):
 
 def test_needed():
     sizes = {"arguments": 100, "outputs": 90, "aliased": 80, "temporaries": 50, "code": 7}
-    assert Memory(**sizes, peak=0).needed == 100 + 90 - 80 + 50 + 7
-    assert Memory(**sizes, peak=500).needed == 507
+    assert Memory(**sizes, peak=0).needed(limit=1000) == 100 + 90 - 80 + 50 + 7
+    assert Memory(**sizes, peak=500).needed(limit=1000) == 507
+
+
+def test_pieces_that_are_more_than_there_is_share_places():
+    sizes = {"arguments": 100, "outputs": 90, "aliased": 80, "temporaries": 500, "code": 7}
+    assert Memory(**sizes, peak=300).needed(limit=617) == 617
+    assert Memory(**sizes, peak=300).needed(limit=616) == 307
 
 
 def test_the_compilers_complaints_are_kept(capfd):
