@@ -30,6 +30,7 @@ _FINAL = frozenset(
     parsing.trees.TreeError
     planning.compile.PlanningError planning.hlo.HloError planning.topology.TopologyError
     reproduction.paper.RowError reproduction.result_file.ResultError
+    rundir.errors.WorkdirError
     serving.keys.KeyFileError serving.settings.SettingsError
     storage.buckets.StorageError
     training.optimizer.FreezeError training.profiling.ProfileError

@@ -7,5 +7,10 @@ class RunDirectoryError(Exception):
     """A run directory that is missing, unusable, locked or of another format."""
 
 
+class WorkdirError(RunDirectoryError):
+    """What was named is no run directory, cannot become one, or is of a later format: another name
+    or another version helps, another attempt does not."""
+
+
 class CheckpointError(RunDirectoryError):
     """A checkpoint that cannot be written, read, or used with this model."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.rundir.atomic import read_json, write_json
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.rundir.paths import as_path, exists, is_remote
 from flaxformer_mt.rundir.versions import git_commit, package_versions
 
@@ -134,12 +134,12 @@ def create(
     run = RunDirectory(as_path(path))
     make_folder(run)
     if has_record(run):
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run}: already holds a run; continue it with the same command line or choose "
             "another directory"
         )
     if exists(run.checkpoints):
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run}: holds checkpoints but no config.json, so they cannot be told apart from a "
             "new run's; put config.json back or choose another directory"
         )
@@ -153,22 +153,22 @@ def create(
 def make_folder(run: RunDirectory) -> None:
     """Makes the folder of a run that is to begin, so that it can be locked before its record is.
 
-    In a bucket there are none to make. Raises RunDirectoryError.
+    In a bucket there are none to make. Raises WorkdirError.
     """
     if is_remote(run.path):
         return
     path = run.path
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise RunDirectoryError(f"{path}: is a file; choose a directory for the run") from error
+    except FileExistsError:
+        raise WorkdirError(f"{path}: is a file; choose a directory for the run") from None
     except OSError as error:
         advice = "; choose a shorter name" if error.errno == errno.ENAMETOOLONG else ""
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{path}: cannot be made a run directory: {error.strerror or error}{advice}"
         ) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise RunDirectoryError(f"{path}: is not writable; choose another directory for the run")
+        raise WorkdirError(f"{path}: is not writable; choose another directory for the run")
 
 
 def open_run(path: str | os.PathLike[str]) -> RunDirectory:
@@ -197,12 +197,12 @@ def read_record(run: RunDirectory) -> RunRecord:
         raise RunDirectoryError(f"{error}; restore it from a copy") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run.config_file}: has no format_version, so it was not written by flaxformer-mt "
             "or was damaged; restore it from a copy or choose another directory"
         )
     if version > FORMAT_VERSION:
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run}: has format version {version}, and this flaxformer-mt reads up to "
             f"{FORMAT_VERSION}; upgrade flaxformer-mt"
         )
@@ -255,14 +255,14 @@ def _this_start(command_line: Sequence[str]) -> Start:
 def _check_is_run(run: RunDirectory) -> None:
     try:
         if not exists(run.path):
-            raise RunDirectoryError(f"{run}: no such directory; `train --workdir {run}` makes one")
+            raise WorkdirError(f"{run}: no such directory; `train --workdir {run}` makes one")
         if not is_remote(run.path) and not run.path.is_dir():
-            raise RunDirectoryError(f"{run}: is a file, not a run directory")
+            raise WorkdirError(f"{run}: is a file, not a run directory")
         found = has_record(run) if is_remote(run.path) else run.config_file.is_file()
     except OSError as error:
         raise RunDirectoryError(f"{run}: cannot be read: {error.strerror or error}") from error
     if not found:
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run}: not a run directory: config.json is missing; name the directory that was "
             "given to `train --workdir`"
         )

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.storage.buckets import StorageError, bucket_path, local_path
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ T = TypeVar("T")
 def as_path(path: str | os.PathLike[str]) -> Path:
     """The absolute path of a local file or folder, or the one in a bucket for `gs://...`.
 
-    Raises RunDirectoryError for another kind of address, and for a bucket where the libraries
+    Raises WorkdirError for another kind of address, and for a bucket where the libraries
     that reach it are not installed.
     """
     # pathlib makes one slash of two, so that an address which went through it reads `gs:/`.
@@ -38,7 +38,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(os.path.abspath(local_path(path)))
     except StorageError as error:
-        raise RunDirectoryError(str(error)) from error
+        raise WorkdirError(str(error)) from error
 
 
 def is_remote(path: os.PathLike[str]) -> bool:
@@ -92,14 +92,14 @@ def reason(error: BaseException) -> str:
 def _in_bucket(scheme: str, rest: str) -> Any:
     bucket, _, name = rest.strip("/").partition("/")
     if scheme != "gs":
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{scheme}://{rest}: is neither a local path nor one in a bucket, gs://BUCKET/FOLDER"
         )
     if not bucket or not name:
-        raise RunDirectoryError(f"gs://{rest}: name a folder in a bucket: gs://BUCKET/FOLDER")
+        raise WorkdirError(f"gs://{rest}: name a folder in a bucket: gs://BUCKET/FOLDER")
     missing = [name for name in ("gcsfs", "google.cloud.storage") if not _installed(name)]
     if missing:
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"gs://{rest}: {' and '.join(missing)} not installed; to use buckets: "
             "pip install 'flaxformer-mt[gcs]'"
         )

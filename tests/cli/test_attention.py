@@ -176,7 +176,7 @@ def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:
         (("curves", made), 2, "--output"),
         (("curves", made, "--output", "c.gif"), 2, "c.gif: name a file that ends in"),
         (("curves", made, *output, "--values", "blue"), 2, "no run has reported 'blue'"),
-        (("curves", tmp_path / "none", *output), 1, "no such directory"),
+        (("curves", tmp_path / "none", *output), 2, "no such directory"),
         (("curves", made, made, *output), 2, "is given twice"),
     ):
         done = run("figures", *call)

@@ -127,7 +127,7 @@ def test_impossible_run_directories_are_named(
 ) -> None:
     monkeypatch.chdir(corpus)
     done = run("prepare", *settings(corpus), "--workdir", name)
-    assert done.status == 1 and message in done.last
+    assert done.status == 2 and message in done.last
 
 
 def test_a_first_attempt_binds_nobody(run: Run, corpus: Path) -> None:

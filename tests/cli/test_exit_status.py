@@ -19,7 +19,7 @@ from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.data.corpus.paths import require_file
 from flaxformer_mt.data.prepare.workers import WorkerDied
 from flaxformer_mt.planning.topology import TopologyError
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.training.recovery import DivergenceError
 
 # The next attempt may find what this one has not: a disk, a bucket, memory, a port, a run that
@@ -79,6 +79,8 @@ LARGE = "RESOURCE_EXHAUSTED: "
     [
         ConfigError("x"),
         DivergenceError("x"),
+        WorkdirError("x"),
+        raised(WorkdirError("x"), OSError(errno.ENAMETOOLONG, "x")),
         raised(CorpusError("x"), FileNotFoundError(errno.ENOENT, "x")),
         raised(ConfigError("x"), ZeroDivisionError()),
         raised(CorpusError("x"), json.JSONDecodeError("x", "", 0)),
@@ -96,6 +98,7 @@ def test_what_no_repetition_mends(error: Exception) -> None:
     "error",
     [
         RunDirectoryError("x"),
+        raised(WorkdirError("x"), OSError(errno.EIO, "x")),
         WorkerDied("a kind of PrepareError, but no fault of the data"),
         raised(CorpusError("x"), ConnectionResetError(errno.ECONNRESET, "x")),
         raised(CorpusError("x"), type("HttpError", (Exception,), {"__module__": "gcsfs"})()),

@@ -95,7 +95,7 @@ def test_wrong_arguments_are_named(
 def test_no_run_and_no_format(run: Run, tmp_path: Path) -> None:
     usual = ["--format", "ctranslate2", "--output", tmp_path / "out"]
     done = run("export", "--workdir", tmp_path / "absent", *usual)
-    assert done.status == 1 and "absent: no such directory" in done.last
+    assert done.status == 2 and "absent: no such directory" in done.last
     done = run("export", "--workdir", tmp_path, "--format", "onnx", "--output", tmp_path / "out")
     assert done.status == 2 and "invalid choice: 'onnx'" in done.last
 
@@ -152,6 +152,6 @@ def test_what_is_no_model_is_named(run: Run, tmp_path: Path) -> None:
 
 def test_a_new_run_without_config_needs_another_to_start_from(run: Run, tmp_path: Path) -> None:
     done = run("train", "--workdir", tmp_path / "run", "--init-from", tmp_path / "absent")
-    assert done.status == 1 and "absent: no such directory" in done.last
+    assert done.status == 2 and "absent: no such directory" in done.last
     done = run("train", "--workdir", tmp_path / "run")
     assert done.status == 2 and "no run there yet: --config FILE" in done.last

@@ -154,7 +154,7 @@ def test_outputs_that_cannot_be(run: Run, workdir: Path, tmp_path: Path) -> None
         (tmp_path, 2, "is a folder; --output names a file"),
         (tmp_path / "in", 2, "is the input as well"),
         (tmp_path / "none" / "out", 2, "cannot be written: No such file or directory"),
-        ("s3://bucket/x", 1, "neither a local path nor one in a bucket"),
+        ("s3://bucket/x", 2, "neither a local path nor one in a bucket"),
     ):
         done = run(
             *("translate", "--workdir", workdir, "--input", tmp_path / "in", "--output", output)

@@ -115,7 +115,7 @@ def test_wrong_use_is_explained(
 
 def test_a_directory_that_is_no_run_is_named(command: Run, tmp_path: Path) -> None:
     done = command("translate", "--workdir", tmp_path, stdin="Hello.\n")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert str(tmp_path) in done.stderr and "Traceback" not in done.stderr
 
 
