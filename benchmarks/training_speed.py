@@ -56,33 +56,28 @@ PEERS = tuple(name for name in CONTESTANTS if name not in ALWAYS)
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
-    begin = time.perf_counter()
     machine = this_machine(accelerator())
     contest = Contest(options.workdir, options.environments, CONTESTANTS)
-    metrics: dict[str, float] = {}
-    signatures: dict[str, str] = {}
-    for number, name in enumerate(options.config, start=1):
-        found, said = contest.workload(
+    for name in options.config:
+        begin = time.perf_counter()
+        metrics, signatures = contest.workload(
             name,
             dataclasses.replace(WORKLOADS[name], steps=options.steps or WORKLOADS[name].steps),
             (*ALWAYS, *options.peers),
             rounds=options.rounds,
             data=options.data,
         )
-        metrics |= found
-        signatures |= said
-        # After each of them: hours are not to be lost for a failure of the last.
-        done = options.config[:number]
+        # One each, as they take hours together and are measured again one by one.
         result = write_result(
-            options.result / f"{file_name(machine.accelerator)}.json",
-            command=as_typed(options, done),
-            config=" ".join(WORKLOADS[each].experiment for each in done),
+            options.result / f"{file_name(name, machine.accelerator)}.json",
+            command=as_typed(options, name),
+            config=WORKLOADS[name].experiment,
             machine=machine,
             seconds=time.perf_counter() - begin,
             metrics={**metrics, **contest.ceiling_metrics()},
             signatures=signatures,
         )
-    print(json.dumps(dict(result.metrics), indent=2))
+        print(json.dumps(dict(result.metrics), indent=2), flush=True)
     return 0
 
 
@@ -137,14 +132,14 @@ def environments_of(options: argparse.Namespace, parser: argparse.ArgumentParser
     )
 
 
-def file_name(accelerator: str) -> str:
-    return "training_speed" if accelerator == "none" else "training_speed_gpu"
+def file_name(workload: str, accelerator: str) -> str:
+    return f"training_speed_{workload}" + ("" if accelerator == "none" else "_gpu")
 
 
-def as_typed(options: argparse.Namespace, configs: Sequence[str]) -> str:
-    """The command without paths of this machine."""
-    parts = ["python -m benchmarks.training_speed --workdir DIR --config", *configs]
-    parts += ["--data FOLDER"] if "multi30k" in configs else []
+def as_typed(options: argparse.Namespace, workload: str) -> str:
+    """The command for one workload, without paths of this machine."""
+    parts = [f"python -m benchmarks.training_speed --workdir DIR --config {workload}"]
+    parts += ["--data FOLDER"] if workload == "multi30k" else []
     parts += ["--peers", *options.peers] if options.peers != list(PEERS) else []
     parts += [f"--steps {options.steps}"] if options.steps else []
     return " ".join([*parts, f"--rounds {options.rounds}", "--install"])

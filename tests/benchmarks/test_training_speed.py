@@ -42,16 +42,17 @@ def test_the_recorded_command_has_no_path_of_this_machine():
     options = parse(
         [*PLACE, "--data", "/data/m30k", "--peers", "eole", "--python", "eole=/a/python"]
     )
-    assert as_typed(options, options.config) == (
-        "python -m benchmarks.training_speed --workdir DIR --config tiny base multi30k "
+    assert as_typed(options, "multi30k") == (
+        "python -m benchmarks.training_speed --workdir DIR --config multi30k "
         "--data FOLDER --peers eole --rounds 3 --install"
     )
-    assert "--peers" not in as_typed(parse(PLACE), ["tiny"])
+    assert "--data" not in as_typed(options, "tiny")
+    assert "--peers" not in as_typed(parse(PLACE), "tiny")
 
 
 def test_a_gpu_has_a_result_of_its_own():
-    assert file_name("none") == "training_speed"
-    assert file_name("NVIDIA H200") == "training_speed_gpu"
+    assert file_name("tiny", "none") == "training_speed_tiny"
+    assert file_name("tiny", "NVIDIA H200") == "training_speed_tiny_gpu"
 
 
 def test_every_contestant_has_its_file_and_environment():
@@ -62,7 +63,7 @@ def test_every_contestant_has_its_file_and_environment():
             assert (folder / "peers" / f"{contestant.environment}.txt").exists()
 
 
-def test_a_result_is_written_in_the_one_form(tmp_path, monkeypatch, capsys):
+def test_each_workload_has_a_result_in_the_one_form(tmp_path, monkeypatch, capsys):
     """Without contestants: what they measure is tested where they are."""
 
     class Nobody:
@@ -79,10 +80,12 @@ def test_a_result_is_written_in_the_one_form(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training_speed, "Contest", Nobody)
     arguments = ["--workdir", str(tmp_path), "--peers", "eole", "--steps", "3"]
     assert training_speed.main([*arguments, "--result", str(tmp_path)]) == 0
-    result = json.loads((tmp_path / "training_speed.json").read_text())
-    assert result["metrics"]["tiny_eole_failed"] == 1
-    assert result["signatures"]["base_eole_failed"] == "no such wheel"
-    assert result["metrics"]["ceiling_jax_float32_gflops"] == 400.0
+    for name in ("tiny", "base"):
+        result = json.loads((tmp_path / f"training_speed_{name}.json").read_text())
+        metrics = {f"{name}_eole_failed": 1, "ceiling_jax_float32_gflops": 400.0}
+        assert result["metrics"] == metrics
+        assert result["signatures"] == {f"{name}_eole_failed": "no such wheel"}
+        assert f"--config {name} --peers eole --steps 3" in result["command"]
     assert "400" in capsys.readouterr().out
 
 
