@@ -106,7 +106,7 @@ def _small(config: ConfigDict) -> None:
     config.data.vocabulary.size = 6000
     config.data.batch.tokens = 4096
 
-    config.training.steps = 8000
+    config.training.steps = 4500
     config.training.schedule.kind = "peak"
     config.training.schedule.peak = 0.002
     config.training.schedule.warmup_steps = 1500
