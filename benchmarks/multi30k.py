@@ -6,6 +6,10 @@ FOLDER is `data/task1/tok` (variant `tiny`) or `data/task1/raw` (`tiny_raw`) of 
 repository. Continues a stopped run; on a finished one it only scores. Everything is chosen on the
 validation set; the test set is scored once, and what it gave is recorded. `--penalty` scores the
 same weights by another rule of search into a result of its own.
+
+`--seed` begins a run of its own: other initial weights, other batches, other dropout. Once several
+seeds of a variant are recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too.
+`--dtype bfloat16` takes half the time where the CPU multiplies bfloat16.
 """
 
 from __future__ import annotations
@@ -13,13 +17,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import statistics
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from benchmarks.result_file import RESULTS, read_results, write_result
 from benchmarks.trained_run import record, trained
 from flaxformer_mt.cli import evaluate
+from flaxformer_mt.cli.arguments import positive
 
 TEST = "test_2016_flickr"
+SCORES = ("bleu_tokenized_lc", "sacrebleu_13a", "chrf")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,16 +43,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=(None, None),
         help="in place of the config's decoding.length_norm and .length_penalty, such as gnmt:1.6",
     )
+    parser.add_argument("--seed", type=positive, metavar="N", help="in place of the config's")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="the same of model.dtype")
     options = parser.parse_args(arguments)
     norm, alpha = options.penalty
     spec = f"multi30k:{options.variant}"
     overrides = [f"data.folder={options.data}"]
+    if options.seed is not None:
+        overrides.append(f"training.seed={options.seed}")
+    if options.dtype is not None:
+        overrides.append(f"model.dtype={options.dtype}")
     run = trained(options.workdir, spec, overrides, benchmark="benchmarks.multi30k")
     how = ["--workdir", str(run)]
     name = f"multi30k_{options.variant}"
     command = (
         f"python -m benchmarks.multi30k --data FOLDER --variant {options.variant} --workdir DIR"
     )
+    if options.seed is not None:
+        name += f"_seed_{options.seed}"
+        command += f" --seed {options.seed}"
+    if options.dtype is not None:
+        # No part of the name: it decides what a run costs, and its score only as chance does.
+        command += f" --dtype {options.dtype}"
     if norm is not None:
         how += ["--length-norm", norm, "--length-penalty", alpha]
         name += f"_{norm}_{alpha.replace('.', '_')}"
@@ -58,7 +79,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         test=TEST,
     )
     print(json.dumps(dict(result.metrics), indent=2))
+    if norm is None:
+        write_seeds(f"multi30k_{options.variant}", spec)
     return 0
+
+
+def write_seeds(name: str, spec: str, folder: Path = RESULTS) -> None:
+    """The result `NAME_seeds`, of those by the config's seed and by others, if there are several.
+
+    Raises ResultError.
+    """
+    of_seeds = re.compile(rf"{name}(_seed_\d+)?")
+    found = [result for result in read_results(folder) if of_seeds.fullmatch(result.name)]
+    if len(found) < 2:
+        return
+    metrics: dict[str, float] = {"seeds": len(found)}
+    signatures: dict[str, str] = {}
+    for metric in SCORES:
+        if all(metric in result.metrics for result in found):
+            values = [result.metrics[metric] for result in found]
+            metrics[metric] = statistics.fmean(values)
+            metrics |= {f"{metric}_lowest": min(values), f"{metric}_highest": max(values)}
+            metrics[f"{metric}_deviation"] = statistics.stdev(values)
+            if said := {
+                result.signatures[metric] for result in found if metric in result.signatures
+            }:
+                # Of different versions of the scorer all are told.
+                signatures[metric] = " and ".join(sorted(said))
+    write_result(
+        folder / f"{name}_seeds.json",
+        command="; ".join(result.command for result in found),
+        config=spec,
+        seconds=sum(result.seconds for result in found),
+        metrics=metrics,
+        signatures=signatures,
+    )
 
 
 def _penalty(text: str) -> tuple[str, str]:

@@ -68,6 +68,12 @@ HEADLINES = {
     ),
     "multi30k_tiny": ("bleu_tokenized_lc", "chrf", "valid_perplexity", "target_tokens_per_second"),
     "multi30k_tiny_gnmt_1_6": ("bleu_tokenized_lc", "chrf", "valid_bleu_tokenized_lc"),
+    "multi30k_tiny_seeds": (
+        "seeds",
+        "bleu_tokenized_lc",
+        "bleu_tokenized_lc_lowest",
+        "bleu_tokenized_lc_highest",
+    ),
     "multi30k_tiny_raw": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
     "plan": (
         "base_v5e_8_paper_step_ms",
@@ -111,6 +117,8 @@ HEADLINES = {
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
     "bleu_tokenized_lc": "BLEU (tokenised, lower-cased)",
+    "bleu_tokenized_lc_lowest": "the lowest",
+    "bleu_tokenized_lc_highest": "the highest",
     "sacrebleu_13a": "sacreBLEU (13a)",
     "chrf": "chrF",
     "parameters": "parameters",
@@ -262,6 +270,9 @@ def show_value(name: str, value: float) -> str:
 
 def show_machine(machine: Machine) -> str:
     cores = f"{machine.cores} CPU core{'s' if machine.cores != 1 else ''}"
+    if machine.cpu:
+        # Its instructions, without which rates of two machines are read as those of one.
+        cores += f" ({machine.cpu.rpartition(', ')[2]})"
     memory = f"{machine.memory_gib:.0f} GiB"
     if machine.accelerator == "none":
         return f"{cores}, {memory}"

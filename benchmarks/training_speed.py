@@ -16,7 +16,8 @@ PyTorch reached, measured in every round as well.
 command itself is measured too. `paper_base` and `paper_big` have the paper's batch, for GPUs.
 
 Peers live in environments of their own (`peers/`), but for `flax`: the same model of Flax's own
-layers. What cannot run is in the result with the reason.
+layers. Python's files are compiled before the start here too, as pip does it there. What cannot run
+is in the result with the reason.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import flaxformer_mt
+from benchmarks.bytecode import keep_bytecode
 from benchmarks.peer_environments import Environments
 from benchmarks.result_file import RESULTS, this_machine, write_result
 from benchmarks.training_contest import HERE, Contest, Contestant, accelerator
@@ -51,12 +54,14 @@ CONTESTANTS = {
 }
 ALWAYS = ("ours", "ours_bfloat16")
 PEERS = tuple(name for name in CONTESTANTS if name not in ALWAYS)
+OWN = [Path(__file__).parent, Path(flaxformer_mt.__file__).parent]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     machine = this_machine(accelerator())
+    keep_bytecode(Path(sys.executable), OWN)
     contest = Contest(options.workdir, options.environments, CONTESTANTS)
     for name in options.config:
         begin = time.perf_counter()

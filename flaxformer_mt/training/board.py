@@ -8,10 +8,13 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
-from tensorboardX.record_writer import RecordWriter
+# tensorboardX loads Google's storage client where that is installed: half a second on the way to
+# a run's first step. It is imported with the first report instead, when the device has work.
+if TYPE_CHECKING:
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import RecordWriter
 
 _VERSION = "brain.Event:2"  # from which on readers heed the start of a session
 
@@ -33,6 +36,9 @@ class Board:
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers by tag, such as "train/loss". Raises OSError; then nothing more can be shown."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
         if self._writer is None:
             self._writer = self._begun()
         shown = [Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()]
@@ -52,6 +58,9 @@ class Board:
                 writer.close()
 
     def _begun(self) -> RecordWriter:
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.record_writer import RecordWriter
+
         self.folder.mkdir(parents=True, exist_ok=True)
         # Readers take files in the order of their names. A name that is taken would be emptied.
         stem = f"events.out.tfevents.{int(time.time())}"

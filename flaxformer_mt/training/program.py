@@ -86,6 +86,7 @@ def build(
             f"mesh.fsdp = {split} devices split {batches}"
         )
 
+    @jax.jit  # which keeps the trace: it is wanted for the shapes and again for the values
     def boxed_state() -> TrainState:
         """Parameters still carry their logical axis names here."""
         params = initial_params(model, jax.random.key(config.training.seed))

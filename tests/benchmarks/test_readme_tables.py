@@ -52,6 +52,12 @@ def test_a_row_is_short_and_leads_to_its_section():
     assert "## tiny\n" in render_page([RESULT])
 
 
+def test_a_row_says_what_the_cores_can_where_it_is_known():
+    known = dataclasses.replace(RESULT.machine, cpu="AMD EPYC, avx512_bf16")
+    table = render_table([dataclasses.replace(RESULT, machine=known)])
+    assert "| 2 CPU cores (avx512_bf16), 24 GiB |" in table
+
+
 def test_the_readme_shows_few_metrics_of_any_result_and_the_page_all():
     for result in read_results():
         cell = render_table([result]).splitlines()[-1].split("|")[2]

@@ -96,6 +96,37 @@ def test_this_machine_is_a_plausible_one():
     assert machine.accelerator == "none"  # tests run on the CPU
 
 
+X86 = "processor : 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f{more}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "cpu"),
+    [
+        (X86.format(more=" avx512_bf16") + X86.format(more=""), "AMD EPYC, avx512_bf16"),
+        (X86.format(more=""), "AMD EPYC, avx512f"),
+        ("processor\t: 0\nFeatures\t: fp asimd sve\nCPU part\t: 0xd40\n\n", "sve"),
+        ("processor\t: 0\nmodel name\t: Old\nflags\t: sse2\n", "Old"),
+        ("", ""),
+    ],
+)
+def test_a_cpu_is_its_name_and_its_best_instructions(tmp_path, text, cpu):
+    path = tmp_path / "cpuinfo"
+    path.write_text(text)
+    assert result_file._cpu(path) == cpu
+
+
+def test_where_no_cpu_is_described_it_has_no_name(tmp_path):
+    assert result_file._cpu(tmp_path / "none") == ""
+
+
+def test_a_machine_may_leave_its_cpu_unsaid(tmp_path, valid):
+    """As results do that were recorded before it was asked."""
+    assert "cpu" not in valid["machine"]
+    assert read_result(write(tmp_path, valid)).machine.cpu == ""
+    valid["machine"]["cpu"] = "AMD EPYC, avx2"
+    assert read_result(write(tmp_path, valid)).machine.cpu == "AMD EPYC, avx2"
+
+
 def test_a_well_formed_file_is_read(tmp_path, valid):
     result = read_result(write(tmp_path, valid))
     assert result.metrics["parameters"] == 2600000
@@ -117,6 +148,7 @@ MALFORMED = [
     ("machine.cores", 0, "machine.cores"),
     ("machine.cores", True, "machine.cores"),
     ("machine.gpu", "none", "unknown keys: gpu"),
+    ("machine.cpu", 2, "machine.cpu must be a text"),
     ("versions.jax", 1, "versions.jax must be a text"),
     ("seconds", "12", "seconds must be a finite number"),
     ("metrics", {}, "metrics must map"),

@@ -1,0 +1,78 @@
+"""Seeds of Multi30k: what several results say together, and which of them belong together."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import multi30k
+from benchmarks.multi30k import main, write_seeds
+from benchmarks.result_file import Machine, ResultError, read_results, write_result
+
+MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
+
+
+def recorded(folder, name, bleu, *, seconds=60.0, command="python -m benchmarks.multi30k"):
+    write_result(
+        folder / f"{name}.json",
+        command=command,
+        config="multi30k:tiny",
+        seconds=seconds,
+        metrics={"bleu_tokenized_lc": bleu, "chrf": 66.0, "steps": 16_000},
+        signatures={"bleu_tokenized_lc": "nrefs:1|tok:none"},
+        machine=MACHINE,
+    )
+
+
+def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
+    recorded(tmp_path, "multi30k_tiny", 40.0, command="first")
+    recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
+    recorded(tmp_path, "multi30k_tiny_seed_13", 42.0, command="third")
+    # Other weights or another search than these three:
+    recorded(tmp_path, "multi30k_tiny_gnmt_1_6", 10.0)
+    recorded(tmp_path, "multi30k_tiny_seed_2_gnmt_1_6", 10.0)
+    recorded(tmp_path, "multi30k_tiny_raw", 10.0)
+    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
+    found = {result.name: result for result in read_results(tmp_path)}["multi30k_tiny_seeds"]
+    assert found.metrics["seeds"] == 3
+    assert found.metrics["bleu_tokenized_lc"] == pytest.approx(41.0)
+    assert found.metrics["bleu_tokenized_lc_lowest"] == 40.0
+    assert found.metrics["bleu_tokenized_lc_highest"] == 42.0
+    assert found.metrics["bleu_tokenized_lc_deviation"] == pytest.approx(1.0)
+    assert "sacrebleu_13a" not in found.metrics and "steps" not in found.metrics
+    assert found.seconds == 180.0
+    assert sorted(found.command.split("; ")) == ["first", "second", "third"]
+    assert found.signatures == {"bleu_tokenized_lc": "nrefs:1|tok:none"}
+    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)  # its own result is none of them
+    assert read_results(tmp_path)[-1].metrics["seeds"] == 3
+
+
+def test_one_seed_has_no_spread(tmp_path):
+    recorded(tmp_path, "multi30k_tiny", 40.0)
+    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
+    assert [result.name for result in read_results(tmp_path)] == ["multi30k_tiny"]
+
+
+def test_a_seed_is_trained_and_named_as_such(tmp_path, monkeypatch):
+    asked = {}
+
+    def trained(workdir, spec, overrides, *, benchmark):
+        asked["overrides"] = list(overrides)
+        return tmp_path
+
+    def record(run, *, name, command, config, test):
+        asked.update(name=name, command=command)
+        raise ResultError("seen enough")
+
+    monkeypatch.setattr(multi30k, "trained", trained)
+    monkeypatch.setattr(multi30k, "record", record)
+    monkeypatch.setattr(multi30k.evaluate, "main", lambda *_: 0)
+    common = ["--data", "F", "--workdir", "D"]
+    with pytest.raises(ResultError):
+        main([*common, "--seed", "3", "--dtype", "bfloat16"])
+    assert asked["overrides"] == ["data.folder=F", "training.seed=3", "model.dtype=bfloat16"]
+    assert asked["name"] == "multi30k_tiny_seed_3"
+    assert asked["command"].endswith(" --workdir DIR --seed 3 --dtype bfloat16")
+    with pytest.raises(ResultError):
+        main([*common, "--penalty", "gnmt:1.6"])
+    assert asked["overrides"] == ["data.folder=F"]
+    assert asked["name"] == "multi30k_tiny_gnmt_1_6"
