@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         workdir=workdir,
         results=workdir / "results" if options.results is None else Path(options.results),
         report=workdir / "reproduction.md" if options.report is None else Path(options.report),
-        plan=None if options.plan is None else Path(options.plan),
+        plans=tuple(map(Path, options.plan)),
     )
     if options.what == "report":
         return report(places, check=options.check)
@@ -91,7 +91,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_argument("--results", metavar="DIR", help="result files (default: DIR/results)")
     results.add_argument("--report", metavar="FILE", help="default: DIR/reproduction.md")
     results.add_argument(
-        "--plan", metavar="FILE", help="a result of benchmarks.plan: steps compiled for TPUs"
+        "--plan",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="results of benchmarks.plan and plan_rows: steps compiled for TPUs",
     )
     results.add_argument(
         "--check", action="store_true", help="report: write nothing, fail if it says otherwise"
@@ -131,8 +135,8 @@ def _check(
             parser.error("--corpus NAME, --train SRC TGT and --valid SRC TGT go together")
     if options.corpus is None and options.test is not None:
         parser.error("--test goes with --corpus")
-    for name in ("workdir", "results", "report", "plan"):
-        value = getattr(options, name)
+    places = [(name, getattr(options, name)) for name in ("workdir", "results", "report")]
+    for name, value in (*places, *(("plan", path) for path in options.plan)):
         if value is not None and is_remote(as_path(value)):
             parser.error(f"--{name} {value}: several runs share files below it: name a local place")
 

@@ -34,7 +34,7 @@ class Places:
     workdir: Path
     results: Path
     report: Path
-    plan: Path | None
+    plans: tuple[Path, ...]
 
 
 def run(places: Places, experiments: Sequence[Experiment], command: Sequence[str]) -> int:
@@ -70,8 +70,8 @@ def run(places: Places, experiments: Sequence[Experiment], command: Sequence[str
 
 def report(places: Places, *, check: bool) -> int:
     """Writes the report; with `check` nothing, and status 1 where the file says something else."""
-    plan = None if places.plan is None else read_result(places.plan)
-    text = page.report(read_records(places.results), plan)
+    plans = [read_result(path) for path in places.plans]
+    text = page.report(read_records(places.results), plans)
     if not check:
         make_folder(str(places.report.parent))
         write_text(places.report, text)

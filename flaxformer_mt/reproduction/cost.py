@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, load_config
+from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
-from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.rundir.reports import progress
 
 SENTENCE = 25
 """Tokens of a sentence where nothing is known of the text: about newstest's in word-pieces."""
-_PLANNED = re.compile(r"(base|big)_(v\w+?)_(\d+)_paper_step_ms")
-# What decides a step's program, beside the sizes of the vocabularies.
-_OF_A_STEP = (
-    *("model.", "data.batch.", "mesh.", "training.optimizer.", "training.loss_chunk"),
-    "training.label_smoothing",
-)
 
 
 def planned_flops(config: ExperimentConfig) -> float:
@@ -70,35 +61,3 @@ def measured_flops(
         src_keys=lengths["src"],
         tgt_keys=lengths["tgt"],
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Planned:
-    """A step of the paper's batch on chips that were not there, by the TPU's own compiler."""
-
-    chip: str
-    chips: int
-    step_ms: float
-    gib: float  # of a chip's memory
-
-    def chip_hours(self, steps: int) -> float:
-        return self.step_ms * steps * self.chips / 3.6e6
-
-
-def planned_steps(config: ExperimentConfig, plan: Result | None) -> Iterator[Planned]:
-    """What the benchmark `plan` knows of this config's step; nothing if it has another."""
-    for name, value in plan.metrics.items() if plan is not None else ():
-        if (found := _PLANNED.fullmatch(name)) is None:
-            continue
-        if _step(load_config(f"wmt14_en_de:{found[1]}")) == _step(config):
-            yield Planned(
-                chip=found[2],
-                chips=int(found[3]),
-                step_ms=value,
-                gib=plan.metrics[name.replace("_step_ms", "_gib")] if plan is not None else 0.0,
-            )
-
-
-def _step(config: ExperimentConfig) -> tuple[Any, ...]:
-    of_a_step = {k: v for k, v in flatten(config).items() if k.startswith(_OF_A_STEP)}
-    return of_a_step, expected_types(config.data.vocabulary)

@@ -12,11 +12,12 @@ from flaxformer_mt.reproduction.measurements import (
     ordering_sections,
 )
 from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table
+from flaxformer_mt.reproduction.planned import Planned
 from flaxformer_mt.reproduction.records import Records, stale
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.scaling import RULE
 from flaxformer_mt.reproduction.status import MEANING, Standing, standing
-from flaxformer_mt.reproduction.tables import commit, table
+from flaxformer_mt.reproduction.tables import commit, short, table
 
 _HEAD = """\
 # The paper, row by row
@@ -26,17 +27,19 @@ paper's values, which stand once, in `flaxformer_mt/reproduction/paper.py`. What
 so. How to run a row: docs/reproducing.md of the project."""
 
 
-def report(records: Records, plan: Result | None = None) -> str:
-    """The whole page as Markdown. `plan` is the result of `benchmarks.plan`.
+def report(records: Records, plans: Sequence[Result] = ()) -> str:
+    """The whole page as Markdown. `plans` are results of `benchmarks.plan` and of `plan_rows`.
 
     Raises ConfigError for a row whose config is broken.
     """
-    rows = {row.label: standing(row, records, plan) for row in ROWS}
+    rows = {row.label: standing(row, records, plans) for row in ROWS}
     sections = [_HEAD, _summary(rows.values())]
     for name, lines in _TABLES.items():
         standings = [one for one in rows.values() if one.row.table == name]
         sections += [f"## {TITLES[name]}", lines(standings)]
-    sections += [*_remarks(), *_planned(rows["table2/en_de_base"], rows["table2/en_de_big"], plan)]
+    sections += _remarks()
+    sections += [*_planned(rows["table2/en_de_base"], rows["table2/en_de_big"])]
+    sections += _planned_rows(rows.values())
     measured = [one for each in rows.values() for one in (*each.full, *each.reduced)]
     sections += measurements(measured)
     sections += ordering_sections(
@@ -158,18 +161,15 @@ def _remarks() -> list[str]:
     ]
 
 
-def _planned(base: Standing, big: Standing, plan: Result | None) -> list[str]:
-    if plan is None or not (base.planned or big.planned):
+def _planned(base: Standing, big: Standing) -> list[str]:
+    if not (base.planned or big.planned):
         return []
     header = ["model", "chips", "ms a step", "GiB a chip", "steps", "chip-hours"]
     rows = [
         [
             name,
             f"{found.chips} {found.chip}",
-            f"{found.step_ms:.1f}",
-            f"{found.gib:.1f}",
-            f"{one.config.training.steps:,}",
-            f"{found.chip_hours(one.config.training.steps):,.1f}",
+            *_cost(found, one.config.training.steps),
         ]
         for name, one in (("base", base), ("big", big))
         for found in one.planned
@@ -178,9 +178,54 @@ def _planned(base: Standing, big: Standing, plan: Result | None) -> list[str]:
         "## Compiled for TPUs that were not there",
         "The step on the paper's batch of 25,000 tokens a side, English to German, by the "
         "compiler's own estimates; validation and checkpoints come on top. It is the step of "
-        f"Table 3's `base` and `big`, too. `{plan.command}`, commit {commit(plan)}.",
+        "Table 3's `base` and `big`, too. `python -m benchmarks.plan --workdir DIR`, commit "
+        f"{_commits([*base.planned, *big.planned])}.",
         table(header, rows, right=set(range(2, 6))),
     ]
+
+
+def _planned_rows(standings: Iterable[Standing]) -> list[str]:
+    found = [(one, one.by_layers) for one in standings if one.by_layers is not None]
+    if not found:
+        return []
+    header = ["row", "chips", "ms a step", "GiB a chip", "steps", "chip-hours"]
+    rows = [
+        [
+            f"`{one.row.label}`" + (" (whole)" if step.whole else ""),
+            f"{step.chips} {step.chip}",
+            *_cost(step, one.config.training.steps),
+        ]
+        for one, step in found
+    ]
+    # Of steps that were compiled whole as well it is known how far the line is off.
+    off = [
+        f"{one.row.label} {step.step_ms / whole.step_ms - 1:+.1%} of its time and "
+        f"{step.gib / whole.gib - 1:+.1%} of its memory"
+        for one, step in found
+        for whole in one.planned
+        if not step.whole and (whole.chip, whole.chips) == (step.chip, step.chips)
+    ]
+    return [
+        "## Every row's step",
+        "The step as above, of rows of more than two layers by the line through steps of one and "
+        "of two layers. `python -m benchmarks.plan_rows --workdir DIR`, commit "
+        f"{_commits([step for _, step in found])}."
+        + (f" Against the whole step: {'; '.join(off)}." if off else ""),
+        table(header, rows, right=set(range(2, 6))),
+    ]
+
+
+def _cost(found: Planned, steps: int) -> list[str]:
+    return [
+        f"{found.step_ms:.1f}",
+        f"{found.gib:.1f}",
+        f"{steps:,}",
+        f"{found.chip_hours(steps):,.1f}",
+    ]
+
+
+def _commits(found: Iterable[Planned]) -> str:
+    return ", ".join(sorted({short(each.commit) for each in found}))
 
 
 def _failures(standings: Iterable[Standing]) -> list[str]:

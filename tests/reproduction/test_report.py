@@ -41,7 +41,8 @@ def status(page: str, row: str, heading: str = "Table 3") -> str:
 def test_the_recorded_report_is_what_the_recorded_results_give(monkeypatch):
     monkeypatch.chdir(ROOT)
     places = ["--results", "benchmarks/results/reproduction", "--report", "docs/reproduction.md"]
-    arguments = ["reproduce", "report", *places, "--plan", "benchmarks/results/plan.json"]
+    plans = [f"benchmarks/results/{name}.json" for name in ("plan", "plan_rows")]
+    arguments = ["reproduce", "report", *places, "--plan", *plans]
     assert main([*arguments, "--check"]) == 0, f"run `flaxformer-mt {' '.join(arguments)}`"
 
 
@@ -58,7 +59,7 @@ def test_without_results_every_row_says_that_it_was_not_run():
 
 
 def test_a_plan_makes_rows_of_that_very_step_costed():
-    page = report(Records(), read_result(PLAN))
+    page = report(Records(), [read_result(PLAN)])
     costed = {
         (heading, row.name)
         for row in ROWS

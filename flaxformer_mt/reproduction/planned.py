@@ -1,0 +1,116 @@
+"""What the TPU's own compiler says of a row's step, on chips that were not there.
+
+Two benchmarks ask it: `plan` for the whole steps of base and big on several kinds of chips, and
+`plan_rows` for every row's step on one kind, with one and with two of its layers. A stack's layers
+are alike, so time and memory grow by as much with each: what a row's number of them takes is a line
+through two points.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, load_config
+from flaxformer_mt.reproduction.paper import Row
+from flaxformer_mt.reproduction.result_file import Result
+
+LAYERS = (1, 2)
+_WHOLE = re.compile(r"(base|big)_(v\w+?)_(\d+)_paper_step_ms")
+# What decides a step's program, beside the sizes of the vocabularies.
+_OF_A_STEP = (
+    *("model.", "data.batch.", "mesh.", "training.optimizer.", "training.loss_chunk"),
+    "training.label_smoothing",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A step of the paper's batch; `whole` says that it was compiled with all of its layers."""
+
+    chip: str
+    chips: int
+    step_ms: float
+    gib: float  # of a chip's memory
+    whole: bool
+    commit: str
+
+    def chip_hours(self, steps: int) -> float:
+        return self.step_ms * steps * self.chips / 3.6e6
+
+
+def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
+    """The whole steps among `plans` that are this config's."""
+    for plan in plans:
+        for name, value in plan.metrics.items():
+            if (found := _WHOLE.fullmatch(name)) is None:
+                continue
+            if _step(load_config(f"wmt14_en_de:{found[1]}")) == _step(config):
+                yield Planned(
+                    chip=found[2],
+                    chips=int(found[3]),
+                    step_ms=value,
+                    gib=plan.metrics[name.replace("_step_ms", "_gib")],
+                    whole=True,
+                    commit=plan.commit,
+                )
+
+
+def planned_by_layers(
+    row: Row, config: ExperimentConfig, plans: Sequence[Result]
+) -> Planned | None:
+    """The row's step by one and two of its layers; None if it was not asked for, or has changed."""
+    wanted = re.compile(rf"{key_of(row)}_(v\w+?)_(\d+)_step_ms")
+    for plan in plans:
+        digest, _, commit = plan.details.get(key_of(row), "").partition(" ")
+        for name, value in plan.metrics.items():
+            if digest == step_digest(config) and (found := wanted.fullmatch(name)):
+                return Planned(
+                    chip=found[1],
+                    chips=int(found[2]),
+                    step_ms=value,
+                    gib=plan.metrics[name.replace("_step_ms", "_gib")],
+                    whole=max(_layers(config)) <= max(LAYERS),
+                    commit=commit,
+                )
+    return None
+
+
+def key_of(row: Row) -> str:
+    """What the row's metrics begin with."""
+    return row.label.replace("/", "_").lower()
+
+
+def step_digest(config: ExperimentConfig) -> str:
+    """Sixteen digits of all that decides the step's program."""
+    text = json.dumps(_step(config), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def compiled_layers(config: ExperimentConfig) -> tuple[int, ...]:
+    """With how many layers in each stack the step is compiled. Raises ValueError."""
+    encoder, decoder = _layers(config)
+    if encoder != decoder:
+        raise ValueError(f"{config.name}: {encoder} + {decoder} layers: the stacks must be alike")
+    return (encoder,) if encoder <= max(LAYERS) else LAYERS
+
+
+def at_layers(values: Sequence[float], layers: Sequence[int], wanted: int) -> float:
+    """The line through one or two points, at `wanted` layers."""
+    if len(layers) == 1:
+        return values[0]
+    slope = (values[1] - values[0]) / (layers[1] - layers[0])
+    return values[0] + slope * (wanted - layers[0])
+
+
+def _layers(config: ExperimentConfig) -> tuple[int, int]:
+    return config.model.encoder_layers, config.model.decoder_layers
+
+
+def _step(config: ExperimentConfig) -> tuple[Any, ...]:
+    of_a_step = {k: v for k, v in flatten(config).items() if k.startswith(_OF_A_STEP)}
+    return of_a_step, expected_types(config.data.vocabulary)

@@ -1,0 +1,116 @@
+"""Rows' steps by one and two of their layers: what is compiled, what is kept, what is recorded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.plan_rows import main
+from benchmarks.result_file import read_results
+from flaxformer_mt.config import load_config
+from flaxformer_mt.reproduction.paper import row_of
+from flaxformer_mt.reproduction.planned import (
+    at_layers,
+    compiled_layers,
+    planned_by_layers,
+    step_digest,
+)
+from flaxformer_mt.reproduction.records import Records
+from flaxformer_mt.reproduction.report import report
+
+
+class Compiler:
+    """5 ms and 1 GiB, and 3 ms and a quarter for each layer; says what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, config, topology, settings):
+        self.asked.append((config, topology, settings))
+        layers = load_config(config, [each.removeprefix("--config.") for each in settings]).model
+        assert layers.encoder_layers == layers.decoder_layers
+        return {
+            "step_seconds": 5e-3 + 3e-3 * layers.encoder_layers,
+            "needed_bytes": 2**30 * (1 + layers.encoder_layers / 4),
+            "compile_seconds": 10.0,
+        }
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """Plans rows; what was asked of the compiler, and the result."""
+
+    def plan(*rows):
+        compiler = Compiler()
+        path = tmp_path / "plan_rows.json"
+        places = ["--workdir", str(tmp_path / "work"), "--output", str(path)]
+        assert main([*places, "--rows", *rows], compiler) == 0
+        (result,) = read_results(tmp_path)
+        return compiler.asked, result
+
+    return plan
+
+
+def test_a_row_is_a_line_through_one_and_two_layers(planned):
+    asked, result = planned("table3/base")
+    assert [settings[0] for _, _, settings in asked] == [
+        "--config.model.encoder_layers=1",
+        "--config.model.encoder_layers=2",
+    ]
+    assert {(config, topology) for config, topology, _ in asked} == {("table3:base", "v5e:2x4")}
+    assert result.metrics["table3_base_v5e_8_step_ms"] == pytest.approx(5 + 6 * 3)
+    assert result.metrics["table3_base_v5e_8_gib"] == pytest.approx(1 + 6 / 4)
+    assert result.seconds == 20
+
+
+def test_rows_that_differ_in_their_layers_share_what_is_compiled(planned):
+    asked, result = planned("table3/base", "table3/c_N4", "table3/c_N2", "table3/c_N8")
+    assert len(asked) == 2
+    for row, layers in (("c_n4", 4), ("c_n2", 2), ("c_n8", 8)):
+        assert result.metrics[f"table3_{row}_v5e_8_step_ms"] == pytest.approx(5 + 3 * layers)
+
+
+def test_rates_above_nothing_are_constants_of_one_program(planned):
+    asked, _ = planned("table3/base", "table3/d_dropout02", "table3/d_ls02")
+    assert len(asked) == 2
+    asked, _ = planned("table3/d_dropout0", "table3/d_ls0")
+    assert len(asked) == 4
+
+
+def test_rows_recorded_before_stay_as_long_as_they_are_the_same(planned, tmp_path):
+    planned("table3/base")
+    path = tmp_path / "plan_rows.json"
+    _, result = planned("table3/a_h1")
+    assert {"table3_base", "table3_a_h1"} == set(result.details)
+    content = json.loads(path.read_text())
+    content["details"]["table3_base"] = "0123456789abcdef " + "c" * 40
+    path.write_text(json.dumps(content))
+    _, result = planned("table3/a_h4")
+    assert {"table3_a_h1", "table3_a_h4"} == set(result.details)
+    assert not [name for name in result.metrics if name.startswith("table3_base")]
+
+
+def test_the_report_has_the_rows_that_are_still_the_same(planned):
+    _, result = planned("table3/base", "table3/c_N2")
+    page = report(Records(), [result])
+    assert "| `table3/base` | 8 v5e | 23.0 | 2.5 | 100,000 | 5.1 |" in page
+    assert "| `table3/c_N2` (whole) | 8 v5e | 11.0 | 1.5 | 100,000 | 2.4 |" in page
+    assert page.count("| compiled and costed only |") == 3  # and its line in the summary
+    base = row_of("table3/base")
+    changed = load_config(base.spec, ["model.d_ff=1024"])
+    assert planned_by_layers(base, changed, [result]) is None
+
+
+def test_what_decides_a_step_is_in_its_digest():
+    base = step_digest(load_config("wmt14_en_de:base"))
+    assert base == step_digest(load_config("wmt14_en_de:base", ["training.steps=7"]))
+    for change in ("model.d_ff=64", "data.batch.tokens=64", "data.vocabulary.size=999"):
+        assert base != step_digest(load_config("wmt14_en_de:base", [change]))
+
+
+def test_a_line_needs_stacks_that_are_alike():
+    assert compiled_layers(load_config("wmt14_en_de:base")) == (1, 2)
+    assert at_layers([3.0], [2], 2) == 3.0
+    with pytest.raises(ValueError, match=r"6 \+ 2 layers: the stacks must be alike"):
+        compiled_layers(load_config("wmt14_en_de:base", ["model.decoder_layers=2"]))
