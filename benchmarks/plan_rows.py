@@ -48,33 +48,40 @@ def main(arguments: Sequence[str] | None = None, planner: Planner = plan.plan) -
     options.workdir.mkdir(parents=True, exist_ok=True)
     for label in options.rows:
         row = row_of(label)
-        found = points(row, load_config(row.spec), options.workdir, planner)
-        record(row, found, options.output)  # each at once: all of them take hours
+        compiled = Compiled(options.workdir, planner)
+        found = points(row, load_config(row.spec), compiled)
+        record(row, found, compiled.seconds, options.output)  # at once: all of them take hours
         print(f"{label}: {json.dumps(found)}", flush=True)
     return 0
 
 
-def points(row: Row, config: ExperimentConfig, folder: Path, planner: Planner) -> dict[str, float]:
-    """Milliseconds and GiB of the row's step, and the seconds that compiling took."""
+class Compiled:
+    """Plans in a folder, made where they are missing; `seconds` is what these took."""
+
+    def __init__(self, folder: Path, planner: Planner) -> None:
+        self._folder, self._planner = folder, planner
+        self.seconds = 0.0
+
+    def plan(self, row: Row, config: ExperimentConfig, layers: int) -> Any:
+        """With so many layers in a stack; rows that differ in their number share it."""
+        path = self._folder / f"{step_digest(_program(config, layers))}.json"
+        if not path.exists():
+            stacks = (f"--config.model.{stack}_layers={layers}" for stack in ("encoder", "decoder"))
+            values = self._planner(row.spec, TOPOLOGY, tuple(stacks))
+            write_json(path, values)
+            self.seconds += values["compile_seconds"]
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def points(row: Row, config: ExperimentConfig, compiled: Compiled) -> dict[str, float]:
+    """Milliseconds and GiB of the row's step."""
     layers = compiled_layers(config)
-    compiled = [_compiled(row, config, number, folder, planner) for number in layers]
+    plans = [compiled.plan(row, config, number) for number in layers]
     wanted = config.model.encoder_layers
     return {
-        "step_ms": at_layers([1e3 * each["step_seconds"] for each in compiled], layers, wanted),
-        "gib": at_layers([each["needed_bytes"] / 2**30 for each in compiled], layers, wanted),
-        "seconds": sum(each["compile_seconds"] for each in compiled),
+        "step_ms": at_layers([1e3 * each["step_seconds"] for each in plans], layers, wanted),
+        "gib": at_layers([each["needed_bytes"] / 2**30 for each in plans], layers, wanted),
     }
-
-
-def _compiled(
-    row: Row, config: ExperimentConfig, layers: int, folder: Path, planner: Planner
-) -> Any:
-    """The plan with so many layers in a stack; rows that differ in their number share it."""
-    path = folder / f"{step_digest(_program(config, layers))}.json"
-    if not path.exists():
-        stacks = (f"--config.model.{stack}_layers={layers}" for stack in ("encoder", "decoder"))
-        write_json(path, planner(row.spec, TOPOLOGY, tuple(stacks)))
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _program(config: ExperimentConfig, layers: int) -> ExperimentConfig:
@@ -90,12 +97,14 @@ def _program(config: ExperimentConfig, layers: int) -> ExperimentConfig:
     return dataclasses.replace(config, model=model, training=training)
 
 
-def record(row: Row, found: dict[str, float], path: Path) -> Result:
-    """The result with this row, and with those before it whose step is still theirs."""
+def record(row: Row, found: dict[str, float], seconds: float, path: Path) -> Result:
+    """The result with this row, and with those before it whose step is still theirs.
+
+    `seconds` are added to those of the rows before. Raises ResultError.
+    """
     before = read_result(path) if path.exists() else None
     metrics: dict[str, float] = {}
     details: dict[str, str] = {}
-    seconds = found["seconds"]
     for other in ROWS:
         key = key_of(other)
         names = [f"{key}_{PLACE}_{each}" for each in ("step_ms", "gib")]
@@ -106,13 +115,11 @@ def record(row: Row, found: dict[str, float], path: Path) -> Result:
             if before.details[key].split()[0] == step_digest(load_config(other.spec)):
                 metrics |= {name: before.metrics[name] for name in names}
                 details[key] = before.details[key]
-    if before is not None:
-        seconds += before.seconds
     return write_result(
         path,
         command="python -m benchmarks.plan_rows --workdir DIR",
         config=" ".join(dict.fromkeys(each.spec.partition(":")[0] for each in ROWS)),
-        seconds=seconds,
+        seconds=seconds + (0.0 if before is None else before.seconds),
         metrics=metrics,
         signatures={},
         details=details,
