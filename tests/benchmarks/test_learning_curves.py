@@ -52,13 +52,14 @@ def test_the_command_writes_result_and_picture(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(learning_curves, "losses", losses)
     places = ["--workdir", str(tmp_path / "work"), "--data", str(tmp_path)]
-    arguments = [*places, "--tokens", "300", "--result", str(tmp_path)]
+    picture = tmp_path / "curves.svg"
+    arguments = [*places, "--tokens", "300", "--result", str(tmp_path), "--picture", str(picture)]
     assert learning_curves.main(arguments) == 0
     result = json.loads((tmp_path / "learning_curves.json").read_text())
     assert result["metrics"]["target_tokens"] >= 300
     assert result["metrics"]["loss_below_joeynmt"] == 0
     assert str(tmp_path) not in json.dumps(result)
-    assert (tmp_path / "learning_curves.svg").read_text().startswith("<?xml")
+    assert picture.read_text().startswith("<?xml")
     for name in ("ours", "joeynmt"):
         assert (tmp_path / "work" / f"{name}.json").exists()
 
