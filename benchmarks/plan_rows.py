@@ -6,8 +6,8 @@ A whole step takes the compiler many minutes, and layers are alike: each is comp
 with two layers in a stack, and the row's number of them is a line through the two. How far the line
 is off says docs/reproduction.md, by the whole steps of base and big that `benchmarks.plan` has.
 
-What is compiled is kept in DIR. The result has what was recorded before, too, as long as the row's
-step is still the same.
+What is compiled is kept in DIR with its commit, and a call that was stopped goes on. The result has
+the rows that were recorded before, too, as long as their steps are still the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,10 @@ TOPOLOGY, PLACE = "v5e:2x4", "v5e_8"
 Planner = Callable[[str, str, tuple[str, ...]], Any]
 
 
+class DoesNotFit(Exception):
+    """A step for which the chips' memory is too small: it has no cost."""
+
+
 def main(arguments: Sequence[str] | None = None, planner: Planner = plan.plan) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plan_rows")
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
@@ -46,42 +50,67 @@ def main(arguments: Sequence[str] | None = None, planner: Planner = plan.plan) -
     parser.add_argument("--output", type=Path, default=RESULTS / "plan_rows.json", metavar="FILE")
     options = parser.parse_args(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
+    plans = Plans(options.workdir, planner)
+    found = {}
     for label in options.rows:
         row = row_of(label)
-        compiled = Compiled(options.workdir, planner)
-        found = points(row, load_config(row.spec), compiled)
-        record(row, found, compiled.seconds, options.output)  # at once: all of them take hours
-        print(f"{label}: {json.dumps(found)}", flush=True)
+        found[row.label] = points(row, load_config(row.spec), plans)
+        print(f"{label}: {found[row.label]}", flush=True)
+    record(found, plans.seconds, options.output)
     return 0
 
 
-class Compiled:
-    """Plans in a folder, made where they are missing; `seconds` is what these took."""
+class Plans:
+    """Plans in a folder, made where they are missing; `seconds` is what those asked for took."""
 
     def __init__(self, folder: Path, planner: Planner) -> None:
         self._folder, self._planner = folder, planner
-        self.seconds = 0.0
+        self._commit = git_commit()
+        self._seconds: dict[Path, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        return sum(self._seconds.values())
 
     def plan(self, row: Row, config: ExperimentConfig, layers: int) -> Any:
-        """With so many layers in a stack; rows that differ in their number share it."""
+        """Values and commit with so many layers in a stack, which rows of other numbers share.
+
+        Raises DoesNotFit.
+        """
         path = self._folder / f"{step_digest(_program(config, layers))}.json"
         if not path.exists():
             stacks = (f"--config.model.{stack}_layers={layers}" for stack in ("encoder", "decoder"))
             values = self._planner(row.spec, TOPOLOGY, tuple(stacks))
-            write_json(path, values)
-            self.seconds += values["compile_seconds"]
-        return json.loads(path.read_text(encoding="utf-8"))
+            write_json(path, {"commit": self._commit, "values": values})
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["values"]["compute"] is None:
+            raise DoesNotFit(f"{row.label} with {layers} layers: the compiler refuses its step")
+        self._seconds[path] = kept["values"]["compile_seconds"]
+        return kept
 
 
-def points(row: Row, config: ExperimentConfig, compiled: Compiled) -> dict[str, float]:
-    """Milliseconds and GiB of the row's step."""
-    layers = compiled_layers(config)
-    plans = [compiled.plan(row, config, number) for number in layers]
-    wanted = config.model.encoder_layers
-    return {
-        "step_ms": at_layers([1e3 * each["step_seconds"] for each in plans], layers, wanted),
-        "gib": at_layers([each["needed_bytes"] / 2**30 for each in plans], layers, wanted),
-    }
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """A row's step, and the commits of the programs that asked for it."""
+
+    step_ms: float
+    gib: float
+    commits: tuple[str, ...]
+
+
+def points(row: Row, config: ExperimentConfig, plans: Plans) -> Points:
+    """Raises DoesNotFit."""
+    layers, wanted = compiled_layers(config), config.model.encoder_layers
+    kept = [plans.plan(row, config, number) for number in layers]
+    values = [each["values"] for each in kept]
+    needed = at_layers([each["needed_bytes"] for each in values], layers, wanted)
+    if needed > values[0]["hbm_bytes"]:
+        raise DoesNotFit(f"{row.label}: takes {needed / 2**30:.1f} GiB of a chip")
+    return Points(
+        at_layers([1e3 * each["step_seconds"] for each in values], layers, wanted),
+        needed / 2**30,
+        tuple(sorted({each["commit"] for each in kept})),
+    )
 
 
 def _program(config: ExperimentConfig, layers: int) -> ExperimentConfig:
@@ -97,27 +126,33 @@ def _program(config: ExperimentConfig, layers: int) -> ExperimentConfig:
     return dataclasses.replace(config, model=model, training=training)
 
 
-def record(row: Row, found: dict[str, float], seconds: float, path: Path) -> Result:
-    """The result with this row, and with those before it whose step is still theirs.
+def record(found: Mapping[str, Points], seconds: float, path: Path) -> Result:
+    """The result with these rows, and with those before them whose step is still theirs.
 
     `seconds` are added to those of the rows before. Raises ResultError.
     """
     before = read_result(path) if path.exists() else None
     metrics: dict[str, float] = {}
     details: dict[str, str] = {}
-    for other in ROWS:
-        key = key_of(other)
+    for row in ROWS:
+        key, digest = key_of(row), step_digest(load_config(row.spec))
         names = [f"{key}_{PLACE}_{each}" for each in ("step_ms", "gib")]
-        if other == row:
-            metrics |= dict(zip(names, (found["step_ms"], found["gib"]), strict=True))
-            details[key] = f"{step_digest(load_config(row.spec))} {git_commit()}"
-        elif before is not None and key in before.details:
-            if before.details[key].split()[0] == step_digest(load_config(other.spec)):
-                metrics |= {name: before.metrics[name] for name in names}
-                details[key] = before.details[key]
+        if row.label in found:
+            it = found[row.label]
+            metrics |= dict(zip(names, (it.step_ms, it.gib), strict=True))
+            details[key] = " ".join([digest, *it.commits])
+        elif before is not None and before.details.get(key, "").startswith(digest):
+            metrics |= {name: before.metrics[name] for name in names}
+            details[key] = before.details[key]
+    has = [row.label for row in ROWS if key_of(row) in details]
     return write_result(
         path,
-        command="python -m benchmarks.plan_rows --workdir DIR",
+        command=" ".join(
+            [
+                "python -m benchmarks.plan_rows --workdir DIR",
+                *([] if len(has) == len(ROWS) else ["--rows", *has]),
+            ]
+        ),
         config=" ".join(dict.fromkeys(each.spec.partition(":")[0] for each in ROWS)),
         seconds=seconds + (0.0 if before is None else before.seconds),
         metrics=metrics,

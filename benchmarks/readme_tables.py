@@ -270,9 +270,8 @@ def show_value(name: str, value: float) -> str:
 
 def show_machine(machine: Machine) -> str:
     cores = f"{machine.cores} CPU core{'s' if machine.cores != 1 else ''}"
-    if machine.cpu:
-        # Its instructions, without which rates of two machines are read as those of one.
-        cores += f" ({machine.cpu.rpartition(', ')[2]})"
+    if machine.instructions:
+        cores += f" ({machine.instructions})"
     memory = f"{machine.memory_gib:.0f} GiB"
     if machine.accelerator == "none":
         return f"{cores}, {memory}"

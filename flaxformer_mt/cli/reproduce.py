@@ -92,10 +92,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_argument("--report", metavar="FILE", help="default: DIR/reproduction.md")
     results.add_argument(
         "--plan",
-        nargs="+",
+        action="append",
         default=[],
         metavar="FILE",
-        help="results of benchmarks.plan and plan_rows: steps compiled for TPUs",
+        help="a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be repeated",
     )
     results.add_argument(
         "--check", action="store_true", help="report: write nothing, fail if it says otherwise"

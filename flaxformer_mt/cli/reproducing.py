@@ -19,8 +19,9 @@ from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.ladder import Ending, Ladder
 from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
 from flaxformer_mt.reproduction.pictures import FIGURES, draw_attention, draw_formulas
+from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
-from flaxformer_mt.reproduction.result_file import read_result
+from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from flaxformer_mt.rundir.atomic import write_text
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import list_steps
@@ -71,6 +72,9 @@ def run(places: Places, experiments: Sequence[Experiment], command: Sequence[str
 def report(places: Places, *, check: bool) -> int:
     """Writes the report; with `check` nothing, and status 1 where the file says something else."""
     plans = [read_result(path) for path in places.plans]
+    for path, plan in zip(places.plans, plans, strict=True):
+        if not is_plan(plan):
+            raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
     text = page.report(read_records(places.results), plans)
     if not check:
         make_folder(str(places.report.parent))

@@ -16,15 +16,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, load_config
-from flaxformer_mt.reproduction.paper import Row
+from flaxformer_mt.reproduction.paper import ROWS, Row
 from flaxformer_mt.reproduction.result_file import Result
 
 LAYERS = (1, 2)
 _WHOLE = re.compile(r"(base|big)_(v\w+?)_(\d+)_paper_step_ms")
-# What decides a step's program, beside the sizes of the vocabularies.
+# What decides a step's program, beside the sizes of the vocabularies. The longest sentence is the
+# length of a row.
 _OF_A_STEP = (
-    *("model.", "data.batch.", "mesh.", "training.optimizer.", "training.loss_chunk"),
-    "training.label_smoothing",
+    *("model.", "data.batch.", "data.filter.max_length", "mesh.", "training.optimizer."),
+    *("training.freeze", "training.label_smoothing", "training.loss_chunk"),
 )
 
 
@@ -37,7 +38,8 @@ class Planned:
     step_ms: float
     gib: float  # of a chip's memory
     whole: bool
-    commit: str
+    command: str
+    commits: tuple[str, ...]  # of the programs that asked the compiler
 
     def chip_hours(self, steps: int) -> float:
         return self.step_ms * steps * self.chips / 3.6e6
@@ -56,7 +58,8 @@ def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator
                     step_ms=value,
                     gib=plan.metrics[name.replace("_step_ms", "_gib")],
                     whole=True,
-                    commit=plan.commit,
+                    command=plan.command,
+                    commits=(plan.commit,),
                 )
 
 
@@ -66,7 +69,7 @@ def planned_by_layers(
     """The row's step by one and two of its layers; None if it was not asked for, or has changed."""
     wanted = re.compile(rf"{key_of(row)}_(v\w+?)_(\d+)_step_ms")
     for plan in plans:
-        digest, _, commit = plan.details.get(key_of(row), "").partition(" ")
+        digest, *commits = plan.details.get(key_of(row), "none").split()
         for name, value in plan.metrics.items():
             if digest == step_digest(config) and (found := wanted.fullmatch(name)):
                 return Planned(
@@ -75,9 +78,19 @@ def planned_by_layers(
                     step_ms=value,
                     gib=plan.metrics[name.replace("_step_ms", "_gib")],
                     whole=max(_layers(config)) <= max(LAYERS),
-                    commit=commit,
+                    command=plan.command,
+                    commits=tuple(commits),
                 )
     return None
+
+
+def is_plan(result: Result) -> bool:
+    """Whether it is a result of one of the two benchmarks."""
+    rows = tuple(f"{key_of(row)}_" for row in ROWS)
+    return any(
+        _WHOLE.fullmatch(name) or (name.startswith(rows) and name.endswith("_step_ms"))
+        for name in result.metrics
+    )
 
 
 def key_of(row: Row) -> str:

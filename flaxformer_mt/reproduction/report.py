@@ -178,8 +178,7 @@ def _planned(base: Standing, big: Standing) -> list[str]:
         "## Compiled for TPUs that were not there",
         "The step on the paper's batch of 25,000 tokens a side, English to German, by the "
         "compiler's own estimates; validation and checkpoints come on top. It is the step of "
-        "Table 3's `base` and `big`, too. `python -m benchmarks.plan --workdir DIR`, commit "
-        f"{_commits([*base.planned, *big.planned])}.",
+        f"Table 3's `base` and `big`, too. {_source([*base.planned, *big.planned])}",
         table(header, rows, right=set(range(2, 6))),
     ]
 
@@ -198,19 +197,21 @@ def _planned_rows(standings: Iterable[Standing]) -> list[str]:
         for one, step in found
     ]
     # Of steps that were compiled whole as well it is known how far the line is off.
-    off = [
-        f"{one.row.label} {step.step_ms / whole.step_ms - 1:+.1%} of its time and "
-        f"{step.gib / whole.gib - 1:+.1%} of its memory"
+    off = {
+        f"{step.step_ms / whole.step_ms - 1:+.1%} of its time and "
+        f"{step.gib / whole.gib - 1:+.1%} of its memory": one.row.label
         for one, step in found
         for whole in one.planned
         if not step.whole and (whole.chip, whole.chips) == (step.chip, step.chips)
-    ]
+    }
     return [
         "## Every row's step",
-        "The step as above, of rows of more than two layers by the line through steps of one and "
-        "of two layers. `python -m benchmarks.plan_rows --workdir DIR`, commit "
-        f"{_commits([step for _, step in found])}."
-        + (f" Against the whole step: {'; '.join(off)}." if off else ""),
+        "On the paper's batch of 25,000 tokens a side, in rows of the longest sentences that the "
+        "row's config allows, by the TPU compiler's own estimates. The compiler has made the steps "
+        "of models with one and with two layers in each stack, and a row's number of layers is on "
+        "the line through both; (whole) is a step that it has made as it is. "
+        f"{_source([step for _, step in found])}"
+        + "".join(f" Against the whole step `{label}` is {by}." for by, label in off.items()),
         table(header, rows, right=set(range(2, 6))),
     ]
 
@@ -224,8 +225,10 @@ def _cost(found: Planned, steps: int) -> list[str]:
     ]
 
 
-def _commits(found: Iterable[Planned]) -> str:
-    return ", ".join(sorted({short(each.commit) for each in found}))
+def _source(found: Sequence[Planned]) -> str:
+    commands = sorted({f"`{each.command}`" for each in found})
+    commits = sorted({short(commit) for each in found for commit in each.commits})
+    return f"{', '.join(commands)}, commit {', '.join(commits)}."
 
 
 def _failures(standings: Iterable[Standing]) -> list[str]:

@@ -26,7 +26,11 @@ COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?|release [0-9]+\.[0-9]+\.[0-9]+")
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s=:'\"])(?:/|~/|[A-Za-z]:\\)")
 
 # Best first: what Linux calls the instructions of x86 and Arm that matrix products are made of.
-PRODUCT_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2", "sve2", "sve", "asimd")
+PRODUCT_INSTRUCTIONS = (
+    *("amx_bf16", "avx512_bf16", "avx512f", "avx2"),
+    *("svebf16", "bf16", "sve2", "sve", "asimd"),
+)
+OPTIONAL = {"details", "cpu", "instructions"}
 
 
 class ResultError(Exception):
@@ -37,14 +41,15 @@ class ResultError(Exception):
 class Machine:
     """What a result was measured on. `accelerator` is "none" where the CPU did the work.
 
-    `cpu` is its name and the instructions that matrix products are fastest with, such as "AMD EPYC,
-    avx512_bf16"; empty where the system does not tell, and in results older than this field.
+    `cpu` is its name and `instructions` those that matrix products are fastest with, such as
+    "avx512_bf16"; empty where the system does not tell, and in results older than these fields.
     """
 
     cores: int
     memory_gib: float
     accelerator: str
     cpu: str = ""
+    instructions: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,24 +86,29 @@ def this_machine(accelerator: str | None = None) -> Machine:
     # Not os.cpu_count(): a container or taskset may leave this process fewer.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cpu, instructions = _cpu()
     return Machine(
-        cores=cores or 1, memory_gib=round(memory, 1), accelerator=accelerator, cpu=_cpu()
+        cores=cores or 1,
+        memory_gib=round(memory, 1),
+        accelerator=accelerator,
+        cpu=cpu,
+        instructions=instructions,
     )
 
 
-def _cpu(information: Path = Path("/proc/cpuinfo")) -> str:
-    """Name and best instructions of the first CPU that Linux describes, or nothing.
+def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
+    """Name and best instructions of the first CPU that Linux describes, as far as it does.
 
-    Two machines of as many cores differ by four in bfloat16, and by two in float32.
+    Without them rates of two machines with as many cores are read as those of one.
     """
     try:
         lines = information.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     except OSError:
-        return ""
+        return "", ""
     said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     flags = (said.get("flags") or said.get("Features") or "").split()
     best = next((flag for flag in PRODUCT_INSTRUCTIONS if flag in flags), "")
-    return ", ".join(part for part in (said.get("model name", ""), best) if part)
+    return said.get("model name", ""), best
 
 
 def write_result(
@@ -184,7 +194,8 @@ def parse(content: Any, path: Path) -> Result:
     check.that(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores: a count")
     check.number(machine["memory_gib"], "machine.memory_gib")
     check.text(machine["accelerator"], "machine.accelerator")
-    check.that(isinstance(machine.get("cpu", ""), str), "machine.cpu must be a text")
+    for key in ("cpu", "instructions"):
+        check.that(isinstance(machine.get(key, ""), str), f"machine.{key} must be a text")
     check.texts(content["versions"], "versions")
     check.number(content["seconds"], "seconds")
 
@@ -213,7 +224,7 @@ class _Check:
     def keys(self, mapping: Any, cls: type[Result] | type[Machine], where: str) -> None:
         self.that(isinstance(mapping, dict), f"{where} must be an object")
         expected = {field.name for field in dataclasses.fields(cls)}
-        missing = sorted(expected - {"details", "cpu"} - set(mapping))
+        missing = sorted(expected - OPTIONAL - set(mapping))
         unknown = sorted(set(mapping) - expected)
         self.that(not missing, f"{where} lacks: {', '.join(missing)}")
         self.that(not unknown, f"{where} has unknown keys: {', '.join(unknown)}")

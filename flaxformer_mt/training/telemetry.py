@@ -85,6 +85,7 @@ class Telemetry:
 
     def training(self, step: int, values: Mapping[str, float]) -> None:
         """One training report; the keys are those of `window.Window.report`, and more."""
+        self._record("train", step, values)
         mfu = f" · mfu {100 * values['mfu']:.1f}%" if "mfu" in values else ""
         skipped = f" · skipped {values['skipped']:.0f}" if values["skipped"] else ""
         self.message(
@@ -97,7 +98,6 @@ class Telemetry:
             f" · data wait {100 * values['data_wait']:.2f}%"
             f"{mfu}{skipped} · ETA {duration(values['eta_seconds'])}"
         )
-        self._record("train", step, values)
 
     def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
         """One validation report."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
-from benchmarks.plan_rows import main
+from benchmarks.plan_rows import DoesNotFit, main
 from benchmarks.result_file import read_results
+from flaxformer_mt.cli.main import main as command
 from flaxformer_mt.config import load_config
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.planned import (
@@ -19,12 +22,15 @@ from flaxformer_mt.reproduction.planned import (
 from flaxformer_mt.reproduction.records import Records
 from flaxformer_mt.reproduction.report import report
 
+ROOT = Path(__file__).parents[2]
+
 
 class Compiler:
     """5 ms and 1 GiB, and 3 ms and a quarter for each layer; says what it was asked."""
 
-    def __init__(self):
+    def __init__(self, refuses=False):
         self.asked = []
+        self.refuses = refuses
 
     def __call__(self, config, topology, settings):
         self.asked.append((config, topology, settings))
@@ -34,6 +40,8 @@ class Compiler:
             "step_seconds": 5e-3 + 3e-3 * layers.encoder_layers,
             "needed_bytes": 2**30 * (1 + layers.encoder_layers / 4),
             "compile_seconds": 10.0,
+            "compute": None if self.refuses else {},
+            "hbm_bytes": 2**34,
         }
 
 
@@ -84,7 +92,7 @@ def test_rows_recorded_before_stay_as_long_as_they_are_the_same(planned, tmp_pat
     _, result = planned("table3/a_h1")
     assert {"table3_base", "table3_a_h1"} == set(result.details)
     content = json.loads(path.read_text())
-    content["details"]["table3_base"] = "0123456789abcdef " + "c" * 40
+    content["details"]["table3_base"] = f"{'0' * 16} {'c' * 40}"
     path.write_text(json.dumps(content))
     _, result = planned("table3/a_h4")
     assert {"table3_a_h1", "table3_a_h4"} == set(result.details)
@@ -102,10 +110,42 @@ def test_the_report_has_the_rows_that_are_still_the_same(planned):
     assert planned_by_layers(base, changed, [result]) is None
 
 
+def test_a_step_that_does_not_fit_has_no_cost(tmp_path):
+    places = ["--workdir", str(tmp_path / "work"), "--output", str(tmp_path / "plan_rows.json")]
+    with pytest.raises(DoesNotFit, match="table3/base with 1 layers: the compiler refuses"):
+        main([*places, "--rows", "table3/base"], Compiler(refuses=True))
+    assert not (tmp_path / "plan_rows.json").exists()
+
+
+def test_the_report_says_how_far_the_line_is_off(planned):
+    _, result = planned("table3/base", "table2/en_de_base")
+    whole = dataclasses.replace(
+        result,
+        command="python -m benchmarks.plan --workdir DIR --cases base_v5e_8_paper",
+        metrics={"base_v5e_8_paper_step_ms": 20.0, "base_v5e_8_paper_gib": 2.0},
+        details={},
+    )
+    page = report(Records(), [whole, result])
+    sentence = "`table3/base` is +15.0% of its time and +25.0% of its memory."
+    assert page.count("Against the whole step") == 1 and sentence in page
+    assert "`python -m benchmarks.plan --workdir DIR --cases base_v5e_8_paper`" in page
+    assert "--rows table2/en_de_base table3/base`" in page
+
+
+def test_what_is_no_plan_is_refused(tmp_path, capsys):
+    path = ROOT / "benchmarks" / "results" / "quickstart.json"
+    places = ["--workdir", str(tmp_path), "--plan", str(path)]
+    assert command(["reproduce", "report", *places]) != 0
+    assert "quickstart.json: has no steps of benchmarks.plan" in capsys.readouterr().err
+
+
 def test_what_decides_a_step_is_in_its_digest():
     base = step_digest(load_config("wmt14_en_de:base"))
     assert base == step_digest(load_config("wmt14_en_de:base", ["training.steps=7"]))
-    for change in ("model.d_ff=64", "data.batch.tokens=64", "data.vocabulary.size=999"):
+    for change in (
+        *("model.d_ff=64", "data.batch.tokens=64", "data.vocabulary.size=999"),
+        *("data.filter.max_length=99", "training.freeze=embedding"),
+    ):
         assert base != step_digest(load_config("wmt14_en_de:base", [change]))
 
 

@@ -41,8 +41,8 @@ def status(page: str, row: str, heading: str = "Table 3") -> str:
 def test_the_recorded_report_is_what_the_recorded_results_give(monkeypatch):
     monkeypatch.chdir(ROOT)
     places = ["--results", "benchmarks/results/reproduction", "--report", "docs/reproduction.md"]
-    plans = [f"benchmarks/results/{name}.json" for name in ("plan", "plan_rows")]
-    arguments = ["reproduce", "report", *places, "--plan", *plans]
+    plans = [f"--plan=benchmarks/results/{name}.json" for name in ("plan", "plan_rows")]
+    arguments = ["reproduce", "report", *places, *plans]
     assert main([*arguments, "--check"]) == 0, f"run `flaxformer-mt {' '.join(arguments)}`"
 
 

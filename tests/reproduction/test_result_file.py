@@ -102,11 +102,11 @@ X86 = "processor : 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f{more}\
 @pytest.mark.parametrize(
     ("text", "cpu"),
     [
-        (X86.format(more=" avx512_bf16") + X86.format(more=""), "AMD EPYC, avx512_bf16"),
-        (X86.format(more=""), "AMD EPYC, avx512f"),
-        ("processor\t: 0\nFeatures\t: fp asimd sve\nCPU part\t: 0xd40\n\n", "sve"),
-        ("processor\t: 0\nmodel name\t: Old\nflags\t: sse2\n", "Old"),
-        ("", ""),
+        (X86.format(more=" avx512_bf16") + X86.format(more=""), ("AMD EPYC", "avx512_bf16")),
+        (X86.format(more=""), ("AMD EPYC", "avx512f")),
+        ("processor\t: 0\nFeatures\t: fp asimd sve bf16\nCPU part\t: 0xd40\n\n", ("", "bf16")),
+        ("processor\t: 0\nmodel name\t: Old\nflags\t: sse2\n", ("Old", "")),
+        ("", ("", "")),
     ],
 )
 def test_a_cpu_is_its_name_and_its_best_instructions(tmp_path, text, cpu):
@@ -116,15 +116,15 @@ def test_a_cpu_is_its_name_and_its_best_instructions(tmp_path, text, cpu):
 
 
 def test_where_no_cpu_is_described_it_has_no_name(tmp_path):
-    assert result_file._cpu(tmp_path / "none") == ""
+    assert result_file._cpu(tmp_path / "none") == ("", "")
 
 
 def test_a_machine_may_leave_its_cpu_unsaid(tmp_path, valid):
     """As results do that were recorded before it was asked."""
     assert "cpu" not in valid["machine"]
     assert read_result(write(tmp_path, valid)).machine.cpu == ""
-    valid["machine"]["cpu"] = "AMD EPYC, avx2"
-    assert read_result(write(tmp_path, valid)).machine.cpu == "AMD EPYC, avx2"
+    valid["machine"] |= {"cpu": "AMD EPYC", "instructions": "avx2"}
+    assert read_result(write(tmp_path, valid)).machine.instructions == "avx2"
 
 
 def test_a_well_formed_file_is_read(tmp_path, valid):
@@ -149,6 +149,7 @@ MALFORMED = [
     ("machine.cores", True, "machine.cores"),
     ("machine.gpu", "none", "unknown keys: gpu"),
     ("machine.cpu", 2, "machine.cpu must be a text"),
+    ("machine.instructions", ["avx2"], "machine.instructions must be a text"),
     ("versions.jax", 1, "versions.jax must be a text"),
     ("seconds", "12", "seconds must be a finite number"),
     ("metrics", {}, "metrics must map"),
