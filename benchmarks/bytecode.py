@@ -7,18 +7,37 @@ start would measure that of one contestant and not of the other.
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# compileall passes over what is up to date, and over what it may not write.
+# compileall passes over what is up to date, and over what is no Python of this version.
 _COMPILE = """\
-import compileall, sys, sysconfig
-for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.argv[1:]}:
+import compileall, sys
+for folder in sys.argv[1:]:
     compileall.compile_dir(folder, quiet=2, workers=0)
+"""
+_PACKAGES = """\
+import sysconfig
+print(sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sep="\\n")
 """
 
 
-def keep_bytecode(python: Path, folders: Sequence[Path] = ()) -> None:
-    """Compiles the packages of an interpreter, and what lies in `folders`, where it is not yet."""
+def packages_of(python: Path) -> list[Path]:
+    """Where an interpreter has its packages."""
+    command = [str(python), "-c", _PACKAGES]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [Path(each) for each in dict.fromkeys(done.stdout.splitlines())]
+
+
+def keep_bytecode(python: Path, folders: Sequence[Path]) -> None:
+    """Compiles what lies in these folders and is not yet, for this interpreter.
+
+    Says which it may not write: there, starting takes what it takes.
+    """
+    for folder in folders:
+        if not os.access(folder, os.W_OK):
+            print(f"{folder}: cannot be written, starts may be slower", file=sys.stderr)
     subprocess.run([str(python), "-c", _COMPILE, *map(str, folders)], check=True)

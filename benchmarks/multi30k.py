@@ -7,9 +7,9 @@ repository. Continues a stopped run; on a finished one it only scores. Everythin
 validation set; the test set is scored once, and what it gave is recorded. `--penalty` scores the
 same weights by another rule of search into a result of its own.
 
-`--seed` begins a run of its own: other initial weights, other batches, other dropout. Once several
-seeds of a variant are recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too.
-`--dtype bfloat16` takes half the time where the CPU multiplies bfloat16.
+`--seed` and `--dtype` begin runs of their own, where they are not the config's: other initial
+weights, other batches, other dropout; products of other precision. Once several of a variant are
+recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks.result_file import RESULTS, read_results, write_result
 from benchmarks.trained_run import record, trained
 from flaxformer_mt.cli import evaluate
 from flaxformer_mt.cli.arguments import positive
+from flaxformer_mt.config import load_config
 
 TEST = "test_2016_flickr"
 SCORES = ("bleu_tokenized_lc", "sacrebleu_13a", "chrf")
@@ -49,22 +50,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     norm, alpha = options.penalty
     spec = f"multi30k:{options.variant}"
     overrides = [f"data.folder={options.data}"]
-    if options.seed is not None:
-        overrides.append(f"training.seed={options.seed}")
-    if options.dtype is not None:
-        overrides.append(f"model.dtype={options.dtype}")
+    usual = load_config(spec)
+    seed = None if options.seed == usual.training.seed else options.seed
+    dtype = None if options.dtype == usual.model.dtype else options.dtype
+    if seed is not None:
+        overrides.append(f"training.seed={seed}")
+    if dtype is not None:
+        overrides.append(f"model.dtype={dtype}")
     run = trained(options.workdir, spec, overrides, benchmark="benchmarks.multi30k")
     how = ["--workdir", str(run)]
     name = f"multi30k_{options.variant}"
     command = (
         f"python -m benchmarks.multi30k --data FOLDER --variant {options.variant} --workdir DIR"
     )
-    if options.seed is not None:
-        name += f"_seed_{options.seed}"
-        command += f" --seed {options.seed}"
-    if options.dtype is not None:
-        # No part of the name: it decides what a run costs, and its score only as chance does.
-        command += f" --dtype {options.dtype}"
+    if seed is not None:
+        name += f"_seed_{seed}"
+        command += f" --seed {seed}"
+    if dtype is not None:
+        name += f"_{dtype}"
+        command += f" --dtype {dtype}"
     if norm is not None:
         how += ["--length-norm", norm, "--length-penalty", alpha]
         name += f"_{norm}_{alpha.replace('.', '_')}"
@@ -80,16 +84,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(json.dumps(dict(result.metrics), indent=2))
     if norm is None:
-        write_seeds(f"multi30k_{options.variant}", spec)
+        write_seeds(f"multi30k_{options.variant}", spec, RESULTS)
     return 0
 
 
-def write_seeds(name: str, spec: str, folder: Path = RESULTS) -> None:
-    """The result `NAME_seeds`, of those by the config's seed and by others, if there are several.
+def write_seeds(name: str, spec: str, folder: Path) -> None:
+    """The result `NAME_seeds` of all runs of a variant, if there are several. Raises ResultError.
 
-    Raises ResultError.
+    Its details say which these are, and of what commit and machine.
     """
-    of_seeds = re.compile(rf"{name}(_seed_\d+)?")
+    of_seeds = re.compile(rf"{name}(_seed_\d+)?(_float32|_bfloat16)?")
     found = [result for result in read_results(folder) if of_seeds.fullmatch(result.name)]
     if len(found) < 2:
         return
@@ -113,6 +117,11 @@ def write_seeds(name: str, spec: str, folder: Path = RESULTS) -> None:
         seconds=sum(result.seconds for result in found),
         metrics=metrics,
         signatures=signatures,
+        details={
+            result.name: f"{result.commit}, {result.machine.cores} cores, "
+            f"{result.machine.instructions or 'instructions unknown'}"
+            for result in found
+        },
     )
 
 

@@ -16,13 +16,14 @@ PyTorch reached, measured in every round as well.
 command itself is measured too. `paper_base` and `paper_big` have the paper's batch, for GPUs.
 
 Peers live in environments of their own (`peers/`), but for `flax`: the same model of Flax's own
-layers. Python's files are compiled before the start here too, as pip does it there. What cannot run
-is in the result with the reason.
+layers. Python's files are compiled before the start in all of them, as pip leaves them. What cannot
+run is in the result with the reason.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import sys
@@ -31,10 +32,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import flaxformer_mt
-from benchmarks.bytecode import keep_bytecode
-from benchmarks.peer_environments import Environments
+from benchmarks.bytecode import keep_bytecode, packages_of
+from benchmarks.peer_environments import EnvironmentMissing, Environments
 from benchmarks.result_file import RESULTS, this_machine, write_result
-from benchmarks.training_contest import HERE, Contest, Contestant, accelerator
+from benchmarks.training_contest import HERE, Contest, Contestant, accelerator, python_of
 from benchmarks.training_workloads import ON_CPU, WORKLOADS
 
 CONTESTANTS = {
@@ -61,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     machine = this_machine(accelerator())
-    keep_bytecode(Path(sys.executable), OWN)
+    for environment in {CONTESTANTS[name].environment for name in (*ALWAYS, *options.peers)}:
+        with contextlib.suppress(EnvironmentMissing):  # which its contestants will say
+            python = python_of(environment, options.environments)
+            keep_bytecode(python, [*packages_of(python), *OWN])
     contest = Contest(options.workdir, options.environments, CONTESTANTS)
     for name in options.config:
         begin = time.perf_counter()

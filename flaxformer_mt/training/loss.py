@@ -126,6 +126,11 @@ def _softmax(form: LossForm, table: Array, bias: Array | None) -> _Softmax:
     return _Softmax(t, bias, whole.astype(jnp.float32).sum(axis=0), real)
 
 
+def slice_width(rows: int, length: int, chunk: int) -> int:
+    """How many positions of each row have logits at one time."""
+    return length if chunk == 0 else min(length, max(1, chunk // rows))
+
+
 def _by_chunks(
     form: LossForm,
     hidden: Array,
@@ -138,7 +143,7 @@ def _by_chunks(
 ) -> tuple[tuple[Scalar, Scalar], Any]:
     # Chunks are cut along the length, not over flattened positions: rows are split over devices.
     rows, length, d_model = hidden.shape
-    width = length if form.chunk == 0 else min(length, max(1, form.chunk // rows))
+    width = slice_width(rows, length, form.chunk)
     count = -(-length // width)
 
     def cut(x: Array) -> Array:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bytecode import keep_bytecode
+from benchmarks.bytecode import keep_bytecode, packages_of
 
 SEEN = "import kept, os, sys; print(os.path.exists(kept.__cached__))"
 
@@ -30,4 +30,13 @@ def test_a_module_is_compiled_where_no_process_would_keep_it(tmp_path, kept):
 
 def test_an_interpreter_that_fails_is_no_silence():
     with pytest.raises(subprocess.CalledProcessError):
-        keep_bytecode(Path("false"))
+        keep_bytecode(Path("false"), [])
+
+
+def test_packages_are_where_they_are_imported_from():
+    assert Path(pytest.__file__).parent.parent in packages_of(Path(sys.executable))
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path, capsys):
+    keep_bytecode(Path(sys.executable), [tmp_path / "none"])
+    assert f"{tmp_path / 'none'}: cannot be written" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import multi30k
 from benchmarks.multi30k import main, write_seeds
-from benchmarks.result_file import Machine, ResultError, read_results, write_result
+from benchmarks.result_file import Machine, read_results, write_result
 
 MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
 
@@ -26,7 +26,7 @@ def recorded(folder, name, bleu, *, seconds=60.0, command="python -m benchmarks.
 def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
     recorded(tmp_path, "multi30k_tiny", 40.0, command="first")
     recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
-    recorded(tmp_path, "multi30k_tiny_seed_13", 42.0, command="third")
+    recorded(tmp_path, "multi30k_tiny_seed_13_bfloat16", 42.0, command="third")
     # Other weights or another search than these three:
     recorded(tmp_path, "multi30k_tiny_gnmt_1_6", 10.0)
     recorded(tmp_path, "multi30k_tiny_seed_2_gnmt_1_6", 10.0)
@@ -40,6 +40,11 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
     assert found.metrics["bleu_tokenized_lc_deviation"] == pytest.approx(1.0)
     assert "sacrebleu_13a" not in found.metrics and "steps" not in found.metrics
     assert found.seconds == 180.0
+    assert list(found.details) == [
+        "multi30k_tiny",
+        "multi30k_tiny_seed_13_bfloat16",
+        "multi30k_tiny_seed_2",
+    ]
     assert sorted(found.command.split("; ")) == ["first", "second", "third"]
     assert found.signatures == {"bleu_tokenized_lc": "nrefs:1|tok:none"}
     write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)  # its own result is none of them
@@ -52,27 +57,48 @@ def test_one_seed_has_no_spread(tmp_path):
     assert [result.name for result in read_results(tmp_path)] == ["multi30k_tiny"]
 
 
-def test_a_seed_is_trained_and_named_as_such(tmp_path, monkeypatch):
-    asked = {}
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """Runs the benchmark on stand-ins for training and scoring; what was asked for training."""
+    asked = []
 
     def trained(workdir, spec, overrides, *, benchmark):
-        asked["overrides"] = list(overrides)
+        asked.append(list(overrides))
         return tmp_path
 
     def record(run, *, name, command, config, test):
-        asked.update(name=name, command=command)
-        raise ResultError("seen enough")
+        recorded(tmp_path, name, 40.0 + len(asked), command=command)
+        return {result.name: result for result in read_results(tmp_path)}[name]
+
+    def run(*arguments):
+        assert main(["--data", "F", "--workdir", "D", *arguments]) == 0
+        return {result.name: result for result in read_results(tmp_path)}
 
     monkeypatch.setattr(multi30k, "trained", trained)
     monkeypatch.setattr(multi30k, "record", record)
     monkeypatch.setattr(multi30k.evaluate, "main", lambda *_: 0)
-    common = ["--data", "F", "--workdir", "D"]
-    with pytest.raises(ResultError):
-        main([*common, "--seed", "3", "--dtype", "bfloat16"])
-    assert asked["overrides"] == ["data.folder=F", "training.seed=3", "model.dtype=bfloat16"]
-    assert asked["name"] == "multi30k_tiny_seed_3"
-    assert asked["command"].endswith(" --workdir DIR --seed 3 --dtype bfloat16")
-    with pytest.raises(ResultError):
-        main([*common, "--penalty", "gnmt:1.6"])
-    assert asked["overrides"] == ["data.folder=F"]
-    assert asked["name"] == "multi30k_tiny_gnmt_1_6"
+    monkeypatch.setattr(multi30k, "RESULTS", tmp_path)
+    return run, asked
+
+
+def test_a_seed_is_trained_named_and_counted(bench):
+    run, asked = bench
+    assert run().keys() == {"multi30k_tiny"}
+    found = run("--seed", "3", "--dtype", "bfloat16")
+    assert asked[-1] == ["data.folder=F", "training.seed=3", "model.dtype=bfloat16"]
+    one = found["multi30k_tiny_seed_3_bfloat16"]
+    assert one.command.endswith(" --workdir DIR --seed 3 --dtype bfloat16")
+    assert found["multi30k_tiny_seeds"].metrics["bleu_tokenized_lc"] == pytest.approx(41.5)
+
+
+def test_the_configs_own_seed_is_no_second_run(bench):
+    run, asked = bench
+    run()
+    assert run("--seed", "1", "--dtype", "float32").keys() == {"multi30k_tiny"}
+    assert asked[-1] == ["data.folder=F"]
+
+
+def test_another_search_is_no_seed(bench):
+    run, _ = bench
+    run()
+    assert run("--penalty", "gnmt:1.6").keys() == {"multi30k_tiny", "multi30k_tiny_gnmt_1_6"}

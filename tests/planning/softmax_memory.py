@@ -23,9 +23,8 @@ def added_bytes(chunk: int, d_model: int = 512) -> dict[str, int]:
     """`added`, and the `logits` that would exist at once in float32. Takes a process of its own."""
     command = [sys.executable, "-m", "tests.planning.softmax_memory", str(chunk), str(d_model)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -39,7 +38,7 @@ def compiled(chunk: int, d_model: int) -> dict[str, int]:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     from flaxformer_mt.planning.topology import describe
-    from flaxformer_mt.training.loss import smoothed_cross_entropy
+    from flaxformer_mt.training.loss import slice_width, smoothed_cross_entropy
 
     device = describe("v5e:1x1").devices[0]
     place = NamedSharding(Mesh(np.array([device]), ("data",)), PartitionSpec())
@@ -59,7 +58,7 @@ def compiled(chunk: int, d_model: int) -> dict[str, int]:
     given = [jax.ShapeDtypeStruct(shape, kind, sharding=place) for shape, kind in arguments]
     memory = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*given).compile().memory_analysis()
     outside = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    width = LENGTH if chunk == 0 else max(1, chunk // ROWS)
+    width = slice_width(ROWS, LENGTH, chunk)
     return {"added": memory.peak_memory_in_bytes - outside, "logits": 4 * ROWS * width * VOCAB}
 
 

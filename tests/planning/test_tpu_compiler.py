@@ -81,7 +81,10 @@ def test_what_does_not_fit_is_said(tmp_path):
 
 @pytest.mark.parametrize(("chunk", "d_model"), [(1024, 512), (512, 1024)])
 def test_the_softmax_over_the_vocabulary_adds_little_memory(chunk, d_model):
-    """`training.loss_chunk` at the paper's batch on one chip, base and big; at once: 3.6 GB."""
+    """The paper's batch on one chip, base and big, where `training.loss_chunk` asks for that.
+
+    All positions at once would have 3.6 GB of logits.
+    """
     memory = added_bytes(chunk, d_model)
     # One float32 copy of a slice's logits, and its softmax and the matrix in bfloat16.
     assert memory["logits"] < memory["added"] <= 200e6

@@ -9,6 +9,7 @@ import re
 import jax
 
 from flaxformer_mt.data.pipeline import one_pass
+from flaxformer_mt.training import program
 from tests.training.examples import build_tiny, tiny
 from tests.training.runs import VALID, Run
 
@@ -38,6 +39,20 @@ def test_a_run_compiles_its_shapes_and_nothing_else(tmp_path, caplog):
     assert not second["_lanes_on_device"]
     known = {"train_step", "eval_step", "<lambda>", "_lanes_on_device"}
     assert (first + second).keys() <= known, first + second
+
+
+def test_the_initial_state_is_traced_once(monkeypatch):
+    """For its shapes and for its values: a trace takes longer than the arithmetic."""
+    traced = []
+    initial_params = program.initial_params
+
+    def noted(*arguments):
+        traced.append(arguments)
+        return initial_params(*arguments)
+
+    monkeypatch.setattr(program, "initial_params", noted)
+    build_tiny().init()
+    assert len(traced) == 1
 
 
 def compiled(caplog) -> collections.Counter[str]:
