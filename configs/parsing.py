@@ -20,8 +20,10 @@ The paper gives 4 layers, d_model 1024, a vocabulary of 16,000 or 32,000, beam 2
 and learning rate, which were chosen on section 22 and are not told: these, with the warm-up, are
 those of the authors' tensor2tensor (`transformer_parsing_base`, `_big`). Nor are the steps told.
 
-Cost: `craft` is made for some hours of two CPU cores. Not yet trained by this project; the paper's
-treebank needs a licence.
+Cost: `craft` is meant for some two hours of two CPU cores. None is trained to its end by this
+project; the paper's treebank needs a licence. With twice the batch, twice the dropout and a
+learning rate of 0.002, `craft` learnt how trees look and nothing of the sentence (F1 4). As it is
+now, the sentence tells after 600 steps: perplexity 2.46, and 2.91 with the trees of others.
 """
 
 from ml_collections import ConfigDict
@@ -100,16 +102,18 @@ def _small(config: ConfigDict) -> None:
     config.model.num_heads = 4
     config.model.d_k = 48
     config.model.d_v = 48
-    config.model.dropout = 0.2
-    config.model.attention_dropout = 0.1
+    config.model.dropout = 0.1
 
     config.data.vocabulary.size = 6000
-    config.data.batch.tokens = 4096
+    # Two trees in a thousand are longer; rows of twice that would make batches of twice the size.
+    config.data.filter.max_length = 256
+    config.data.batch.tokens = 2048
 
-    config.training.steps = 4500
+    config.training.steps = 9000
     config.training.schedule.kind = "peak"
-    config.training.schedule.peak = 0.002
-    config.training.schedule.warmup_steps = 1500
+    # At 0.002 the encoder stayed as it began, and the decoder learnt to do without the sentence.
+    config.training.schedule.peak = 0.0008
+    config.training.schedule.warmup_steps = 600
     config.training.validate_every = 500
     config.training.save_every = 250
     config.training.keep_for_average = 10
