@@ -105,7 +105,8 @@ def points(row: Row, config: ExperimentConfig, plans: Plans) -> Points:
     values = [each["values"] for each in kept]
     needed = at_layers([each["needed_bytes"] for each in values], layers, wanted)
     if needed > values[0]["hbm_bytes"]:
-        raise DoesNotFit(f"{row.label}: takes {needed / 2**30:.1f} GiB of a chip")
+        has = values[0]["hbm_bytes"] / 2**30
+        raise DoesNotFit(f"{row.label}: takes {needed / 2**30:.1f} GiB of a chip's {has:.1f}")
     return Points(
         at_layers([1e3 * each["step_seconds"] for each in values], layers, wanted),
         needed / 2**30,

@@ -38,7 +38,7 @@ def report(records: Records, plans: Sequence[Result] = ()) -> str:
         standings = [one for one in rows.values() if one.row.table == name]
         sections += [f"## {TITLES[name]}", lines(standings)]
     sections += _remarks()
-    sections += [*_planned(rows["table2/en_de_base"], rows["table2/en_de_big"])]
+    sections += _planned(rows["table2/en_de_base"], rows["table2/en_de_big"])
     sections += _planned_rows(rows.values())
     measured = [one for each in rows.values() for one in (*each.full, *each.reduced)]
     sections += measurements(measured)

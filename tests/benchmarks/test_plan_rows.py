@@ -28,9 +28,10 @@ ROOT = Path(__file__).parents[2]
 class Compiler:
     """5 ms and 1 GiB, and 3 ms and a quarter for each layer; says what it was asked."""
 
-    def __init__(self, refuses=False):
+    def __init__(self, refuses=False, hbm_bytes=2**34):
         self.asked = []
         self.refuses = refuses
+        self.hbm_bytes = hbm_bytes
 
     def __call__(self, config, topology, settings):
         self.asked.append((config, topology, settings))
@@ -41,7 +42,7 @@ class Compiler:
             "needed_bytes": 2**30 * (1 + layers.encoder_layers / 4),
             "compile_seconds": 10.0,
             "compute": None if self.refuses else {},
-            "hbm_bytes": 2**34,
+            "hbm_bytes": self.hbm_bytes,
         }
 
 
@@ -114,6 +115,10 @@ def test_a_step_that_does_not_fit_has_no_cost(tmp_path):
     places = ["--workdir", str(tmp_path / "work"), "--output", str(tmp_path / "plan_rows.json")]
     with pytest.raises(DoesNotFit, match="table3/base with 1 layers: the compiler refuses"):
         main([*places, "--rows", "table3/base"], Compiler(refuses=True))
+    # One layer and two do fit, in 1.25 and 1.5 GiB; the row's six do not.
+    with pytest.raises(DoesNotFit, match=r"table3/base: takes 2\.5 GiB of a chip's 2\.0"):
+        places[1] = str(tmp_path / "small")
+        main([*places, "--rows", "table3/base"], Compiler(hbm_bytes=2**31))
     assert not (tmp_path / "plan_rows.json").exists()
 
 
