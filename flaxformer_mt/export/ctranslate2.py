@@ -27,9 +27,12 @@ from flaxformer_mt.export.readme import write_readme
 from flaxformer_mt.export.weights import Attention, Layer, Linear, Norm, Stack, from_params
 from flaxformer_mt.model.embedding import sinusoids
 
-QUANTIZATIONS = ("float32", "float16", "int8")
+QUANTIZATIONS = ("float32", "float16", "int8", "int7")
 # Measured on trained models (docs/interoperability.md); beyond these something is wrong.
-BOUNDS = {"float32": 1e-3, "float16": 5e-2, "int8": 1.0}
+BOUNDS = {"float32": 1e-3, "float16": 5e-2, "int8": 1.0, "int7": 1.0}
+# x86 without VNNI adds two products of an unsigned and a signed byte in 16 bits, and what is above
+# their largest number is lost (oneDNN, "Nuances of int8 computations"): 2 * 255 * 64 < 2^15.
+_SEVEN_BITS = 64
 # Not imported: it needs the package from its first line on.
 _RUNNER = Path(__file__).with_name("ctranslate2_runner.py")
 _USE = """\
@@ -37,6 +40,12 @@ from translate import Model
 
 model = Model(".")  # on a GPU: Model(".", device="cuda")
 print(model.translate(["TEXT"])[0])
+"""
+_INT8 = """\
+On an x86 CPU without VNNI (`grep -c vnni /proc/cpuinfo` says 0) products of bytes lose what does
+not fit into 16 bits, and translations go wrong: use `compute_type="float32"` there, or a folder of
+`export --quantization int7`.
+
 """
 _NOTES = """\
 Or `python translate.py < LINES`. That file needs nothing else than what is installed above, and
@@ -64,7 +73,9 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = translator.model.config.norm_epsilon
     spec.validate()
-    spec.optimize(quantization=quantization)
+    spec.optimize(quantization="int8" if quantization == "int7" else quantization)
+    if quantization == "int7":
+        _to_seven_bits(spec)
     spec.save(str(folder))
     (folder / "source.spm").write_bytes(vocabularies.src.model)
     (folder / "target.spm").write_bytes(vocabularies.tgt.model)
@@ -86,18 +97,22 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
         title=f"A CTranslate2 model, {quantization}",
         install="ctranslate2 sentencepiece",
         use=_USE,
-        notes=_NOTES + search.notes + "\n",
+        notes=_NOTES + (_INT8 if quantization == "int8" else "") + search.notes + "\n",
     )
 
 
 class Runtime:
-    """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`."""
+    """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`.
+
+    `quantization` other than that of the folder takes its weights as they are, into products of
+    those numbers.
+    """
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, *, quantization: str) -> None:
         self.name = f"CTranslate2 {_package().__version__}"
         self._src, self._tgt = vocabularies.src, vocabularies.tgt
         # CPUs have no float16 products: weights that were rounded to it, in float32.
-        compute_type = "int8" if quantization == "int8" else "float32"
+        compute_type = "int8" if quantization in ("int8", "int7") else "float32"
         # Leaves no compiled file in the folder, as an import would.
         model = runpy.run_path(str(folder / "translate.py"))["Model"]
         self._model = model(folder, compute_type=compute_type)
@@ -149,6 +164,16 @@ def _package() -> Any:
             "the format 'ctranslate2' is written by the package ctranslate2, which is not "
             "installed: pip install 'flaxformer-mt[export]'"
         ) from error
+
+
+def _to_seven_bits(spec: Any) -> None:
+    """Rounds the bytes of weights, up to 127, once more: up to 64, in place."""
+    variables = spec.variables()
+    for name, scale in variables.items():
+        weight = variables.get(name.removesuffix("_scale"))
+        if name.endswith("_scale") and weight is not None and weight.dtype == "int8":
+            weight.numpy()[...] = np.rint(weight.numpy() * np.float32(_SEVEN_BITS / 127))
+            scale.numpy()[...] *= _SEVEN_BITS / 127
 
 
 def _spec(package: Any, translator: Translator) -> Any:

@@ -56,7 +56,7 @@ def export(
     cannot be written, or the runtimes disagree; nothing is left then.
     """
     if quantization != "float32" and form != "ctranslate2":
-        raise ExportError(f"the format '{form}' is float32: int8 and float16 are for ctranslate2")
+        raise ExportError(f"the format '{form}' is float32: {quantization} is for ctranslate2")
     if sample is not None:
         _require_runtime(form)
     with appearing(destination) as folder:
@@ -71,9 +71,17 @@ def export(
             bound=usual_bound if bound is None else bound,
         )
         if not parity.agrees:
+            advice = (
+                "--bound raises the difference that passes, where outputs part only at near-equal "
+                "tokens"
+            )
+            if quantization == "int8" and _weights_agree(translator, folder, sample, parity.bound):
+                advice = (
+                    "in float32 the same weights agree, so this CPU's products of bytes lose what "
+                    "does not fit into 16 bits, as x86 without VNNI does: --quantization int7"
+                )
             raise ExportError(
-                f"{destination}: not written, for the runtimes disagree: {parity}; --bound raises "
-                "the difference that passes, where outputs part only at near-equal tokens"
+                f"{destination}: not written, for the runtimes disagree: {parity}; {advice}"
             )
         text = json.dumps(dataclasses.asdict(parity), indent=2, ensure_ascii=False)
         (folder / PARITY).write_text(text + "\n", "utf-8")
@@ -95,6 +103,13 @@ def _write(
         return lambda: transformers_runtime.Runtime(folder), huggingface.BOUND
     stablehlo.write(translator, folder)
     return lambda: stablehlo_runtime.Runtime(folder), stablehlo.BOUND
+
+
+def _weights_agree(translator: Translator, folder: Path, sample: Sample, bound: float) -> bool:
+    """Whether it is not rounding that parts a CTranslate2 folder from this program."""
+    in_float32 = ctranslate2.Runtime(folder, translator.vocabularies, quantization="float32")
+    found = compare(Reference(translator), in_float32, sample.lines, sample.origin, bound=bound)
+    return found.agrees
 
 
 def _require_runtime(form: str) -> None:

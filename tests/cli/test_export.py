@@ -73,7 +73,7 @@ def test_without_the_other_program_unchecked_is_needed(
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--quantization", "int8"], 2, "'huggingface' is float32: int8 and float16 are for"),
+        (["--quantization", "int8"], 2, "'huggingface' is float32: int8 is for ctranslate2"),
         (["--unchecked", "--bound", "1"], 2, "--unchecked compares nothing: leave --sample"),
         (["--bound", "0"], 2, "'0' is no number above 0"),
         (["--bound", "nan"], 2, "'nan' is no finite number"),
