@@ -72,16 +72,19 @@ def assemble(
     shape: Shape,
     counts: Integer[np.ndarray, " rows"] | None = None,
     share: Share = WHOLE,
+    sources: Integer[np.ndarray, " pairs"] | None = None,
 ) -> Batch:
     """The pairs at `indices`, `counts[r]` of them in row r, one a row by default.
 
-    Rows beyond them are padding. Of a `share`, only its rows are read and returned.
+    Rows beyond them are padding. Of a `share`, only its rows are read and returned. With `sources`
+    each target stands beside the source of the pair at that index.
 
     Raises:
       PlanError: more rows than the shape has, rows that the shares do not divide, or more tokens
         in a row than the shape holds.
     """
     counts = np.ones(len(indices), np.int64) if counts is None else counts
+    sources = indices if sources is None else sources
     if len(counts) > shape.rows:
         raise PlanError(f"{len(counts)} rows do not fit those of {shape}")
     size, rest = divmod(shape.rows, share.count)
@@ -95,10 +98,10 @@ def assemble(
         # Rows beyond the filled ones take part, so that this share's are in their places.
         counts = np.pad(counts, (0, shape.rows - len(counts)))
         mine = np.isin(np.arange(shape.rows) // size, share.numbers)
-        indices = indices[np.repeat(mine, counts)]
-        counts = counts[mine]
+        taken = np.repeat(mine, counts)
+        indices, sources, counts = indices[taken], sources[taken], counts[mine]
     src, src_segment_ids, src_positions, _ = _one_side(
-        pairs, "src", indices, counts, rows, shape.src_length
+        pairs, "src", sources, counts, rows, shape.src_length
     )
     tgt_out, tgt_segment_ids, tgt_positions, tgt_in = _one_side(
         pairs, "tgt", indices, counts, rows, shape.tgt_length

@@ -30,6 +30,7 @@ from jaxtyping import Int32
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.bucket import plan_pass, shapes_for
+from flaxformer_mt.data.plan import Plan
 from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.position import Position as Position
 from flaxformer_mt.data.sampling import Resampler
@@ -165,12 +166,33 @@ def one_pass(
     Raises:
       PlanError: there are no pairs, or the budget is too small for the longest.
     """
-    few = dataclasses.replace(batch_config, max_shapes=min(max_shapes, batch_config.max_shapes))
-    shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)
-    plan = plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
+    plan = _plan_of_pass(pairs, batch_config, max_shapes)
     for index in range(len(plan)):
         shape, rows = plan[index]
         yield assemble(pairs, rows.pairs, shape, rows.counts, share)
+
+
+def exchanged_pass(
+    pairs: TokenPairs, batch_config: BatchConfig, *, most: int, share: Share = WHOLE
+) -> Iterator[tuple[int, Batch]]:
+    """Batches of `one_pass`, each target with the source of the pair before it in its batch.
+
+    At most so many, spread over the lengths, each with its place in that pass. A batch is of pairs
+    of like length, so these sources are those of strangers in nothing but what they say.
+
+    Raises PlanError as `one_pass` does.
+    """
+    plan = _plan_of_pass(pairs, batch_config, _VALIDATION_SHAPES)
+    for index in np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int).tolist():
+        shape, rows = plan[index]
+        sources = np.roll(rows.pairs, 1)
+        yield index, assemble(pairs, rows.pairs, shape, rows.counts, share, sources)
+
+
+def _plan_of_pass(pairs: TokenPairs, batch_config: BatchConfig, max_shapes: int) -> Plan:
+    few = dataclasses.replace(batch_config, max_shapes=min(max_shapes, batch_config.max_shapes))
+    shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)
+    return plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
 
 
 class _Stream(grain.IterDataset):

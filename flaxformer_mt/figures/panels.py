@@ -32,6 +32,11 @@ KNOWN = (
         logarithmic=True,
     ),
     Panel(name="bleu", title="validation BLEU", kinds=("valid",)),
+    Panel(
+        name="source_gain",
+        title="what its source is worth (nats a target token)",
+        kinds=("valid",),
+    ),
     Panel(name="learning_rate", title="learning rate", kinds=("train",)),
     Panel(name="tgt_tokens_per_second", title="target tokens a second", kinds=("train",)),
 )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 # tensorboardX loads Google's storage client where that is installed: half a second on the way to
-# a run's first step. A board imports it in a thread of its own, beside the step's compilation.
+# a run's first step, and none to a report.
 if TYPE_CHECKING:
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.record_writer import RecordWriter
@@ -35,7 +33,6 @@ class Board:
         self.folder = folder
         self._after = after
         self._writer: RecordWriter | None = None
-        threading.Thread(target=_load, daemon=True).start()
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers by tag, such as "train/loss". Raises OSError; then nothing more can be shown."""
@@ -75,12 +72,6 @@ class Board:
         start = SessionLog(status=SessionLog.START)
         _write(writer, Event(step=first, session_log=start))
         return writer
-
-
-def _load() -> None:
-    # What fails here fails again, and is told, with the first report.
-    with contextlib.suppress(Exception):
-        importlib.import_module("tensorboardX.record_writer")
 
 
 def _write(writer: RecordWriter, event: Event) -> None:

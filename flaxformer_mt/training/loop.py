@@ -29,7 +29,7 @@ from flaxformer_mt.training.snapshots import restored, snapshot
 from flaxformer_mt.training.state import with_params
 from flaxformer_mt.training.step_ends import StepEnds
 from flaxformer_mt.training.telemetry import Telemetry
-from flaxformer_mt.training.validation import validation_loss
+from flaxformer_mt.training.validation import doubt, validation_loss
 from flaxformer_mt.training.window import Window
 
 # Parameters and step to scores of real translations of the validation set, such as {"bleu": 41.0}.
@@ -320,6 +320,8 @@ class _Run:
         )
         shown = {**scores, "training_seconds": self.progress.seconds}
         self.telemetry.validation(self.step, shown, best=self.progress.best_step == self.step)
+        if doubtful := doubt(scores, self.step, self.config):
+            self.telemetry.message(doubtful)
         self.window.pause(time.perf_counter() - start)
         self.goodput.lap("evaluation")
         self.save(scores, kind="regular")

@@ -15,8 +15,8 @@ import pytest
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data import pipeline
-from flaxformer_mt.data.batch import Batch
-from flaxformer_mt.data.pipeline import Batches, Position, one_pass
+from flaxformer_mt.data.batch import Batch, Share
+from flaxformer_mt.data.pipeline import Batches, Position, exchanged_pass, one_pass
 from flaxformer_mt.data.plan import PlanError
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import TokenPairs
@@ -190,6 +190,30 @@ def test_one_pass_has_every_pair_once_in_few_shapes() -> None:
     assert sorted(itertools.chain(*map(ids, first))) == list(range(100, 190))
     assert len({batch.shape for batch in first}) <= 2
     assert all(same(one, other) for one, other in zip(first, second, strict=True))
+
+
+def test_exchanged_sources_are_of_the_pair_before_in_the_batch() -> None:
+    usual = list(one_pass(PAIRS, CONFIG))
+    exchanged = dict(exchanged_pass(PAIRS, CONFIG, most=3))
+    assert len(usual) > 4 and [*exchanged] == [0, round((len(usual) - 1) / 2), len(usual) - 1]
+    for place, batch in exchanged.items():
+        own = usual[place]
+        filled = own.sentences
+        for side in ("src", "src_segment_ids", "src_positions"):
+            before, after = getattr(own, side), getattr(batch, side)
+            np.testing.assert_array_equal(after[:filled], np.roll(before[:filled], 1, axis=0))
+            np.testing.assert_array_equal(after[filled:], before[filled:])
+        for side in ("tgt_in", "tgt_out", "tgt_segment_ids", "tgt_positions"):
+            np.testing.assert_array_equal(getattr(batch, side), getattr(own, side))
+
+
+def test_exchanged_sources_are_the_same_in_parts() -> None:
+    """Over the border between two processes' rows."""
+    whole = dict(exchanged_pass(PAIRS, CONFIG, most=2))
+    halves = [dict(exchanged_pass(PAIRS, CONFIG, most=2, share=Share((n,), 2))) for n in range(2)]
+    for place, batch in whole.items():
+        joined = np.concatenate([half[place].src for half in halves])
+        np.testing.assert_array_equal(joined, batch.src)
 
 
 def test_a_batch_is_a_pytree_and_counts_under_jit() -> None:

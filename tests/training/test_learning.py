@@ -73,6 +73,9 @@ def test_learns_the_task(task, tmp_path):
     assert run.start().state == "finished"
     # A model that has learnt the smoothed target perfectly gives the right token 0.9.
     assert run.log()[-1]["perplexity"] == pytest.approx(1 / 0.9, rel=0.02)
+    # Another's source has the wrong tokens, which it is nearly sure of.
+    assert run.log()[-1]["source_gain"] > 2
+    assert "does not read its source" not in run.shown
 
     held_out = pairs(task, 300, seed=2)
     sources = [held_out.src(index).tolist() for index in range(len(held_out))]
@@ -83,3 +86,30 @@ def test_learns_the_task(task, tmp_path):
             output == held_out.tgt(index)[:-1].tolist() for index, output in enumerate(outputs)
         ]
         assert np.mean(right) >= 0.99
+
+
+def test_a_model_that_does_not_read_its_source_is_pointed_out(tmp_path):
+    """Sources and targets that do not belong together, as when a line is missing in one file.
+
+    The loss falls all the same: targets that count upwards can be learnt without a source.
+    """
+
+    def strangers(count: int, seed: int) -> TokenPairs:
+        first = [ids[0] for ids in sentences(count, seed + 1)]
+        counting = [[*range(number, VOCAB)] for number in first]
+        return TokenPairs.from_lists(sentences(count, seed), counting)
+
+    run = Run(
+        tmp_path,
+        {**SETTINGS, "training.steps": 200, "training.validate_every": 100},
+        on=learner(),
+        train_pairs=strangers(2000, seed=0),
+        valid_pairs=strangers(300, seed=4),
+    )
+    run.start()
+    at_100, at_200 = (line for line in run.log() if line["kind"] == "valid")
+    assert at_200["loss"] < 0.7 and abs(at_200["source_gain"]) < 0.02
+    # While the rate rises it says nothing: every model begins like that.
+    assert run.shown.count("so far the model does not read its source") == 1
+    assert "step 200: with sources of other sentences" in run.shown
+    assert "source_gain" in at_100

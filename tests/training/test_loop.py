@@ -17,13 +17,14 @@ import pytest
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.training import loop, window
 from flaxformer_mt.training.loop import train
 from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.telemetry import Telemetry
+from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.validation import validation_loss
 from tests.training.examples import (
     MAX_LENGTH,
@@ -126,6 +127,36 @@ def test_validation_loss_is_per_token_over_all_pairs():
     assert float(sums.tokens) == VALID.tgt_lengths.sum()
     assert scores["loss"] == pytest.approx(float(sums.nll / sums.tokens), rel=1e-5)
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
+
+
+def test_source_gain_is_what_others_sources_cost():
+    """Each pair with the source of the one before it in its batch, put together from text anew."""
+    config, params = tiny(), program().init().params
+    scores = validation_loss(program(), VALID, config, params)
+    order = np.lexsort((VALID.src_lengths, VALID.tgt_lengths)).tolist()
+    nll = 0.0
+    for batch in one_pass(VALID, config.data.batch):
+        filled = int(batch.sentences)
+        taken, order = order[:filled], order[filled:]
+        src = [VALID.src(index).tolist()[:-1] for index in [taken[-1], *taken[:-1]]]
+        tgt = [VALID.tgt(index).tolist()[:-1] for index in taken]
+        exchanged = TokenPairs.from_lists(src, tgt)
+        whole = assemble(exchanged, np.arange(filled), Shape(8, MAX_LENGTH, MAX_LENGTH))
+        nll += float(program().eval_step(params, whole).nll)
+    cost = nll / VALID.tgt_lengths.sum() - scores["loss"]
+    assert scores["source_gain"] == pytest.approx(cost, abs=1e-6)
+    assert abs(cost) > 1e-4
+
+
+def test_one_pair_has_no_other_source(tmp_path):
+    alone = TokenPairs.from_lists([[5, 6]], [[6, 7]])
+    run = Run(tmp_path, {"training.steps": 6, "training.validate_every": 5}, valid_pairs=alone)
+    run.start()
+    assert [set(line) - TIMES for line in run.log() if line["kind"] == "valid"] == [
+        {"step", "kind", "loss", "perplexity"},
+        {"step", "kind", "loss", "perplexity"},
+    ]
+    assert "does not read its source" not in run.shown
 
 
 def test_validation_scores_the_moving_average(tmp_path):

@@ -53,7 +53,7 @@ def test_one_go_reports_validates_and_saves_when_it_says(in_one_go):
     ]
     assert in_one_go.steps() == [4, 6, 8, 12, 13]
     assert in_one_go.snapshot(4).metrics == {}
-    assert set(in_one_go.snapshot(6).metrics) == {"loss", "perplexity"}
+    assert set(in_one_go.snapshot(6).metrics) == {"loss", "perplexity", "source_gain"}
 
 
 def test_stops_leave_no_trace(in_one_go, tmp_path):
