@@ -8,7 +8,8 @@ function tags are cut off labels. Counts are added up over the corpus.
 A sentence whose two trees have other words after that is an error, and one without a word in the
 predicted tree is skipped; neither counts further, so both are to be reported with the scores. Where
 EVALB would call an error what is only a punctuation mark with another tag, or without one (`XX`),
-the gold tree's tags say which words are deleted, and that is counted too.
+the gold tree's tags say which words are deleted, whichever of the trees has traces; and that is
+counted too.
 """
 
 from __future__ import annotations
@@ -84,9 +85,10 @@ def score_sentence(gold: Tree, predicted: Tree) -> SentenceScore:
     kept, kept_predicted = _kept(gold.tags), _kept(predicted.tags)
     by_gold_tags = False
     if any(kept_predicted) and _words(gold, kept) != _words(predicted, kept_predicted):
-        if gold.words != predicted.words:
+        kept_by_gold = _kept_by_gold(gold, predicted)
+        if kept_by_gold is None:
             return SentenceScore("error", length)
-        kept_predicted, by_gold_tags = kept, True
+        kept_predicted, by_gold_tags = kept_by_gold, True
     if not any(kept_predicted):
         return SentenceScore("skipped", length)
     of_gold, of_predicted = _spans(gold, kept), _spans(predicted, kept_predicted)
@@ -118,6 +120,23 @@ def total(scores: Iterable[SentenceScore], *, longest: int | None = None) -> Sco
 
 def _kept(tags: Sequence[str]) -> list[bool]:
     return [tag not in DELETED_TAGS for tag in tags]
+
+
+def _kept_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
+    """Which predicted words the gold tree's tags keep; None if the trees have other words.
+
+    A treebank's tree holds traces, of which a parser's may know nothing: either may be without.
+    """
+    for of_gold, of_predicted in itertools.product(_with_traces(gold), _with_traces(predicted)):
+        if _words(gold, of_gold) == _words(predicted, of_predicted):
+            kept = itertools.compress(_kept(gold.tags), of_gold)
+            return [said and next(kept) for said in of_predicted]
+    return None
+
+
+def _with_traces(tree: Tree) -> tuple[list[bool], list[bool]]:
+    """All words, and those that are no traces."""
+    return [True] * len(tree.tags), [tag != TRACE for tag in tree.tags]
 
 
 def _words(tree: Tree, kept: Sequence[bool]) -> list[str]:

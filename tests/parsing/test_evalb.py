@@ -140,6 +140,31 @@ def test_words_without_tags_are_scored_by_the_gold_tree_s() -> None:
     assert score_sentence(dash, parse("(TOP (NP (XX -)))")).state == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("gold", "predicted"),
+    [
+        # From a treebank as it is, and rebuilt: no traces, no tags.
+        (
+            "( (S (NP-SBJ-1 (PRP He)) (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1)))) (. .)))",
+            "(TOP (S (NP (XX He)) (VP (XX was) (VP (XX seen))) (XX .)))",
+        ),
+        # The trace between words: what is kept moves with them.
+        ("(TOP (S (-NONE- *) (NN a) (, ,) (NN b)))", "(TOP (S (XX a) (XX ,) (XX b)))"),
+        # Traces in both trees, where they need not be the same, and in the predicted one alone.
+        ("(TOP (S (-NONE- *) (NN a) (. .)))", "(TOP (S (NN a) (NP (-NONE- 0)) (NN .)))"),
+        ("(TOP (S (NN a) (. .)))", "(TOP (S (-NONE- 0) (XX a) (XX .)))"),
+        # Words that a parser has taken for traces, and traces that it has taken for words.
+        ("(TOP (S (NN a) (NN b) (. .)))", "(TOP (S (-NONE- a) (NN b) (NN .)))"),
+        ("(TOP (S (NN a) (-NONE- *) (. .)))", "(TOP (S (XX a) (XX *) (XX .)))"),
+    ],
+)
+def test_traces_are_no_other_words(gold: str, predicted: str) -> None:
+    score = score_sentence(parse(gold), parse(predicted))
+    assert score.state == "scored" and score.by_gold_tags and score.exact
+    other = score_sentence(parse(gold.replace("a)", "z)")), parse(predicted.replace("He", "z")))
+    assert other.state == "error"
+
+
 def quadratic(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
     """Constituents as lists of kept words; each predicted one takes the first gold one it meets."""
 

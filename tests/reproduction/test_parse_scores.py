@@ -27,6 +27,14 @@ def test_f1_counts_brackets_and_malformed_outputs(target):
     assert parse_f1(sources, [right, "(S (NP XX XX )NP (VP XX"], gold)[2] == 1
 
 
+def test_gold_trees_may_hold_traces(tmp_path):
+    raw = "( (S (NP-SBJ-1 (PRP He)) (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1)))) (. .)))\n"
+    (tmp_path / "test.trees").write_text(raw)
+    gold = gold_trees(tmp_path / "test.tgt", 1)
+    output = "(S (NP XX )NP (VP XX (VP XX )VP )VP XX )S"
+    assert parse_f1(["He was seen ."], [output], gold)[::2] == (100.0, 0)
+
+
 def test_gold_trees_that_do_not_fit_are_named(target, tmp_path):
     with pytest.raises(CorpusError, match="has 2 trees and .* has 3 lines"):
         gold_trees(target, 3)
