@@ -84,8 +84,8 @@ def cut_pairs(
     """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included.
 
     Where the translation is given as tokens, the source is cut as `translate` cuts it, and the
-    tokens at the end marks that it has left between its parts. A text is cut near the same place
-    as its source, which is a guess.
+    tokens at the end marks that it has left between its parts; one more may stand at the end. A
+    text is cut near the same place as its source, which is a guess.
 
     Raises OverlongError for `overlong` "refuse", TargetError for tokens that no translation of the
     line has, and DecodingError for what is not Unicode.
@@ -99,15 +99,18 @@ def cut_pairs(
         tgt = (
             targets[number]
             if isinstance(target, str)
-            else _without_last_end_mark(number, target, vocabularies.tgt)
+            else _checked(number, target, vocabularies.tgt)
         )
+        if given and len(src) < max_length and tgt[-1:] == [EOS]:
+            # The source is one piece: its end mark, and not one before a part without tokens.
+            tgt = tgt[:-1]
         if max(len(src), len(tgt)) < max_length and EOS not in tgt:
             text = target if isinstance(target, str) else vocabularies.tgt.decode([tgt])[0]
             cut.append([_part(source, src, text, tgt, given=given)])
             continue
         if overlong == "refuse" and max(len(src), len(tgt)) >= max_length:
             # Given tokens are in parts already, or have to be one.
-            splits = not given or EOS in tgt or len(tgt) < max_length
+            splits = not given or max(map(len, _at_end_marks(tgt))) < max_length
             message = describe_overlong(max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=splits)
         if isinstance(target, str):
@@ -167,12 +170,10 @@ def _tokens_in_parts(
     number: int, source: str, tgt: Sequence[int], vocabularies: Vocabularies, max_length: int
 ) -> list[Part]:
     lead, pieces, sources = source_pieces(source, vocabularies.src, max_length)
-    parts: list[list[int]] = [[]]
-    for token in tgt:
-        if token == EOS:
-            parts.append([])
-        else:
-            parts[-1].append(token)
+    parts = _at_end_marks(tgt)
+    # Only the count tells an end mark after the last part from one before a part without tokens.
+    if len(parts) == len(pieces) + 1 and not parts[-1]:
+        parts.pop()
     if len(parts) != len(pieces):
         raise TargetError(
             number,
@@ -211,7 +212,8 @@ def _part(
     )
 
 
-def _without_last_end_mark(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
+def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
+    """The tokens, end marks included. Raises TargetError for what stands in no translation."""
     ids = [int(token) for token in tokens]
     for token in ids:
         if not 0 <= token < vocabulary.size or token in (PAD, BOS):
@@ -220,4 +222,15 @@ def _without_last_end_mark(number: int, tokens: Sequence[int], vocabulary: Vocab
                 f"token {token} stands in no translation: the vocabulary has {vocabulary.size} "
                 f"types, and {PAD} and {BOS} are marks",
             )
-    return ids[:-1] if ids and ids[-1] == EOS else ids
+    return ids
+
+
+def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
+    """What stands between end marks, before the first and after the last."""
+    parts: list[list[int]] = [[]]
+    for token in tokens:
+        if token == EOS:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts

@@ -12,7 +12,7 @@ import pytest
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
 from flaxformer_mt.decoding import DecodingError, OverlongError, TargetError, Translator, forced
 from flaxformer_mt.decoding.forced import score_parts
-from flaxformer_mt.decoding.parts import Part
+from flaxformer_mt.decoding.parts import Part, source_pieces
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.teacher import batch_length, batches
 from flaxformer_mt.parallel import local_mesh
@@ -199,6 +199,32 @@ def test_overlong_lines_are_refused_with_their_number_or_split(translator):
         assert decoded.replace(" ", "") == pair[1].replace(" ", "")
 
 
+@pytest.mark.parametrize(
+    "given", [((), (5, 6)), ((), ()), ((5,) * (MAX_LENGTH - 1), ())], ids=["first", "both", "last"]
+)
+def test_a_part_may_have_been_translated_by_nothing(translator, given):
+    line = " ".join(LINES[:2])
+    pieces = source_pieces(line, translator.vocabularies.src, MAX_LENGTH)[1]
+    assert len(pieces) == 2
+    tokens = (*given[0], EOS, *given[1])
+    expected = [
+        translator.score([(piece.text, part)])[0].token_log_probs
+        for piece, part in zip(pieces, given, strict=True)
+    ]
+    # As a hypothesis has them, and as they come with their scores: the last end mark included.
+    for each in (tokens, (*tokens, EOS)):
+        (found,) = translator.score([(line, each)], overlong="split")
+        assert found.tokens == (*tokens, EOS)
+        np.testing.assert_allclose(found.token_log_probs, sum(expected, ()), rtol=0, atol=1e-5)
+        (alignment,) = translator.align([(line, each)])
+        assert len(alignment.links) == len(alignment.tgt_words)
+        with pytest.raises(OverlongError) as caught:
+            translator.score([(line, each)])
+        assert caught.value.splits
+    with pytest.raises(TargetError, match="in 2 parts and its tokens are of 4"):
+        translator.score([(line, (*tokens, EOS, EOS))], overlong="split")
+
+
 def test_tokens_of_no_translation_are_refused(translator):
     (translation,) = translator.translate([LONG])
     for tokens, message in (
@@ -216,6 +242,9 @@ def test_tokens_of_no_translation_are_refused(translator):
         with pytest.raises(OverlongError, match="target has 33 tokens") as caught:
             translator.score([("a cat", (5,) * 32)], overlong=overlong)
         assert not caught.value.splits, "given tokens are one part"
+    with pytest.raises(OverlongError) as caught:
+        translator.score([(LONG, (*(5,) * 40, EOS))])
+    assert not caught.value.splits, "an end mark after it makes no two of it"
 
 
 def test_parameters_that_are_no_numbers_are_named():
