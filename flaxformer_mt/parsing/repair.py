@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 from flaxformer_mt.parsing.linearization import LEAF, closed, opened
@@ -29,8 +30,9 @@ SURPLUS = "leaves beyond the last word left out"
 MISSING = "words without a leaf added"
 KINDS = (UNKNOWN_TOKEN, STRAY, OTHER_LABEL, UNCLOSED, EMPTY, SURPLUS, MISSING)
 
-# What a vocabulary writes for the unknown token, and brackets that have lost their label.
-_NO_TOKENS = frozenset(("⁇", "(", ")"))
+# A label or a leaf is one symbol in a tree's text: nothing after a bracket's sign parts it.
+_TOKEN = re.compile(r"[()]?[^ \t\r\n\f\v()]+")
+_UNKNOWN = "⁇"  # what a vocabulary writes for the unknown token
 # As the Penn Treebank writes them within words: a tree's own are brackets.
 _ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 
@@ -53,7 +55,7 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
     open_: list[_Constituent] = []
     tags: list[str] = []
     for token in tokens:
-        if token in _NO_TOKENS:
+        if token == _UNKNOWN or not _TOKEN.fullmatch(token):
             counts[UNKNOWN_TOKEN] += 1
         elif label := opened(token):
             found.append(_Constituent(label, len(tags), outermost=not open_))

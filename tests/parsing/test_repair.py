@@ -21,10 +21,22 @@ from flaxformer_mt.parsing.repair import (
 from flaxformer_mt.parsing.trees import Tree, parse
 from tests.parsing.forests import trees
 
-SOUP = st.lists(
-    st.sampled_from(["(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "NN", ".", "(", ")", "⁇"]),
-    max_size=20,
+TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "NN", ".", "-LRB-", "S\u00a0S")
+NO_TOKENS = (
+    "(",
+    ")",
+    "⁇",
+    "(NP(VP",
+    ")NP(VP",
+    "(NP)",
+    ")NP)",
+    "((S",
+    "a)b",
+    "X(",
+    "(N\x0bP",
+    "\fX",
 )
+SOUP = st.lists(st.sampled_from(TOKENS + NO_TOKENS), max_size=20)
 
 
 @settings(max_examples=200, deadline=None)
@@ -73,6 +85,7 @@ def test_whatever_comes_a_tree_of_the_sentence_is_made_of_it(
         # Constituents of nothing, tokens that are none.
         ("(S (NP )NP XX XX XX )S", "(S (XX a) (XX b) (XX c))", {EMPTY: 1}),
         ("(S ⁇ XX XX ( XX )S", "(S (XX a) (XX b) (XX c))", {UNKNOWN_TOKEN: 2}),
+        ("(S(NP XX ((S XX X) XX )S)", "(XX a) (XX b) (XX c)", {UNKNOWN_TOKEN: 4}),
         ("", "(XX a) (XX b) (XX c)", {MISSING: 3}),
         ("(S", "(XX a) (XX b) (XX c)", {UNCLOSED: 1, MISSING: 3, EMPTY: 1}),
         # Several outermost constituents are no fault: a treebank has them as well.
