@@ -16,6 +16,7 @@ from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.cli.arguments import make_parser, say
 from flaxformer_mt.parsing import linearization, report
 from flaxformer_mt.parsing.evalb import score_sentence
+from flaxformer_mt.parsing.gold import describe_left_out, trees_of_parses
 from flaxformer_mt.parsing.normal_form import normal_form
 from flaxformer_mt.parsing.repair import flat, rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
@@ -61,7 +62,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     back.add_argument("--json", metavar="FILE", help="write the counts of repairs to this file")
     score = actions.add_parser("score", help="EVALB's labelled bracket scores")
     score.add_argument("gold", metavar="GOLD", help="bracketed trees")
-    score.add_argument("predicted", metavar="PREDICTED", help="as many; (()) where there is none")
+    score.add_argument(
+        "predicted", metavar="PREDICTED", help="a tree for each; (()) where there is none"
+    )
     score.add_argument("--json", action="store_true", help="print JSON in place of the table")
     score.add_argument("--output", metavar="FILE", help="write the JSON to this file as well")
     options = parser.parse_args(arguments)
@@ -134,18 +137,22 @@ def _rebuild(options: argparse.Namespace) -> None:
 
 
 def _score(options: argparse.Namespace) -> None:
-    scores = []
-    pairs = itertools.zip_longest(_trees(options.gold), _trees(options.predicted))
-    for count, (gold, predicted) in enumerate(pairs):
-        if gold is None or predicted is None:
-            fewer, more = (options.gold, options.predicted)[:: 1 if gold is None else -1]
-            raise TreeError(
-                f"{fewer} has {count:,} trees and {more} has more: a sentence without a parse is "
-                "written (())"
-            )
-        scores.append(score_sentence(gold[1], predicted[1]))
-    if not scores:
+    # Whole, as only the counts tell whether trees without words were parsed.
+    gold, predicted = (
+        [tree for _, tree in _trees(path)] for path in (options.gold, options.predicted)
+    )
+    if not gold:
         raise TreeError(f"{options.gold}: there is no tree")
+    try:
+        of_parses = trees_of_parses(gold, len(predicted))
+    except TreeError as error:
+        raise TreeError(
+            f"{options.gold} has {error} and {options.predicted} has {len(predicted):,}: each "
+            "sentence has one tree, which is (()) where it has no parse"
+        ) from error
+    if told := describe_left_out(gold, of_parses):
+        say(told)
+    scores = list(map(score_sentence, of_parses, predicted))
     if options.output is not None:
         write_json(as_path(options.output), report.scores_json(scores))
     if options.json:

@@ -97,7 +97,7 @@ class Ladder:
 
     def _trained_and_measured(self, experiment: Experiment) -> Result | None:
         """None: training was stopped on request."""
-        test: TestSet = read_test(experiment)
+        test: TestSet = read_test(experiment, say=self.say)
         run = self.run_of(experiment)
         if layout.has_record(run):
             changes = _changes(run, experiment)

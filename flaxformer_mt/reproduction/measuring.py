@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,11 @@ class TestSet:
     gold: tuple[Any, ...] = ()  # the trees, where the target is trees
 
 
-def read_test(experiment: Experiment) -> TestSet:
-    """The row's test set. Raises CorpusError, and TreeError for gold trees."""
+def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
+    """The row's test set; `say` is told which gold trees are left out.
+
+    Raises CorpusError, and TreeError for gold trees.
+    """
     data, name = experiment.config.data, experiment.test
     corpus = {corpus.name: corpus for corpus in data.test}.get(name, data.valid)
     key = f"data.test.{name}" if corpus is not data.valid else "data.valid"
@@ -57,7 +60,8 @@ def read_test(experiment: Experiment) -> TestSet:
     )
     if "f1" not in experiment.row.values:
         return test
-    return dataclasses.replace(test, gold=gold_trees(_target(corpus, data.folder, key), len(pairs)))
+    target = _target(corpus, data.folder, key)
+    return dataclasses.replace(test, gold=gold_trees(target, len(pairs), say=say))
 
 
 def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:

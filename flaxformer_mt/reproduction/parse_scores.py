@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.parsing import evalb, linearization
+from flaxformer_mt.parsing.gold import describe_left_out, trees_of_parses
 from flaxformer_mt.parsing.repair import rebuild
-from flaxformer_mt.parsing.trees import Tree, read
+from flaxformer_mt.parsing.trees import Tree, TreeError, read
 
 SIGNATURE = "EVALB, COLLINS.prm; malformed outputs repaired, none left out"
 
 
-def gold_trees(target: Path, count: int) -> tuple[Tree, ...]:
+def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple[Tree, ...]:
     """The bracketed trees of which `target` has the linearised form: in NAME.trees beside it.
 
     They have the part-of-speech tags by which EVALB leaves punctuation out, and which a linearised
-    tree lacks. Raises CorpusError and TreeError.
+    tree lacks. `say` is told of trees without words, which have none. Raises CorpusError and
+    TreeError.
     """
     path = target.with_suffix(".trees")
     try:
@@ -27,9 +29,13 @@ def gold_trees(target: Path, count: int) -> tuple[Tree, ...]:
         raise CorpusError(
             f"{path}: the gold trees, from which {target.name} was made, cannot be read: {error}"
         ) from error
-    if len(trees) != count:
-        raise CorpusError(f"{path} has {len(trees):,} trees and {target} has {count:,} lines")
-    return trees
+    try:
+        of_lines = trees_of_parses(trees, count)
+    except TreeError as error:
+        raise CorpusError(f"{path} has {error} and {target} has {count:,} lines") from error
+    if told := describe_left_out(trees, of_lines):
+        say(f"{path}: {told}")
+    return of_lines
 
 
 def parse_f1(

@@ -115,6 +115,24 @@ def test_scores_as_a_table_and_as_json(run: Run, treebank: Path) -> None:
     assert (scored["skipped_sentences"], scored["f1"]) == (1, 100.0)
 
 
+def test_trees_of_traces_alone_have_no_parse(run: Run, treebank: Path) -> None:
+    gold, src, tgt, parsed = (treebank / name for name in ("raw.mrg", "src", "tgt", "parsed"))
+    gold.write_text(f"(TOP (S (NP (-NONE- *))))\n{RAW}", "utf-8")
+    done = run("trees", "linearize", gold, "--output-src", src, "--output-tgt", tgt)
+    assert "trees without words left out: 1" in done.errors
+    run("trees", "rebuild", src, tgt, "--output", parsed)
+    done = run("trees", "score", gold, parsed, "--json")
+    assert done.status == 0 and "without words left out, as linearize does: 1" in done.errors
+    scored = json.loads(done.output)["all"]
+    assert (scored["sentences"], scored["error_sentences"], scored["f1"]) == (2, 0, 100.0)
+    # Another parser's output may have a line for each tree, as EVALB wants it.
+    parsed.write_text(f"(())\n{parsed.read_text('utf-8')}", "utf-8")
+    done = run("trees", "score", gold, parsed, "--json")
+    scored = json.loads(done.output)["all"]
+    assert not done.errors and (scored["sentences"], scored["skipped_sentences"]) == (3, 1)
+    assert scored["f1"] == 100.0
+
+
 BAD_CALLS = {
     "cut.trees": (b"(TOP (NP (NN x))", ":1: the tree that begins here lacks 1 closing brackets"),
     "latin.trees": (b"(TOP (NN x))\n(TOP (NN caf\xe9))", ":2: is not UTF-8 text (byte 13)"),
@@ -156,8 +174,10 @@ TO_A_AND_B = "--output-src a --output-tgt b"
         ("score plain.trees one.trees --output ./plain.trees", 2, "./plain.trees: is named twice"),
         ("score one.trees plain.trees --output plain.trees", 2, "plain.trees: is named twice"),
         ("score - -", 2, "standard input (-) can be one file only"),
-        ("score plain.trees one.trees", 2, "one.trees has 1 trees and plain.trees has more"),
-        ("score one.trees plain.trees", 2, "one.trees has 1 trees and plain.trees has more"),
+        ("score plain.trees one.trees", 2, "plain.trees has 2 trees and one.trees has 1: each"),
+        ("score one.trees plain.trees", 2, "one.trees has 1 trees and plain.trees has 2: each"),
+        ("score traces.trees one.trees", 2, "has 3 trees (1 without words) and one.trees has 1:"),
+        ("score none.trees empty", 2, "none.trees has 1 trees (1 without words) and empty has 0"),
         ("score two.src two.src", 2, "two.src:1: 'a' outside of any tree"),
         ("score empty empty", 2, "empty: there is no tree"),
         ("prune", 2, "invalid choice: 'prune'"),
@@ -176,6 +196,8 @@ def test_bad_calls_are_explained(
     Path("two.src").write_text("a\nb\n")
     Path("three.tgt").write_text("XX\nXX\nXX\n")
     Path("one.trees").write_text("(TOP (NN x))\n")
+    Path("none.trees").write_text("(TOP (-NONE- *))\n")
+    Path("traces.trees").write_text(f"(TOP (-NONE- *))\n{PLAIN}")
     Path("empty").write_text("")
     before = sorted(os.listdir())
     done = run("trees", *arguments.split())

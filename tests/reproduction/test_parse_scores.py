@@ -10,6 +10,10 @@ from flaxformer_mt.reproduction.parse_scores import gold_trees, parse_f1
 GOLD = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))\n"
 
 
+def silent(text: str) -> None:
+    raise AssertionError(text)
+
+
 @pytest.fixture
 def target(tmp_path):
     (tmp_path / "test.trees").write_text(GOLD * 2)
@@ -17,7 +21,7 @@ def target(tmp_path):
 
 
 def test_f1_counts_brackets_and_malformed_outputs(target):
-    gold, sources = gold_trees(target, 2), ["The cat sleeps ."] * 2
+    gold, sources = gold_trees(target, 2, say=silent), ["The cat sleeps ."] * 2
     right = "(S (NP XX XX )NP (VP XX )VP XX )S"
     assert parse_f1(sources, [right, right], gold)[::2] == (100.0, 0)
     # Without its VP: 3 + 2 of 3 + 3 brackets, 3 + 2 predicted.
@@ -30,15 +34,27 @@ def test_f1_counts_brackets_and_malformed_outputs(target):
 def test_gold_trees_may_hold_traces(tmp_path):
     raw = "( (S (NP-SBJ-1 (PRP He)) (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1)))) (. .)))\n"
     (tmp_path / "test.trees").write_text(raw)
-    gold = gold_trees(tmp_path / "test.tgt", 1)
+    gold = gold_trees(tmp_path / "test.tgt", 1, say=silent)
     output = "(S (NP XX )NP (VP XX (VP XX )VP )VP XX )S"
     assert parse_f1(["He was seen ."], [output], gold)[::2] == (100.0, 0)
 
 
+def test_gold_trees_without_words_have_no_line(tmp_path):
+    (tmp_path / "test.trees").write_text(GOLD + "(TOP (S (-NONE- *)))\n" + GOLD)
+    said: list[str] = []
+    gold = gold_trees(tmp_path / "test.tgt", 2, say=said.append)
+    assert [tree.words for tree in gold] == [("The", "cat", "sleeps", ".")] * 2
+    assert [line.rpartition(": ")[2] for line in said] == ["1"] and "without words" in said[0]
+    # Where every tree has a line none is left out.
+    assert len(gold_trees(tmp_path / "test.tgt", 3, say=silent)) == 3
+    with pytest.raises(CorpusError, match=r"3 trees \(1 without words\) and .* has 1 lines"):
+        gold_trees(tmp_path / "test.tgt", 1, say=silent)
+
+
 def test_gold_trees_that_do_not_fit_are_named(target, tmp_path):
     with pytest.raises(CorpusError, match="has 2 trees and .* has 3 lines"):
-        gold_trees(target, 3)
+        gold_trees(target, 3, say=silent)
     with pytest.raises(CorpusError, match=r"other\.trees: the gold trees"):
-        gold_trees(tmp_path / "other.tgt", 1)
+        gold_trees(tmp_path / "other.tgt", 1, say=silent)
     with pytest.raises(CorpusError, match="sentence 1: its gold tree has other words"):
-        parse_f1(["A dog barks ."], ["(S XX XX XX XX )S"], gold_trees(target, 2)[:1])
+        parse_f1(["A dog barks ."], ["(S XX XX XX XX )S"], gold_trees(target, 2, say=silent)[:1])
