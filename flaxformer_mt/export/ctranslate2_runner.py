@@ -49,11 +49,15 @@ class Model:
         beam_size: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
-        """The translation of each line; a blank line's is empty.
+        """The translation of each line; that of one of blanks, Unicode's included, is empty.
 
         Raises ValueError for a line that is longer than the model takes.
         """
-        sources = self.encode(lines)
+        # A no-break space alone may have a token, of which a model would make up a text.
+        sources = [
+            pieces if line.strip() else []
+            for line, pieces in zip(lines, self.encode(lines), strict=True)
+        ]
         longest = self.settings["max_length"] - 1
         for number, pieces in enumerate(sources, start=1):
             if len(pieces) > longest:

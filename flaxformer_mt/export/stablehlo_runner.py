@@ -53,11 +53,14 @@ class Model:
         self._codes = frozenset(self.settings["codes"])
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """The greedy translation of each line; a blank line's is empty.
+        """The greedy translation of each line; that of one of blanks, Unicode's included, is empty.
 
         Raises ValueError for a line that is longer than the model takes.
         """
-        sources = self.encode(lines)
+        # A no-break space alone may have a token, of which a model would make up a text.
+        sources = [
+            ids if line.strip() else [] for line, ids in zip(lines, self.encode(lines), strict=True)
+        ]
         longest = self.settings["max_length"]
         for number, ids in enumerate(sources, start=1):
             if len(ids) > longest:

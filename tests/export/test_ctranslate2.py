@@ -23,7 +23,7 @@ from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.export import Sample, export
 from flaxformer_mt.export.parity import Parity, compare
 from flaxformer_mt.export.reference import Reference
-from tests.export.translators import LINES, digits, translator, vocabularies
+from tests.export.translators import BLANKS, LINES, digits, translator, vocabularies
 
 package = pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 
@@ -181,6 +181,16 @@ def test_lines_in_are_lines_out(tmp_path: Path) -> None:
     text = f"\ufeff{LINES[0]}\r\n\n \n{LINES[3]}\x0b\u2028\n{LINES[0]}"
     assert alone(tmp_path, RUN, text).split("\n") == [first, "", "", last, first, ""]
     assert alone(tmp_path, RUN, "") == ""
+
+
+def test_lines_of_blanks_have_no_translation(tmp_path: Path) -> None:
+    made = translator()
+    ctranslate2.write(made, tmp_path, quantization="float32")
+    assert any(made.vocabularies.src.encode(BLANKS))
+    model = runpy.run_path(str(tmp_path / "translate.py"))["Model"](tmp_path)
+    *blank, text = model.translate([*BLANKS, LINES[0]])
+    assert blank == [each.text for each in made.translate(BLANKS)] == [""] * len(BLANKS)
+    assert text
 
 
 def test_what_it_cannot_read_is_said_in_a_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from flaxformer_mt.export import stablehlo, stablehlo_runner, stablehlo_runtime
 from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.parity import compare
 from flaxformer_mt.export.reference import Reference
-from tests.export.translators import LINES, digits, translator
+from tests.export.translators import BLANKS, LINES, digits, translator
 
 pytest.importorskip("flatbuffers", reason="needs the [export] extra")
 
@@ -66,6 +66,16 @@ def test_text_that_spells_a_mark_is_text(tmp_path: Path) -> None:
     lines = ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
     expected = [[*ids, EOS] for ids in made.vocabularies.src.encode(lines)]
     assert stablehlo_runner.Model(tmp_path).encode(lines) == expected
+
+
+def test_lines_of_blanks_have_no_translation(tmp_path: Path) -> None:
+    made = translator()
+    stablehlo.write(made, tmp_path)
+    lines = [*BLANKS, LINES[0]]
+    assert any(made.vocabularies.src.encode(BLANKS))
+    *blank, text = stablehlo_runner.Model(tmp_path).translate(lines)
+    assert blank == [each.text for each in made.translate(BLANKS)] == [""] * len(BLANKS)
+    assert text
 
 
 def test_a_source_longer_than_the_model_is_refused(tmp_path: Path) -> None:
