@@ -30,7 +30,7 @@ from jaxtyping import Int32
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.bucket import plan_pass, shapes_for
-from flaxformer_mt.data.plan import Plan
+from flaxformer_mt.data.plan import Plan, Shape
 from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.position import Position as Position
 from flaxformer_mt.data.sampling import Resampler
@@ -94,6 +94,7 @@ class Batches(Iterator[tuple[Batch, Position]]):
         self.seconds_waited = 0.0
         """Seconds that `next` has waited for data in all."""
         self._error: BaseException | None = None
+        self._held: dict[str, Any] | None = None  # fetched and not given yet
         self._closed = False
         dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
@@ -116,6 +117,18 @@ class Batches(Iterator[tuple[Batch, Position]]):
             self._iterator.start_prefetch()
 
     def __next__(self) -> tuple[Batch, Position]:
+        item, self._held = self._held or self._fetched(), None
+        self.delivered, after = (Position(*item[name].tolist()) for name in ("here", "after"))
+        done = self.delivered.window + (self.delivered.index + 1) / int(item["batches"])
+        self.epochs_done = self.delivered.epoch + done / self.windows
+        return Batch(**{name: item[name] for name in _FIELDS}), after
+
+    def shape_ahead(self) -> Shape:
+        """That of the batch which `next` will give. Waits for it, and raises what `next` would."""
+        self._held = self._held or self._fetched()
+        return Batch(**{name: self._held[name] for name in _FIELDS}).shape
+
+    def _fetched(self) -> dict[str, Any]:
         if self._error is not None:
             raise self._error
         if self._closed:
@@ -130,10 +143,7 @@ class Batches(Iterator[tuple[Batch, Position]]):
             self.close()
             raise self._error from error
         self.seconds_waited += time.perf_counter() - begin
-        self.delivered, after = (Position(*item[name].tolist()) for name in ("here", "after"))
-        done = self.delivered.window + (self.delivered.index + 1) / int(item["batches"])
-        self.epochs_done = self.delivered.epoch + done / self.windows
-        return Batch(**{name: item[name] for name in _FIELDS}), after
+        return item
 
     def close(self) -> None:
         """End the thread or the processes; calling it again does nothing."""

@@ -18,6 +18,7 @@ from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import ALONE, Processes
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.selection import Kind
+from flaxformer_mt.training.ahead import compiled_beside
 from flaxformer_mt.training.due import Due, due_after
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program
@@ -151,7 +152,9 @@ class _Run:
         self.kind: Kind = "regular"  # of it
         goes_on = self.restore()
         self.batches = self.open_batches()
-        if goes_on:
+        if not goes_on:
+            self.begin()
+        else:
             # Newer checkpoints may have been damaged: their steps are done and reported again.
             self.telemetry.rewind(self.step)
             self.telemetry.message(f"resuming after step {self.step:,}")
@@ -159,23 +162,31 @@ class _Run:
         self.goodput.lap("start")
 
     def restore(self) -> bool:
-        """The state and progress of the last good checkpoint, if there is one, or of a new run."""
+        """The state and progress of the last good checkpoint, if there is one.
+
+        Otherwise a new run's progress, whose state is for `begin` to make.
+        """
         found = self.checkpoints.latest_step() is not None
         if found:
             self.state, self.step, self.progress = restored(self.program, self.checkpoints)
             self.saves.step = self.step
         else:
-            self.state = self.program.init()
-            if self.initial_params is not None:
-                self.state = with_params(self.state, self.initial_params())
             self.step, self.progress, self.saves.step = 0, Progress(), -1
         self.goodput.goes_on_after(self.step)
         self.window = Window(self.progress.window, self.instruments.utilization)
         self.mark = time.perf_counter()
-        if not found and self.initial_params is not None:
+        return found
+
+    def begin(self) -> None:
+        """The state of a new run, drawn or given, and the first step's program."""
+        self.goodput.lap("start")
+        with compiled_beside(self.program, self.batches.shape_ahead()):
+            self.state = self.program.init()
+        self.goodput.lap("compile")
+        if self.initial_params is not None:
+            self.state = with_params(self.state, self.initial_params())
             # From here on the run stands on its own: a restart needs the other run no more.
             self.save({}, kind="start")
-        return found
 
     def open_batches(self) -> Batches:
         return Batches(
@@ -371,9 +382,11 @@ class _Run:
         self.goodput.done(at)
         self.saves.confirm()
         del self.state  # devices need not have room for two
-        self.restore()
+        found = self.restore()
         self.progress = before.restored(self.progress)
         self.batches = self.open_batches()
+        if not found:
+            self.begin()
         self.telemetry.rewind(self.step)
         self.telemetry.message(
             f"step {at:,}: {count} consecutive updates were not finite; restored step "

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import dataclasses
 import logging
 import re
+from collections.abc import Iterator
 
 import jax
 
@@ -20,7 +23,7 @@ def test_a_run_compiles_its_shapes_and_nothing_else(tmp_path, caplog):
     """Over more than an epoch of batches of several shapes, validations, and a restart."""
     changes = {"training.steps": 40, "training.validate_every": 10}
     run = Run(tmp_path, changes, on=build_tiny())
-    with caplog.at_level(logging.WARNING), jax.log_compiles():
+    with caplog.at_level(logging.WARNING), logged_compilations():
         run.start(stop_after=15)
         first = compiled(caplog)
         caplog.clear()
@@ -41,6 +44,23 @@ def test_a_run_compiles_its_shapes_and_nothing_else(tmp_path, caplog):
     assert (first + second).keys() <= known, first + second
 
 
+def test_the_first_step_is_compiled_before_there_is_a_batch_for_it(tmp_path):
+    """Beside the draw of the state; the first call finds it and waits for nothing."""
+    on, compiling = build_tiny(), []
+
+    def noted(*arguments):
+        with logged_times("backend_compile_duration") as times:
+            result = on.train_step(*arguments)
+        compiling.append(times)
+        return result
+
+    run = Run(tmp_path, {"training.steps": 1}, on=dataclasses.replace(on, train_step=noted))
+    with logged_times("backend_compile_duration") as whole:
+        run.start()
+    assert compiling == [[]] and whole
+    assert on.compilations() == 1
+
+
 def test_the_initial_state_is_traced_once(monkeypatch):
     """For its shapes and for its values: a trace takes longer than the arithmetic."""
     traced = []
@@ -53,6 +73,33 @@ def test_the_initial_state_is_traced_once(monkeypatch):
     monkeypatch.setattr(program, "initial_params", noted)
     build_tiny().init()
     assert len(traced) == 1
+
+
+@contextlib.contextmanager
+def logged_times(event: str) -> Iterator[list[float]]:
+    """The seconds of each such event of JAX, in all threads."""
+    found: list[float] = []
+
+    def listen(name: str, seconds: float, **_: object) -> None:
+        if name.endswith(event):
+            found.append(seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@contextlib.contextmanager
+def logged_compilations() -> Iterator[None]:
+    """In all threads: `jax.log_compiles` is of one, and the first step is compiled in another."""
+    before = jax.config.jax_log_compiles
+    jax.config.update("jax_log_compiles", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_log_compiles", before)
 
 
 def compiled(caplog) -> collections.Counter[str]:
