@@ -1,4 +1,4 @@
-"""`train --dry-run`: does the largest batch fit, how long is a step, when would training end."""
+"""`train --dry-run`: does the longest batch fit, how long is a step, when would training end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.cli.preparation import prepared
 from flaxformer_mt.cli.resolve import continued_config
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
+from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
@@ -22,7 +23,7 @@ from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
 from flaxformer_mt.training.program import build
 from flaxformer_mt.training.telemetry import duration
-from flaxformer_mt.training.trial import Trial, largest, try_step
+from flaxformer_mt.training.trial import Trial, try_step
 from flaxformer_mt.training.utilization import Peak, find_peak
 
 _MIB = 1 << 20
@@ -71,10 +72,9 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
     )
     peak, line = find_peak(list(program.mesh.devices.flat), config.training.chip_tflops)
     say(line)
-    shape = largest(planner.shapes)
     trial = try_step(
         program,
-        shape,
+        longest(planner.shapes),
         longest=config.model.max_length,
         after_first_step=lambda: keep_freed_memory(processes.count),
     )
@@ -96,7 +96,7 @@ def table(
     if trial.limit is not None:
         memory.append(f"there are {_mib(trial.limit)}")
     rows = {
-        f"largest of {shapes} shapes" if shapes > 1 else "the batches' shape": (
+        f"longest of {shapes} shapes" if shapes > 1 else "the batches' shape": (
             f"{shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions"
         ),
         "compiled in": f"{trial.compile_seconds:.1f} s",

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="compile the largest batch shape, show memory, time and ETA on this machine, and end",
+        help="compile the longest batch shape, show memory, time and ETA on this machine, and end",
     )
     add_processes(parser)
     options = parser.parse_args(rest)

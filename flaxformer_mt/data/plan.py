@@ -7,6 +7,7 @@ in which row of which batch; `bucket` makes plans of one pair a row, `pack` of s
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,15 @@ class Shape:
     def positions(self) -> int:
         """Positions of both sides, padding included."""
         return self.rows * (self.src_length + self.tgt_length)
+
+
+def longest(shapes: Sequence[Shape]) -> Shape:
+    """The shape whose step takes the most memory: the longest, of these the one of most rows.
+
+    All buckets hold about as many positions, and attention's weights grow with rows times length
+    squared: a short bucket that holds a few more positions takes less.
+    """
+    return max(shapes, key=lambda shape: (shape.src_length + shape.tgt_length, shape.rows))
 
 
 class Rows(NamedTuple):

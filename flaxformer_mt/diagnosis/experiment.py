@@ -32,4 +32,4 @@ def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
         advice = "spread the state with mesh.fsdp over more devices"
         yield Finding("config", "FAIL", f"{text} of {limit / _MIB:,.0f} MiB", advice, values)
         return
-    yield Finding("config", "ok", text, "train --dry-run tries a step of its largest batch", values)
+    yield Finding("config", "ok", text, "train --dry-run tries a step of its longest batch", values)

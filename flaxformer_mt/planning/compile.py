@@ -10,7 +10,7 @@ import jax
 from jax.stages import Compiled, Lowered
 
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.plan import Shape, longest
 from flaxformer_mt.planning.compiler_log import captured
 from flaxformer_mt.planning.hlo import Program as Hlo, parse
 from flaxformer_mt.planning.memory import Memory, TooLarge, memory_of, too_large
@@ -67,15 +67,14 @@ def _recomputed(hlo: Hlo) -> int:
 def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Shape:
     """The shape that takes the most memory: of `shapes`, or without data of what the config allows.
 
-    Attention's weights grow with rows times length squared and the rest with their product, so it
-    is the longest one. Without data that is the filter's longest pair (`data.filter.max_length`),
-    or the row of a packed batch, if the config says how long that is. Raises PlanningError.
+    That is the longest one: without data the filter's longest pair (`data.filter.max_length`), or
+    the row of a packed batch, if the config says how long that is. Raises PlanningError.
     """
     if shapes:
-        return max(shapes, key=lambda shape: (shape.src_length + shape.tgt_length, shape.rows))
-    batch, longest = config.data.batch, config.data.filter.max_length
+        return longest(shapes)
+    batch, length = config.data.batch, config.data.filter.max_length
     if batch.form == "bucket":
-        return shape_of(config, longest, longest)
+        return shape_of(config, length, length)
     if not batch.src_length:
         raise PlanningError(
             "the length of a packed row ('data.batch.form' = 'pack') is chosen for the data, and "

@@ -1,10 +1,10 @@
-"""A few steps on the largest batch shape: whether it fits, and how long it takes."""
+"""A few steps on a batch of one shape: whether it fits, and how long it takes."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ _FIRST_TYPE = 4  # after the special marks
 
 
 class TrialError(RuntimeError):
-    """The largest batch shape cannot be trained on here."""
+    """A batch of the shape cannot be trained on here."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,11 +36,6 @@ class Trial:
     peak: int | None  # the compiler's
     in_use: int | None  # at most, as the device counts it
     limit: int | None
-
-
-def largest(shapes: Sequence[Shape]) -> Shape:
-    """The shape with the most positions."""
-    return max(shapes, key=lambda shape: shape.positions)
 
 
 def try_step(

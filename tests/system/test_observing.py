@@ -28,7 +28,7 @@ def dry(command: Run, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def test_dry_run_says_memory_time_and_end_and_makes_no_run(dry: Path) -> None:
     said = (dry.parent / "said.txt").read_text()
     for pattern in (
-        r"^largest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
+        r"^longest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
         r"^compiled in +[\d.]+ s$",
         r"^memory of a device +state and batch \d+ MiB, temporary \d+ MiB",
         r"^one step +[\d,]+ ms, the best of 3$",
