@@ -19,7 +19,7 @@ from flaxformer_mt.evaluation.paper_protocol import PaperBleu
 from flaxformer_mt.evaluation.significance import paired_bootstrap
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, rows_of
-from flaxformer_mt.reproduction.records import known
+from flaxformer_mt.reproduction.records import known, read_records
 from flaxformer_mt.reproduction.result_file import Result, write_result
 from flaxformer_mt.reproduction.settings import Settings
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -38,19 +38,22 @@ class Scored:
 
 
 def done_rows(
-    settings: Sequence[Settings], *, run_of: Callable[[Experiment], RunDirectory], results: Path
+    settings: Settings, *, run_of: Callable[[Experiment], RunDirectory], results: Path
 ) -> list[Scored]:
-    """The rows of Table 3 that are measured with one of these settings, and whose runs are there.
+    """The rows of Table 3 that are measured with these settings, and whose runs are there.
 
-    Raises ConfigError, and ResultError for a foreign result file.
+    They are of every seed that `results` has: what is compared has one file whatever the seeds, and
+    a call with fewer of them must not take the place of one with more. Raises ConfigError, and
+    ResultError for a foreign result file.
     """
+    records = read_records(results)
     found = []
     for row in rows_of("table3"):
-        for one in settings:
+        for seed in sorted({int(result.metrics["seed"]) for result in records.of(row)}):
             try:
-                experiment = resolve(row, one)
+                experiment = resolve(row, dataclasses.replace(settings, seed=seed))
             except RowError:  # makes no sense with them, which was said where it was to run
-                continue
+                break
             before, run = known(experiment, results), run_of(experiment)
             if before.state == "done" and before.result and run.evaluation.is_dir():
                 found.append(Scored(experiment=experiment, run=run, result=before.result))

@@ -1,0 +1,81 @@
+"""Which runs are compared with the base: made-up output of several seeds, and no training."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.reproduction.experiment import Experiment
+from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
+from flaxformer_mt.reproduction.result_file import Result
+from flaxformer_mt.rundir.layout import RunDirectory
+from tests.reproduction.made_up import TOY, experiment, result, write
+
+CHANCE = random.Random(1)
+REFERENCES = [" ".join(CHANCE.choices("abcdefghijklmnop", k=12)) for _ in range(40)]
+
+
+class Folder:
+    """Results and runs, as calls with one `--workdir` leave them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results = path / "results"
+
+    def run_of(self, of: Experiment) -> RunDirectory:
+        return RunDirectory(self.path / "runs" / of.run_name)
+
+    def add(self, label: str, seed: int, noise: float, **settings: object) -> None:
+        """A measured run, `noise` of whose words are wrong."""
+        of = experiment(label, seed=seed, **settings)
+        write(self.results, result(of))
+        evaluation = self.run_of(of).evaluation
+        evaluation.mkdir(parents=True)
+        chance = random.Random(f"{seed}{label}")
+        output = [
+            " ".join("x" if chance.random() < noise else word for word in line.split())
+            for line in REFERENCES
+        ]
+        for kind, lines in (("hyp", output), ("ref", REFERENCES)):
+            path = evaluation / f"{of.kept_as}.{kind}.txt"
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def compared(self, seed: int, **settings: object) -> Result | None:
+        """What a call with this seed writes."""
+        asked = experiment(seed=seed, **settings).settings
+        return write_orderings(
+            done_rows(asked, run_of=self.run_of, results=self.results), results=self.results
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    made = Folder(tmp_path)
+    for seed in (1, 2, 3):
+        made.add("table3/base", seed, 0.1)
+        made.add("table3/c_N2", seed, 0.3)
+    return made
+
+
+def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) -> None:
+    first = folder.compared(1)
+    assert first is not None and first.metrics["c_n2_seeds"] == 3
+    again = folder.compared(3)
+    assert again is not None and again.metrics == first.metrics
+    assert " --seeds 1 2 3" in again.command
+
+
+def test_what_decides_nothing_is_no_reason_to_compare_less(folder: Folder) -> None:
+    found = folder.compared(3, overrides=("model.remat=true",))
+    assert found is not None and found.metrics["c_n2_seeds"] == 3
+
+
+def test_seeds_of_other_settings_are_not_compared(folder: Folder) -> None:
+    assert folder.compared(1, corpus=TOY) is None
+    folder.add("table3/base", 4, 0.1, scale=0.5)
+    folder.add("table3/c_N2", 4, 0.3, scale=0.5)
+    (found, other) = folder.compared(1), folder.compared(4, scale=0.5)
+    assert found is not None and found.metrics["c_n2_seeds"] == 3
+    assert other is not None and other.metrics["c_n2_seeds"] == 1
