@@ -51,6 +51,20 @@ def compares(found: Result, measured: Sequence[Result]) -> bool:
 
 
 def _section(name: str, group: str, results: Sequence[Result]) -> list[str]:
+    """A table for each kind of measurement: what is said above it is so of all its rows."""
+    kinds: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        kinds.setdefault(_kind(result), []).append(result)
+    parts = [part for _, members in sorted(kinds.items()) for part in _measured(group, members)]
+    return [f"### {name.replace('table', 'Table ')} on {_setting(group)}", *parts]
+
+
+def _kind(result: Result) -> tuple[str, ...]:
+    said = (result.details[key] for key in ("status", "data", "test"))
+    return (*said, json.dumps(dict(result.signatures), sort_keys=True))
+
+
+def _measured(group: str, results: Sequence[Result]) -> list[str]:
     scores = [metric for metric in _NAMES if any(metric in one.metrics for one in results)]
     rows: dict[str, list[Result]] = {}
     for result in results:
@@ -70,7 +84,6 @@ def _section(name: str, group: str, results: Sequence[Result]) -> list[str]:
         if metric in first.signatures
     ]
     return [
-        f"### {name.replace('table', 'Table ')} on {_setting(group)}",
         f"{first.details['status'].capitalize()}. Trained on {first.details['data']}; scored on "
         f"{first.details['test']}.{_overrides(group)} The first of the commands:",
         f"    {first.command}",

@@ -103,6 +103,43 @@ def test_one_at_reduced_scale_never_does(tmp_path):
     assert COMMIT[:10] in page and "`tok:moses-de`" in page
 
 
+def told_of(page: str, row: str, measured: str) -> tuple[str, str]:
+    """What stands above and below the table of the row's line that has `measured` in it."""
+    blocks = page.partition("## Measured")[2].split("\n\n")
+    (number,) = [n for n, block in enumerate(blocks) if re.search(f"`{row}` .*{measured}", block)]
+    return blocks[number - 2], blocks[number + 2]
+
+
+def test_rows_of_two_languages_are_not_described_as_one(tmp_path):
+    for label, pairs, signature in (
+        ("table2/en_de_base", 4_508_785, "tok:moses-de|compounds:split"),
+        ("table2/en_fr_base", 35_800_000, "tok:moses-fr"),
+    ):
+        text = {"data": f"wmt14: {pairs:,} training pairs", "test": "newstest2014, 3,003 sentences"}
+        found = result(experiment(label, scale=1.0), pairs=pairs, details=text)
+        found["signatures"]["bleu_paper"] = signature
+        write(tmp_path, found)
+    page = report(read_records(tmp_path))
+    assert page.count("### Table 2 on the paper's text, full length") == 1
+    for row, pairs, signature in (
+        ("en_de_base", "4,508,785", "tok:moses-de|compounds:split"),
+        ("en_fr_base", "35,800,000", "tok:moses-fr"),
+    ):
+        above, below = told_of(page, row, pairs)
+        assert f"{pairs} training pairs" in above and f"`{signature}`" in below
+
+
+def test_seeds_on_a_share_of_the_text_have_a_mean_of_their_own(tmp_path):
+    for seed, pairs, status_of in ((1, 4_500_000, "full"), (2, 200_000, "reduced")):
+        text = {"data": f"wmt14: {pairs:,} training pairs"}
+        text["status"] = f"measured at {status_of} scale"
+        write(tmp_path, result(experiment(scale=1.0, seed=seed), pairs=pairs, details=text))
+    page = report(read_records(tmp_path))
+    for pairs, status_of in (("4,500,000", "full"), ("200,000", "reduced")):
+        above, _ = told_of(page, "base", pairs)
+        assert above.startswith(f"Measured at {status_of} scale. Trained on wmt14: {pairs} ")
+
+
 def test_a_stale_result_is_said_to_be_and_not_shown(tmp_path):
     found = experiment("table3/c_N2")
     path = write(tmp_path, result(found, details={"digest": "0" * 64}))
