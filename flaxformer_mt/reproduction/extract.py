@@ -12,8 +12,8 @@ from pathlib import Path
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import Drops, paths, read_pairs
 from flaxformer_mt.data.corpus.source import open_source
+from flaxformer_mt.reproduction.prepared import alone_in
 from flaxformer_mt.rundir.atomic import write_json, writing
-from flaxformer_mt.rundir.errors import RunDirectoryError
 
 
 def extracted(
@@ -21,8 +21,9 @@ def extracted(
 ) -> DataConfig:
     """`data` with at most the first `pairs[NAME]` sound pairs of each training corpus NAME.
 
-    They are written below `folder`, once: what is there of the same files is used again. Raises
-    CorpusError, and RunDirectoryError where nothing can be written.
+    They are written below `folder`, once: what is there of the same files is used again, and while
+    another process writes them this one waits. Raises CorpusError, and RunDirectoryError where
+    nothing can be written.
     """
     train = tuple(
         _first(corpus, pairs[corpus.name], data.folder, folder, say)
@@ -44,11 +45,10 @@ def _first(
     origin = json.dumps([dataclasses.asdict(corpus) | {"weight": 0.0}, stamps, count])
     place = (folder / hashlib.sha256(origin.encode()).hexdigest()[:16]).absolute()
     src, tgt, record = place / "src", place / "tgt", place / "extract.json"
-    if not record.exists():
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(f"{place}: cannot be written: {error.strerror}") from error
+    found = CorpusConfig(name=corpus.name, src=str(src), tgt=str(tgt), weight=corpus.weight)
+    with alone_in(place, say):
+        if record.exists():
+            return found
         drops, written = Drops(), 0
         with writing(src) as src_file, writing(tgt) as tgt_file:
             for pair in itertools.islice(read_pairs(corpus, source, drops=drops, key=key), count):
@@ -60,4 +60,4 @@ def _first(
         say(f"{key}: the first {written:,} pairs are used ({count:,} wanted)")
         for example in drops.examples:
             say(f"  left out: {example}")
-    return CorpusConfig(name=corpus.name, src=str(src), tgt=str(tgt), weight=corpus.weight)
+    return found

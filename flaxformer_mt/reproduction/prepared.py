@@ -33,19 +33,22 @@ def take_prepared(
     places = [(c.src, c.tgt, c.path, c.split) for c in (*data.train, data.valid)]
     content = json.dumps([settings_of(data, seed), places, data.folder], sort_keys=True)
     place = folder / hashlib.sha256(content.encode()).hexdigest()[:16]
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(f"{place}: cannot be written: {error.strerror}") from error
-    with _alone(place, say):
+    with alone_in(place, say):
         prepare(data, seed=seed, directory=place, report=say, bar=sys.stderr.isatty())
     for name in ("vocabulary", "data"):
         _take(place / name, run.path / name)
 
 
 @contextlib.contextmanager
-def _alone(place: Path, say: Say) -> Iterator[None]:
-    """Holds `place` for this process, with which the kernel lets go of it, however that dies."""
+def alone_in(place: Path, say: Say) -> Iterator[None]:
+    """Makes the folder `place` and holds it: the kernel lets go of it, however this process dies.
+
+    While another process holds it this one waits. Raises RunDirectoryError.
+    """
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{place}: cannot be written: {error.strerror}") from error
     path = place / "lock"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import threading
 from pathlib import Path
 
-from flaxformer_mt.config import DataConfig, ExperimentConfig, corpus, default_config, freeze
+import pytest
+
+from flaxformer_mt.config import (
+    CorpusConfig,
+    DataConfig,
+    ExperimentConfig,
+    corpus,
+    default_config,
+    freeze,
+)
+from flaxformer_mt.reproduction import extract
 from flaxformer_mt.reproduction.prepared import take_prepared
 from flaxformer_mt.rundir.layout import RunDirectory
 
@@ -48,3 +59,40 @@ def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path) -> Non
     assert not second.is_alive()
     manifests = [(tmp_path / run / "data" / "manifest.json").stat().st_ino for run in "ab"]
     assert manifests[0] == manifests[1]
+
+
+def test_a_share_of_the_text_is_written_by_one_process_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written again while it is being prepared is another text than was begun with."""
+    for side in ("src", "tgt"):
+        (tmp_path / f"train.{side}").write_text("one\ntwo\nthree\n")
+    train = CorpusConfig(
+        name="toy", src=str(tmp_path / "train.src"), tgt=str(tmp_path / "train.tgt")
+    )
+    of_two = dataclasses.replace(data(), train=(train,))
+    began, go_on, said = threading.Event(), threading.Event(), list[str]()
+    read_pairs = extract.read_pairs
+
+    def slow(*args, **kwargs):
+        began.set()
+        assert go_on.wait(20)
+        yield from read_pairs(*args, **kwargs)
+
+    def say(line: str) -> None:
+        said.append(line)
+        go_on.set()
+
+    def take(say=print) -> Path:
+        found = extract.extracted(of_two, {"toy": 2}, folder=tmp_path / "x", say=say)
+        return Path(found.train[0].src)
+
+    monkeypatch.setattr(extract, "read_pairs", slow)
+    first = threading.Thread(target=take)
+    first.start()
+    assert began.wait(60)
+    # As the second is let go on by what it says, it has not read anything by then.
+    path = take(say)
+    first.join(60)
+    assert said == [f"{path.parent}: another process prepares the same text; waiting for it"]
+    assert path.read_text() == "one\ntwo\n"
