@@ -136,20 +136,25 @@ def translated(run: RunDirectory, search: Searched | None = None) -> Scores:
 
 
 def summary(found: Measured, steps: int, paper_seeds: int, seeds: int) -> dict[str, float]:
-    """Means over seeds, of the paper's form the lowest and the highest score, and counts."""
-    of_paper = found[f"{PAPER}_{BLEU}"]
-    metrics: dict[str, float] = {
-        f"{PAPER}_{BLEU}": statistics.fmean(of_paper),
-        f"{PAPER}_{BLEU}_lowest": min(of_paper),
-        f"{PAPER}_{BLEU}_highest": max(of_paper),
-        "paper_seeds": paper_seeds,
-        "seeds": seeds,
-        "steps": steps,
-    }
+    """Means over the seeds scored, of the paper's form the lowest and the highest, counts.
+
+    `FORM_seeds_scored` and `FORM_diverged` say of how many a mean is, and how many are not in it.
+    """
+    metrics: dict[str, float] = {}
+    if of_paper := found.get(f"{PAPER}_{BLEU}"):
+        metrics[f"{PAPER}_{BLEU}"] = statistics.fmean(of_paper)
+        metrics[f"{PAPER}_{BLEU}_lowest"] = min(of_paper)
+        metrics[f"{PAPER}_{BLEU}_highest"] = max(of_paper)
+    metrics |= {"paper_seeds": paper_seeds, "seeds": seeds, "steps": steps}
     for name, values in found.items():
-        metrics.setdefault(
-            name, sum(values) if name.endswith("_diverged") else statistics.fmean(values)
-        )
+        if not name.endswith("_diverged"):
+            metrics.setdefault(name, statistics.fmean(values))
+    for name in (PAPER, *(form.name for form in TRAINED)):
+        scored, diverged = found.get(f"{name}_{BLEU}", []), found.get(f"{name}_diverged", [])
+        if scored or diverged:
+            metrics[f"{name}_seeds_scored"] = len(scored)
+        if diverged:
+            metrics[f"{name}_diverged"] = len(diverged)
     return metrics
 
 

@@ -14,7 +14,7 @@ def render(result: Result | None) -> str:
     """Tables of both kinds of deviations; without a result they say that none was measured."""
     metrics: Mapping[str, float] = {} if result is None else result.metrics
     lines = [_explained(result), "", *_head("trained with", "perplexity")]
-    of_paper = _number(metrics, f"{PAPER}_{BLEU}") or UNKNOWN
+    of_paper = _score(metrics, PAPER, PAPER)
     perplexity = _number(metrics, f"{PAPER}_perplexity")
     lines.append(f"| the paper's form | | | **{of_paper}** | | {perplexity} |")
     for trained in TRAINED:
@@ -37,15 +37,21 @@ def _explained(result: Result | None) -> str:
             "makes them."
         )
     metrics = result.metrics
+    diverged = _diverged(PAPER, metrics)
+    told = (
+        f"By `{result.command}` ({metrics['steps']:,.0f} steps a training; "
+        "[deviations.json](../benchmarks/results/deviations.json)). The paper's form, trained from "
+        f"{metrics['paper_seeds']:.0f} seeds{diverged and f' ({diverged})'}, "
+    )
+    each = f"Each deviation was trained from {metrics['seeds']:.0f} of them."
+    if f"{PAPER}_{BLEU}" not in metrics:
+        return f"{told}has no score: **there is nothing to compare with.** {each}"
     lowest, highest = (metrics[f"{PAPER}_{BLEU}_{end}"] for end in ("lowest", "highest"))
     return (
-        f"By `{result.command}` ({metrics['steps']:,.0f} steps a training; "
-        f"[deviations.json](../benchmarks/results/deviations.json)). The paper's form, trained "
-        f"from {metrics['paper_seeds']:.0f} seeds, has a mean BLEU of "
-        f"{metrics[f'{PAPER}_{BLEU}']:.2f}, the lowest {lowest:.2f} and the highest {highest:.2f}: "
-        "**what differs by less than these do has not been told apart.** Each deviation was "
-        f"trained from {metrics['seeds']:.0f} of them. The same outputs score "
-        f"{metrics[f'{PAPER}_bleu_paper']:.2f} by the paper's own BLEU."
+        f"{told}has a mean BLEU of {metrics[f'{PAPER}_{BLEU}']:.2f}, the lowest {lowest:.2f} and "
+        f"the highest {highest:.2f}: **what differs by less than these do has not been told "
+        f"apart.** {each} The same outputs score {metrics[f'{PAPER}_bleu_paper']:.2f} by the "
+        "paper's own BLEU."
     )
 
 
@@ -55,15 +61,26 @@ def _head(what: str, last: str) -> list[str]:
 
 
 def _row(form: Trained | Searched, settings: str, metrics: Mapping[str, float]) -> str:
-    found = metrics.get(f"{form.name}_{BLEU}")
-    if found is None:
-        diverged = f"{form.name}_diverged" in metrics
-        return (
-            f"| {form.what} | {settings} | {form.found_in} | "
-            f"{'diverged' if diverged else UNKNOWN} | |"
-        )
-    difference = found - metrics[f"{PAPER}_{BLEU}"]
-    return f"| {form.what} | {settings} | {form.found_in} | {found:.2f} | {difference:+.2f} |"
+    # Another search has no runs of its own.
+    score = _score(metrics, form.name, form.name if isinstance(form, Trained) else PAPER)
+    found, of_paper = (metrics.get(f"{name}_{BLEU}") for name in (form.name, PAPER))
+    difference = "" if found is None or of_paper is None else f" {found - of_paper:+.2f}"
+    return f"| {form.what} | {settings} | {form.found_in} | {score} |{difference} |"
+
+
+def _score(metrics: Mapping[str, float], name: str, trained: str) -> str:
+    """The mean BLEU, and how many of the runs it is not of: they diverged."""
+    found, diverged = _number(metrics, f"{name}_{BLEU}"), _diverged(trained, metrics)
+    if found:
+        return f"{found} ({diverged})" if diverged else found
+    return diverged or UNKNOWN
+
+
+def _diverged(trained: str, metrics: Mapping[str, float]) -> str:
+    """How many of the runs did, if any."""
+    count = metrics.get(f"{trained}_diverged", 0)
+    runs = count + metrics.get(f"{trained}_seeds_scored", 0)
+    return f"{count:.0f} of {runs:.0f} diverged" if count else ""
 
 
 def _number(metrics: Mapping[str, float], name: str) -> str:

@@ -36,6 +36,10 @@ def made_up(**metrics: float) -> Result:
         "paper_bleu_paper": [95.5],
         **{name: [value] for name, value in metrics.items()},
     }
+    return summed(found)
+
+
+def summed(found: dict[str, list[float]], seeds: int = 1) -> Result:
     return Result(
         name="deviations",
         command="python -m benchmarks.deviations --workdir DIR",
@@ -44,7 +48,7 @@ def made_up(**metrics: float) -> Result:
         machine=None,  # type: ignore[arg-type]
         versions={},
         seconds=1.0,
-        metrics=summary(found, steps=1300, paper_seeds=3, seeds=1),
+        metrics=summary(found, steps=1300, paper_seeds=3, seeds=seeds),
         signatures={},
     )
 
@@ -73,8 +77,43 @@ def test_the_table_shows_means_differences_and_what_is_missing() -> None:
     assert table["the paper's form"][2:] == ["**95.00**", "", "1.30"]
     assert table["layer normalisation before each sub-layer"][2:] == ["94.50", "-0.50", "1.40"]
     assert table["greedy search"][2:] == ["95.25", "+0.25"]
-    assert table["a tenth of the warm-up, the same rates after it"][2] == "diverged"
+    assert table["a tenth of the warm-up, the same rates after it"][2] == "1 of 1 diverged"
     assert table["learned positions"][2] == "not measured yet"
+
+
+def test_seeds_that_diverged_are_counted_beside_the_mean_of_the_others() -> None:
+    found = {
+        **{f"paper_{BLEU}": [95.0], "paper_diverged": [1.0, 1.0]},
+        **{"paper_perplexity": [1.3], "paper_bleu_paper": [95.5], f"greedy_{BLEU}": [94.0]},
+        **{f"norm_pre_{BLEU}": [96.0, 97.0], "norm_pre_diverged": [1.0]},
+    }
+    result = summed(found, seeds=3)
+    counts = {name: n for name, n in result.metrics.items() if n in (1, 2)}
+    assert counts == {
+        **{"paper_seeds_scored": 1, "paper_diverged": 2},
+        **{"norm_pre_seeds_scored": 2, "norm_pre_diverged": 1},
+    }
+    text = render(result)
+    assert "from 3 seeds (2 of 3 diverged), has a mean BLEU of 95.00" in text
+    table = rows(text)
+    assert table["the paper's form"][2] == "**95.00 (2 of 3 diverged)**"
+    assert table["layer normalisation before each sub-layer"][2:4] == [
+        *("96.50 (1 of 3 diverged)", "+1.50")
+    ]
+    assert table["greedy search"][2:] == ["94.00 (2 of 3 diverged)", "-1.00"]
+
+
+def test_where_the_papers_form_always_diverged_nothing_is_compared() -> None:
+    found = {"paper_diverged": [1.0, 1.0, 1.0], f"norm_pre_{BLEU}": [96.0]}
+    text = render(summed(found))
+    assert (
+        "from 3 seeds (3 of 3 diverged), has no score: **there is nothing to compare with.**"
+        in text
+    )
+    table = rows(text)
+    assert table["the paper's form"][2] == "**3 of 3 diverged**"
+    assert table["layer normalisation before each sub-layer"][2:4] == ["96.00", ""]
+    assert table["greedy search"][2] == "3 of 3 diverged"
 
 
 @pytest.mark.slow
