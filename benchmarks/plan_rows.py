@@ -7,7 +7,8 @@ with two layers in a stack, and the row's number of them is a line through the t
 is off says docs/reproduction.md, by the whole steps of base and big that `benchmarks.plan` has.
 
 What is compiled is kept in DIR with its commit, and a call that was stopped goes on. The result has
-the rows that were recorded before, too, as long as their steps are still the same.
+the rows that were recorded before, too, as long as their steps are still the same. Its seconds are
+those of the compilations behind its rows, each counted once, however often it was asked for.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from flaxformer_mt.rundir.atomic import write_json
 from flaxformer_mt.rundir.versions import git_commit
 
 TOPOLOGY, PLACE = "v5e:2x4", "v5e_8"
+SECONDS = "compile_seconds"  # the detail that has them, by the plan's digest
 Planner = Callable[[str, str, tuple[str, ...]], Any]
 
 
@@ -61,23 +63,20 @@ def main(arguments: Sequence[str] | None = None, planner: Planner = plan.plan) -
 
 
 class Plans:
-    """Plans in a folder, made where they are missing; `seconds` is what those asked for took."""
+    """Plans in a folder, made where they are missing; `seconds` is what each asked for took."""
 
     def __init__(self, folder: Path, planner: Planner) -> None:
         self._folder, self._planner = folder, planner
         self._commit = git_commit()
-        self._seconds: dict[Path, float] = {}
-
-    @property
-    def seconds(self) -> float:
-        return sum(self._seconds.values())
+        self.seconds: dict[str, float] = {}
 
     def plan(self, row: Row, config: ExperimentConfig, layers: int) -> Any:
         """Values and commit with so many layers in a stack, which rows of other numbers share.
 
         Raises DoesNotFit.
         """
-        path = self._folder / f"{step_digest(_program(config, layers))}.json"
+        digest = step_digest(_program(config, layers))
+        path = self._folder / f"{digest}.json"
         if not path.exists():
             stacks = (f"--config.model.{stack}_layers={layers}" for stack in ("encoder", "decoder"))
             values = self._planner(row.spec, TOPOLOGY, tuple(stacks))
@@ -85,7 +84,7 @@ class Plans:
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["values"]["compute"] is None:
             raise DoesNotFit(f"{row.label} with {layers} layers: the compiler refuses its step")
-        self._seconds[path] = kept["values"]["compile_seconds"]
+        self.seconds[digest] = kept["values"]["compile_seconds"]
         return kept
 
 
@@ -127,10 +126,16 @@ def _program(config: ExperimentConfig, layers: int) -> ExperimentConfig:
     return dataclasses.replace(config, model=model, training=training)
 
 
-def record(found: Mapping[str, Points], seconds: float, path: Path) -> Result:
+def _programs(row: Row) -> set[str]:
+    """The digests of the plans behind a row."""
+    config = load_config(row.spec)
+    return {step_digest(_program(config, layers)) for layers in compiled_layers(config)}
+
+
+def record(found: Mapping[str, Points], seconds: Mapping[str, float], path: Path) -> Result:
     """The result with these rows, and with those before them whose step is still theirs.
 
-    `seconds` are added to those of the rows before. Raises ResultError.
+    `seconds` are of plans, by digest. Raises ResultError.
     """
     before = read_result(path) if path.exists() else None
     metrics: dict[str, float] = {}
@@ -145,7 +150,13 @@ def record(found: Mapping[str, Points], seconds: float, path: Path) -> Result:
         elif before is not None and before.details.get(key, "").startswith(digest):
             metrics |= {name: before.metrics[name] for name in names}
             details[key] = before.details[key]
-    has = [row.label for row in ROWS if key_of(row) in details]
+    recorded = [row for row in ROWS if key_of(row) in details]
+    behind = set[str]().union(*map(_programs, recorded))
+    known = {**_known(before), **seconds}
+    told = {digest: known[digest] for digest in sorted(behind & known.keys())}
+    details[SECONDS] = json.dumps(told)
+    untold = _untold(before, known) if behind - known.keys() else 0.0
+    has = [row.label for row in recorded]
     return write_result(
         path,
         command=" ".join(
@@ -155,7 +166,7 @@ def record(found: Mapping[str, Points], seconds: float, path: Path) -> Result:
             ]
         ),
         config=" ".join(dict.fromkeys(each.spec.partition(":")[0] for each in ROWS)),
-        seconds=seconds + (0.0 if before is None else before.seconds),
+        seconds=sum(told.values()) + untold,
         metrics=metrics,
         signatures={},
         details=details,
@@ -163,6 +174,21 @@ def record(found: Mapping[str, Points], seconds: float, path: Path) -> Result:
             this_machine(accelerator="none"), accelerator="none: TPUs planned for, not used"
         ),
     )
+
+
+def _known(before: Result | None) -> dict[str, float]:
+    """Seconds of the plans behind a result, as far as it tells them apart."""
+    return {} if before is None else json.loads(before.details.get(SECONDS, "{}"))
+
+
+def _untold(before: Result | None, known: Mapping[str, float]) -> float:
+    """Of a result that has its seconds in one sum: what is left of it without the `known` plans."""
+    if before is None:
+        return 0.0
+    behind = set[str]().union(*(_programs(row) for row in ROWS if key_of(row) in before.details))
+    earlier = _known(before)
+    now_known = {d: known[d] for d in behind & known.keys()} | earlier
+    return max(0.0, before.seconds - sum(now_known.values()))
 
 
 if __name__ == "__main__":

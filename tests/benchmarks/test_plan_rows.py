@@ -91,13 +91,40 @@ def test_rows_recorded_before_stay_as_long_as_they_are_the_same(planned, tmp_pat
     planned("table3/base")
     path = tmp_path / "plan_rows.json"
     _, result = planned("table3/a_h1")
-    assert {"table3_base", "table3_a_h1"} == set(result.details)
+    assert {"table3_base", "table3_a_h1", "compile_seconds"} == set(result.details)
     content = json.loads(path.read_text())
     content["details"]["table3_base"] = f"{'0' * 16} {'c' * 40}"
     path.write_text(json.dumps(content))
     _, result = planned("table3/a_h4")
-    assert {"table3_a_h1", "table3_a_h4"} == set(result.details)
+    assert {"table3_a_h1", "table3_a_h4", "compile_seconds"} == set(result.details)
     assert not [name for name in result.metrics if name.startswith("table3_base")]
+    assert result.seconds == 40  # without those of the row that is gone
+
+
+def test_a_compilation_is_counted_once_however_often_it_is_asked_for(planned):
+    compilations = 0
+    for rows in (["base"], ["base"], ["base", "c_N4"], ["d_ls02"], ["a_h1"]):
+        asked, result = planned(*(f"table3/{row}" for row in rows))
+        compilations += len(asked)
+        assert result.seconds == 10 * compilations
+    assert compilations == 4
+
+
+def test_a_result_that_has_its_seconds_in_one_sum_is_gone_on_with(planned, tmp_path):
+    """Four plans behind two rows, 45 seconds; what a call tells apart is no part of the sum."""
+    _, result = planned("table3/base", "table3/a_h1")
+    path = tmp_path / "plan_rows.json"
+    content = json.loads(path.read_text()) | {"seconds": 45.0}
+    del content["details"]["compile_seconds"]
+    path.write_text(json.dumps(content))
+    for rows, seconds in (
+        (["a_h4"], 45 + 20),
+        (["a_h4"], 45 + 20),
+        (["c_N4"], 45 + 20),  # by the base's plans, of which these 20 seconds are
+        (["base", "a_h1"], 60),  # all are known now
+    ):
+        _, result = planned(*(f"table3/{row}" for row in rows))
+        assert result.seconds == pytest.approx(seconds)
 
 
 def test_the_report_has_the_rows_that_are_still_the_same(planned):
