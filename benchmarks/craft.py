@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.result_file import RESULTS, write_result
-from benchmarks.trained_run import seconds_trained, trained, training_metrics
+from benchmarks.trained_run import seconds_trained, trained, training_details, training_metrics
 from flaxformer_mt.cli import translate, trees
 from flaxformer_mt.rundir.layout import RunDirectory
 
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=seconds_trained(run),
         metrics={**parsed(run, text), **training_metrics(run)},
         signatures={"f1": "EVALB, COLLINS.prm"},
+        details=training_details(run),
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.deviations import page as deviations
 from benchmarks.result_file import RESULTS, Machine, Result, ResultError, read_results
+from flaxformer_mt.reproduction.provenance import mixture
 
 README = Path(__file__).parent.parent / "README.md"
 PAGE = README.parent / "docs" / "results.md"
@@ -227,7 +228,10 @@ def render_page(results: Sequence[Result]) -> str:
 
 
 def render_section(result: Result) -> str:
-    """Command, commit and machine of a result, a table of its metrics, and their signatures."""
+    """Command, commit and machine of a result, a table of its metrics, and their signatures.
+
+    Of one that was trained also when, and by which code where that is not what scored it.
+    """
     dirty = "-dirty" if result.commit.endswith("-dirty") else ""
     lines = [
         f"## {result.name}",
@@ -238,6 +242,7 @@ def render_section(result: Result) -> str:
         f"{show_seconds(result.seconds)}; "
         f"[{result.name}.json](../benchmarks/results/{result.name}.json).",
         "",
+        *_training(result),
         "| metric | value |",
         "|---|---:|",
     ]
@@ -247,6 +252,13 @@ def render_section(result: Result) -> str:
         lines += ["", "Signatures:", ""]
         lines += [f"- {label(name)}: `{text}`" for name, text in result.signatures.items()]
     return "\n".join(lines)
+
+
+def _training(result: Result) -> list[str]:
+    said = [f"Training: {told}." for told in [result.details.get("training")] if told]
+    if mixed := mixture(result):
+        said.insert(0, f"{mixed[:1].upper()}{mixed[1:]}.")
+    return [" ".join(said), ""] if said else []
 
 
 def headlines(result: Result) -> list[tuple[str, float]]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from benchmarks.result_file import RESULTS, Result, write_result
 from flaxformer_mt.cli import average, train
-from flaxformer_mt.rundir.layout import RunDirectory, open_run
+from flaxformer_mt.reproduction.provenance import trained_by
+from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
 
 
@@ -46,6 +47,21 @@ def training_metrics(run: RunDirectory) -> dict[str, float]:
     }
 
 
+def training_details(*runs: RunDirectory) -> dict[str, str]:
+    """For a result's details: the code that trained its runs, and when.
+
+    The commit and the machine of a result are those of the process that scored, maybe much later.
+    """
+    records = [read_record(run) for run in runs]
+    times = sorted(start.time for record in records for start in record.starts)
+    starts = f"{len(times)} start{'' if len(times) == 1 else 's'}"
+    return {
+        **trained_by(*records),
+        "training": f"{starts}, {' to '.join(dict.fromkeys((times[0], times[-1])))}; the machine "
+        "is that of the process that scored",
+    }
+
+
 def record(run: RunDirectory, *, name: str, command: str, config: str, test: str) -> Result:
     """Writes `results/NAME.json` from a run's metrics and its evaluations of `test` and `valid`.
 
@@ -64,4 +80,5 @@ def record(run: RunDirectory, *, name: str, command: str, config: str, test: str
             **training_metrics(run),
         },
         signatures=scores["signatures"],
+        details=training_details(run),
     )

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, STEPS, TRAINED, Searched
 from benchmarks.result_file import RESULTS, write_result
+from benchmarks.trained_run import training_details
 from flaxformer_mt.cli import average, train
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.config import freeze
@@ -58,10 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if form.name in options.only:
             trainings[form.name] = (form.settings, options.seeds)
     found: Measured = {}
+    runs: list[RunDirectory] = []
     signatures: dict[str, str] = {}
     for name, (settings, seeds) in trainings.items():
         for seed in range(1, seeds + 1):
             workdir = Path(options.workdir) / f"{name}-{seed}"
+            runs.append(RunDirectory(workdir))
             given = [f"{key}={value}" for key, value in settings.items()]
             try:
                 status = trained(workdir, options.steps, seed, [*given, *overrides])
@@ -81,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=time.perf_counter() - start,
         metrics=summary(found, options.steps, options.paper_seeds, options.seeds),
         signatures=signatures,
+        details=training_details(*runs),
     )
     return 0
 

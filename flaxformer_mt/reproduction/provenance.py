@@ -18,17 +18,22 @@ _Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of 
 
 def training_details(record: RunRecord, goodput: Mapping[str, Any], devices: int) -> dict[str, str]:
     """For a result's details: whatever code started its run, and what `device_hours` assumes."""
-    codes: list[dict[str, Any]] = []
-    for start in record.starts:
-        code = {"commit": start.git_commit, "packages": dict(start.packages)}
-        if code not in codes:
-            codes.append(code)
     starts = f"{goodput['starts']} start{'' if goodput['starts'] == 1 else 's'}"
     return {
-        "trained_by": json.dumps(codes),
+        **trained_by(record),
         "device_hours": f"wall time of {starts}, times the devices of the process that measured: "
         f"{devices}",
     }
+
+
+def trained_by(*records: RunRecord) -> dict[str, str]:
+    """For a result's details: whatever code started its runs, each once."""
+    codes: list[dict[str, Any]] = []
+    for start in (start for record in records for start in record.starts):
+        code = {"commit": start.git_commit, "packages": dict(start.packages)}
+        if code not in codes:
+            codes.append(code)
+    return {"trained_by": json.dumps(codes)}
 
 
 def mixture(result: Result) -> str | None:

@@ -136,5 +136,6 @@ def test_a_few_steps_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["norm_pre-1", "paper-1"]
     measured = {form.name for form in SEARCHED} | {"paper", "norm_pre"}
     assert all(f"{name}_{BLEU}" in result.metrics for name in measured)
+    assert result.details["training"].startswith("2 starts, ")
     assert result.metrics["steps"] == 3 and result.metrics["norm_pre_perplexity"] > 1
     assert "not measured yet" in render(result)

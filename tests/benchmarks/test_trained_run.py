@@ -1,0 +1,78 @@
+"""What a result says of the training behind it, which may be older than what scored it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from benchmarks import craft, trained_run
+from benchmarks.readme_tables import render_section
+from flaxformer_mt.reproduction.result_file import read_result
+from flaxformer_mt.rundir.layout import FORMAT_VERSION, RunDirectory, RunRecord, Start
+
+TRAINED, SCORED = "1" * 40, "2" * 40
+
+
+def start(commit: str, time: str) -> Start:
+    return Start(
+        time=time, command_line=("train",), python="3.12.0", packages={}, git_commit=commit
+    )
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run that other code trained, in two starts, than there is now to score it."""
+    found = RunDirectory(tmp_path / "run")
+    found.evaluation.mkdir(parents=True)
+    starts = (start(TRAINED, "2026-01-01T00:00:00"), start(TRAINED, "2026-01-02T00:00:00"))
+    record = RunRecord(format_version=FORMAT_VERSION, config={}, starts=starts)
+    found.config_file.write_text(json.dumps(dataclasses.asdict(record)))
+    reports = [
+        {"kind": "train", "step": 3, "tgt_tokens_per_second": 20.0, "data_wait": 0.2},
+        {"kind": "valid", "step": 3, "perplexity": 4.5, "training_seconds": 7.5},
+    ]
+    found.metrics.write_text("".join(json.dumps(line) + "\n" for line in reports))
+    for name in ("test", "valid"):
+        scores = {"metrics": {"chrf": 50.0}, "signatures": {"chrf": "nc:6"}}
+        (found.evaluation / f"{name}.json").write_text(json.dumps(scores))
+    monkeypatch.setattr("flaxformer_mt.reproduction.result_file.git_commit", lambda: SCORED)
+    monkeypatch.setattr("flaxformer_mt.reproduction.result_file.package_versions", dict)
+    for module in (trained_run, craft):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    return found
+
+
+def is_told(result) -> None:
+    assert result.commit == SCORED
+    assert json.loads(result.details["trained_by"]) == [{"commit": TRAINED, "packages": {}}]
+    assert (
+        "\nTrained by 1111111111; measured by 2222222222. Training: 2 starts, 2026-01-01T00:00:00 "
+        "to 2026-01-02T00:00:00; the machine is that of the process that scored.\n"
+    ) in render_section(result)
+
+
+def test_a_result_names_the_code_that_trained_its_run(run):
+    trained_run.record(run, name="some", command="python", config="quickstart", test="test")
+    is_told(read_result(run.path.parent / "some.json"))
+
+
+def test_a_parsers_result_does_as_well(run, monkeypatch):
+    monkeypatch.setattr(craft, "linearized", lambda *_: None)
+    monkeypatch.setattr(craft, "trained", lambda *_, **__: run)
+    monkeypatch.setattr(craft, "parsed", lambda *_: {"f1": 90.0})
+    assert craft.main(["--treebank", "FOLDER", "--workdir", "DIR"]) == 0
+    is_told(read_result(run.path.parent / "craft.json"))
+
+
+def test_code_of_several_runs_is_named_once(run):
+    found = trained_run.training_details(run, run)
+    assert len(json.loads(found["trained_by"])) == 1
+    assert found["training"].startswith("4 starts, 2026-01-01T00:00:00 to 2026-01-02T00:00:00; ")
+
+
+def test_a_result_without_training_says_nothing_of_it(run):
+    trained_run.record(run, name="some", command="python", config="quickstart", test="test")
+    result = read_result(run.path.parent / "some.json")
+    assert "raining" not in render_section(dataclasses.replace(result, details={}))
