@@ -9,7 +9,7 @@ same weights by another rule of search into a result of its own.
 
 `--seed` and `--dtype` begin runs of their own, where they are not the config's: other initial
 weights, other batches, other dropout; products of other precision. Once several of a variant are
-recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too.
+recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too; a seed counts once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.result_file import RESULTS, read_results, write_result
+from benchmarks.result_file import RESULTS, Result, read_results, write_result
 from benchmarks.trained_run import record, trained
 from flaxformer_mt.cli import evaluate
 from flaxformer_mt.cli.arguments import positive
 from flaxformer_mt.config import load_config
+from flaxformer_mt.reproduction.provenance import mixture
 
 TEST = "test_2016_flickr"
 SCORES = ("bleu_tokenized_lc", "sacrebleu_13a", "chrf")
@@ -89,14 +90,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write_seeds(name: str, spec: str, folder: Path) -> None:
-    """The result `NAME_seeds` of all runs of a variant, if there are several. Raises ResultError.
+    """The result `NAME_seeds` of all seeds of a variant, if there are several. Raises ResultError.
 
-    Its details say which these are, and of what commit and machine.
+    A seed counts once: of runs with both number types the one with the config's own, whose name has
+    none. Its details say which these are, of what commit and machine, and which are left out.
     """
-    of_seeds = re.compile(rf"{name}(_seed_\d+)?(_float32|_bfloat16)?")
-    found = [result for result in read_results(folder) if of_seeds.fullmatch(result.name)]
-    if len(found) < 2:
+    of_seed = re.compile(rf"{name}(?:_seed_(\d+))?(_float32|_bfloat16)?")
+    usual = str(load_config(spec).training.seed)
+    runs: dict[str, list[tuple[str, str, Result]]] = {}
+    for result in read_results(folder):
+        if match := of_seed.fullmatch(result.name):
+            run = (match[2] or "", match[1] or "", result)
+            runs.setdefault(match[1] or usual, []).append(run)
+    if len(runs) < 2:
         return
+    found: list[Result] = []
+    details: dict[str, str] = {}
+    for seed, of_one in runs.items():
+        counted, *others = (run[-1] for run in sorted(of_one, key=lambda run: run[:2]))
+        found.append(counted)
+        details[counted.name] = _origin(counted)
+        for result in others:
+            details[result.name] = f"left out: seed {seed} counts once, by {counted.name}"
     metrics: dict[str, float] = {"seeds": len(found)}
     signatures: dict[str, str] = {}
     for metric in SCORES:
@@ -117,12 +132,15 @@ def write_seeds(name: str, spec: str, folder: Path) -> None:
         seconds=sum(result.seconds for result in found),
         metrics=metrics,
         signatures=signatures,
-        details={
-            result.name: f"{result.commit}, {result.machine.cores} cores, "
-            f"{result.machine.instructions or 'instructions unknown'}"
-            for result in found
-        },
+        details=details,
     )
+
+
+def _origin(result: Result) -> str:
+    machine, mixed = result.machine, mixture(result)
+    told = f"{result.commit}, {machine.cores} cores, "
+    told += machine.instructions or "instructions unknown"
+    return told if mixed is None else f"{told}; {mixed}"
 
 
 def _penalty(text: str) -> tuple[str, str]:

@@ -51,6 +51,27 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
     assert read_results(tmp_path)[-1].metrics["seeds"] == 3
 
 
+def test_a_seed_with_both_number_types_counts_once(tmp_path):
+    recorded(tmp_path, "multi30k_tiny", 40.0, command="first")
+    recorded(tmp_path, "multi30k_tiny_bfloat16", 50.0)
+    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
+    assert not (tmp_path / "multi30k_tiny_seeds.json").exists()
+    recorded(tmp_path, "multi30k_tiny_seed_1", 60.0)  # the config's own
+    recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
+    recorded(tmp_path, "multi30k_tiny_seed_2_bfloat16", 50.0)
+    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
+    found = {result.name: result for result in read_results(tmp_path)}["multi30k_tiny_seeds"]
+    assert found.metrics["seeds"] == 2
+    assert found.metrics["bleu_tokenized_lc"] == pytest.approx(40.5)
+    assert found.command == "first; second"
+    left_out = {name: text for name, text in found.details.items() if text.startswith("left out")}
+    assert left_out == {
+        "multi30k_tiny_bfloat16": "left out: seed 1 counts once, by multi30k_tiny",
+        "multi30k_tiny_seed_1": "left out: seed 1 counts once, by multi30k_tiny",
+        "multi30k_tiny_seed_2_bfloat16": "left out: seed 2 counts once, by multi30k_tiny_seed_2",
+    }
+
+
 def test_one_seed_has_no_spread(tmp_path):
     recorded(tmp_path, "multi30k_tiny", 40.0)
     write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
