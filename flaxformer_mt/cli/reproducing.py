@@ -128,5 +128,5 @@ def base_run(workdir: Path) -> RunDirectory | None:
     """
     runs = [RunDirectory(path) for path in (workdir / "runs").glob("table2_en_de_base_*")]
     trained = [run for run in runs if list_steps(run.checkpoints)]
-    full = [run for run in trained if "_paper_full_" in run.path.name]
+    full = [run for run in trained if run.path.name.startswith("table2_en_de_base_paper_full_")]
     return max(full or trained, key=lambda run: run.config_file.stat().st_mtime, default=None)

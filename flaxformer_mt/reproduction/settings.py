@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from flaxformer_mt.reproduction.paper import RowError
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
 
+PAPER = "paper"  # the paper's own text, in names of files
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Corpus:
@@ -26,6 +28,12 @@ class Corpus:
             raise RowError(
                 f"--corpus {self.name}: a name has small letters, digits and '_', and begins with "
                 "a letter"
+            )
+        # Also what begins with it: `paper_full` is how files name the paper's text at full length.
+        if self.name == PAPER or self.name.startswith(f"{PAPER}_"):
+            raise RowError(
+                f"--corpus {self.name}: files name results of the paper's own text so: give the "
+                "corpus another name, which does not begin with 'paper'"
             )
 
 
@@ -55,7 +63,7 @@ class Settings:
     @property
     def extent(self) -> str:
         """Text and scale, as names of files have them: `paper_full`, `toy_scale_0_05`."""
-        text = self.corpus.name if self.corpus else "paper"
+        text = self.corpus.name if self.corpus else PAPER
         scale = f"scale_{self.scale!r}".replace(".", "_").replace("-", "m")
         return f"{text}_{'full' if self.scale == 1 else scale}"
 

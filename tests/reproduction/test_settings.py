@@ -31,6 +31,10 @@ def test_settings_that_cannot_stand_in_a_result_are_refused(settings, message):
 def test_so_are_corpora():
     with pytest.raises(RowError, match="small letters"):
         Corpus(name="Multi30k", train=("a", "b"), valid=("c", "d"))
+    for name in ("paper", "paper_full"):
+        with pytest.raises(RowError, match=f"--corpus {name}: .* the paper's own text"):
+            dataclasses.replace(TOY, name=name)
+    assert dataclasses.replace(TOY, name="papers").name == "papers"
     with pytest.raises(RowError, match="a path of one machine"):
         experiment(corpus=dataclasses.replace(TOY, train=("/srv/train.en", "/srv/train.de")))
 
