@@ -82,7 +82,8 @@ def workload_metrics(
         if ceiling is not None:
             rate = work.flops * middle / work.tgt_tokens
             metrics[f"{key}_share_of_ceiling"] = rate / ceiling
-        metrics[f"{key}_peak_memory_mib"] = each.peak_bytes / 2**20
+        if each.peak_bytes:
+            metrics[f"{key}_peak_memory_mib"] = each.peak_bytes / 2**20
         if each.device_bytes is not None:
             metrics[f"{key}_device_memory_mib"] = each.device_bytes / 2**20
         if each.cold_seconds is not None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -170,9 +169,20 @@ def timed(trainer: Trainer) -> dict[str, Any]:
     loss = trainer.loss()
     seconds = time.perf_counter() - start
     device = trainer.device_bytes()
-    # Linux counts kilobytes.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": seconds, "loss": loss, "peak_bytes": peak, "device_bytes": device}
+    return {"seconds": seconds, "loss": loss, "peak_bytes": peak_bytes(), "device_bytes": device}
+
+
+def peak_bytes() -> int:
+    """Memory that was resident at most; 0 where the system does not tell, which Linux does.
+
+    Not `getrusage`'s: that begins with what the process had that started this one.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    kib = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(next(kib, "0")) * 1024
 
 
 def learnt(trainer: Trainer) -> dict[str, Any]:
