@@ -25,6 +25,7 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.selection import list_steps
+from flaxformer_mt.rundir.status import reopen
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         with prepared(run, config, thorough=True) as (store, folder):
             if changed:
                 # The record says what is there, so that `train` goes on with just that.
+                reopen(run, "its settings have changed")
                 layout.record_start(run, to_dict(config), command)
     print(describe(read_manifest(folder / "data")))
     if options.inspect:

@@ -35,7 +35,7 @@ from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metric
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average
-from flaxformer_mt.rundir.status import Status, read_status, write_status
+from flaxformer_mt.rundir.status import Status, read_status, reopen, write_status
 from flaxformer_mt.training.goodput import Goodput, GoodputFile
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.loop import Outcome, train
@@ -134,6 +134,7 @@ def train_run(
             for key, (old, new) in changed.items():
                 say(f"{key}: was {old!r}, now {new!r}")
             config = to_dict(continued)
+            reopen(run, "its settings have changed")
             layout.record_start(run, config, command)
             return config
 

@@ -31,6 +31,18 @@ def write_status(run: RunDirectory, status: Status) -> None:
     write_json(run.status_file, dataclasses.asdict(status))
 
 
+def reopen(run: RunDirectory, reason: str) -> None:
+    """Notes that a finished run is to go on; of any other run the status stays.
+
+    It comes before other settings are recorded, not after: whoever is killed between the two would
+    leave a run that is finished by its former settings and is never trained by the new ones.
+    Raises RunDirectoryError.
+    """
+    status = read_status(run)
+    if status is not None and status.state == "finished":
+        write_status(run, Status(state="stopped", step=status.step, reason=reason))
+
+
 def read_status(run: RunDirectory) -> Status | None:
     """The last status, or None before the first. Raises RunDirectoryError."""
     if not exists(run.status_file):

@@ -18,12 +18,20 @@ import pytest
 from flaxformer_mt.cli import train as training
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.rundir import remote_lock
+from flaxformer_mt.rundir import layout, remote_lock
 from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.layout import RunDirectory, create, make_folder, open_run, read_record
+from flaxformer_mt.rundir.layout import (
+    RunDirectory,
+    create,
+    make_folder,
+    open_run,
+    read_record,
+    record_start,
+)
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.remote_lock import remotely_locked
+from flaxformer_mt.rundir.status import Status, write_status
 from flaxformer_mt.training.start_from import StartError
 from tests.cli.conftest import Run, settings
 from tests.conftest import ROOT
@@ -63,6 +71,38 @@ def test_without_a_checkpoint_any_setting_may_change(prepared: tuple[Path, list[
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     with pytest.raises(ConfigError, match="'model.d_model' was 64, is now 32"):
         train(workdir, [*overrides, "model.d_model=32"])
+
+
+def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
+    run: Run, prepared: tuple[Path, list[str]]
+) -> None:
+    workdir, overrides = prepared
+    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides), "--workdir", workdir]
+    write_status(open_run(workdir), Status(state="finished", step=5))
+    assert run("prepare", *arguments).status == 0
+    assert "nothing to do" in run("train", *arguments).errors
+    assert run("prepare", *arguments, "--config.training.steps=8").status == 0
+    with pytest.raises(Reached):
+        train(workdir, [*overrides, "training.steps=8"])
+
+
+def test_a_finished_run_whose_next_start_is_killed_is_trained_by_the_one_after(
+    prepared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after its settings are recorded: that it is to go on is then another file's matter."""
+    workdir, overrides = prepared
+    overrides = [*overrides, "training.steps=8"]
+    write_status(open_run(workdir), Status(state="finished", step=5))
+
+    def record_and_be_killed(*arguments: Any) -> None:
+        record_start(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(layout, "record_start", record_and_be_killed)
+        train(workdir, overrides)
+    with pytest.raises(Reached):
+        train(workdir, overrides)
 
 
 def test_prepare_does_not_change_what_a_trained_run_is(
