@@ -22,7 +22,7 @@ import orbax.checkpoint as ocp
 
 from flaxformer_mt.rundir import orbax_quiet, stored
 from flaxformer_mt.rundir.digests import flatten_paths
-from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.errors import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, is_remote
 from flaxformer_mt.rundir.remote_folders import remove
@@ -37,11 +37,10 @@ from flaxformer_mt.rundir.selection import (
     joined,
     kind_of,
     list_steps as list_steps,
-    readable_metas,
     select_step as select_step,
     steps_begun,
 )
-from flaxformer_mt.rundir.stored import DamagedError, everywhere
+from flaxformer_mt.rundir.stored import everywhere
 
 _TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
 _LOGGER = logging.getLogger(__name__)
@@ -136,7 +135,8 @@ class Checkpoints:
 
         "latest" is the newest step that is whole: damaged ones after it are reported and renamed
         to `damaged-STEP`, once a whole one is found. A named or best step that is damaged is a
-        CheckpointError, and so is a step of another model, which stays where it is.
+        CheckpointError, and so is a step of another model, which stays where it is, and one that
+        the machine fails to read (UnreadError).
         """
         self.wait()
         abstract = {"params": abstract_params, "opt_state": abstract_opt_state}
@@ -211,8 +211,13 @@ class Checkpoints:
         everywhere(True)
         self._metrics: dict[int, Mapping[str, Any]] = {}
         self._irregular: set[int] = set()
-        for step, meta in readable_metas(self.directory):
-            self._note(step, meta)
+        for step in list_steps(self.directory):
+            try:
+                self._note(step, stored.read_meta(self.directory / str(step)))
+            except DamagedError:
+                continue  # named when it is to be restored
+            except UnreadError as error:
+                self._report(f"{error}; meanwhile it is kept")
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
@@ -285,7 +290,8 @@ class _Preservation:
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
         steps = [checkpoint.step for checkpoint in checkpoints]
         kept = steps_to_keep(steps, self._metrics, self._policy, irregular=self._irregular)
-        return [step in kept for step in steps]
+        # Of what could not be read nobody knows that it is not the best.
+        return [step in kept or step not in self._metrics for step in steps]
 
 
 def load_params(
@@ -322,13 +328,11 @@ def load_params(
 
 
 def _read_surely(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
-    """As `_read`; in a bucket only what is damaged twice is damaged, not on its way here."""
+    """As `_read`; only what is damaged twice is damaged, and not on its way here."""
     try:
         return _read(folder, abstract)
     except DamagedError:
-        if not is_remote(folder):
-            raise
-    return _read(folder, abstract)
+        return _read(folder, abstract)
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:

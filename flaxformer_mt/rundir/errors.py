@@ -14,3 +14,11 @@ class WorkdirError(RunDirectoryError):
 
 class CheckpointError(RunDirectoryError):
     """A checkpoint that cannot be written, read, or used with this model."""
+
+
+class DamagedError(CheckpointError):
+    """A checkpoint whose files are missing, or not what was written."""
+
+
+class UnreadError(CheckpointError):
+    """A checkpoint that could not be read just now, which says nothing about it."""

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flaxformer_mt.rundir import stored
-from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.errors import CheckpointError, DamagedError
 from flaxformer_mt.rundir.paths import asking, is_remote
 from flaxformer_mt.rundir.remote_folders import COMMITTED
 from flaxformer_mt.rundir.retention import ranked
-from flaxformer_mt.rundir.stored import DamagedError
 
 AVERAGE = "average"
 
@@ -96,16 +95,18 @@ def is_regular(meta: Mapping[str, Any]) -> bool:
 def regular_steps(directory: Path) -> list[int]:
     """The steps that may be averaged, in order.
 
-    One that cannot be read is among them: it is named when it is used.
+    A damaged one is among them: it is named when it is used.
     """
     irregular = {step for step, meta in readable_metas(directory) if not is_regular(meta)}
     return [step for step in list_steps(directory) if step not in irregular]
 
 
 def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every step's description of itself, those left out that cannot be read.
+    """Every step's description of itself, those of damaged steps left out.
 
-    A damaged step is named when something wants that very step; here it only has no metrics.
+    A damaged step is named when something wants that very step; here it only has no metrics. One
+    that the machine fails to read is an UnreadError: what is best or regular would else be decided
+    without it.
     """
     for step in list_steps(directory):
         try:

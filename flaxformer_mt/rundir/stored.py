@@ -22,16 +22,10 @@ from etils import epath
 from jax.experimental import multihost_utils
 
 from flaxformer_mt.rundir.digests import dtype_name, flatten_paths, tree_digest
-from flaxformer_mt.rundir.errors import CheckpointError
-from flaxformer_mt.rundir.orbax_quiet import bury, first_line
-from flaxformer_mt.rundir.paths import is_remote
-from flaxformer_mt.rundir.remote_folders import COMMITTED
+from flaxformer_mt.rundir.errors import CheckpointError, DamagedError
+from flaxformer_mt.rundir.reading import reading
 
 META_VERSION = 1
-
-
-class DamagedError(CheckpointError):
-    """A checkpoint whose files are missing, unreadable, or not what was written."""
 
 
 def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.args.Composite:
@@ -59,7 +53,10 @@ def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.arg
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """What the checkpoint in `folder` says of itself. Raises DamagedError or CheckpointError."""
+    """What the checkpoint in `folder` says of itself.
+
+    Raises DamagedError, UnreadError, or CheckpointError for one of a later format.
+    """
     document = _read_json(folder, "meta")
     content = document.get("content")
     if not isinstance(content, dict) or document.get("sha256") != _checksum(content):
@@ -85,16 +82,20 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
 
     Leaves of `abstract` are arrays or ShapeDtypeStructs; one without a sharding comes back on
     the first local device. Raises CheckpointError where `abstract` and checkpoint differ in
-    form, and DamagedError where the checkpoint cannot be read or does not match its digests.
+    form, DamagedError where it has files missing or does not match its digests, and UnreadError
+    where the machine fails to read it.
     """
     wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
     check_form(folder, meta, name, wanted)
     found: dict[str, Any] = {}
-    problem = ""
+    damage = None
     if wanted:
-        found, problem = _read_arrays(folder, name, wanted)
-    if not everywhere(not problem):
-        raise DamagedError(f"{folder}: {name} cannot be read: {problem or 'on another host'}")
+        try:
+            found = reading(folder, name, lambda: _read_arrays(folder / name, wanted))
+        except DamagedError as error:
+            damage = error
+    if not everywhere(damage is None):
+        raise damage or DamagedError(f"{folder}: {name} cannot be read: on another host")
     digests = tree_digest(found)
     wrong = [path for path in wanted if digests[path] != meta["leaves"][name][path]["digest"]]
     if wrong:
@@ -190,62 +191,26 @@ def _target(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _read_arrays(
-    folder: Path, name: str, wanted: Mapping[str, jax.ShapeDtypeStruct]
-) -> tuple[dict[str, Any], str]:
-    """The arrays by path, or what went wrong in one line."""
-    try:
-        # Without a Checkpointer around it, at whose end all processes wait for each other: also
-        # for the one that could not read.
-        with contextlib.closing(ocp.StandardCheckpointHandler()) as reader:
-            place = epath.Path(folder / name)
-            if not place.exists():
-                raise FileNotFoundError(f"{place} is missing")
-            tree = reader.restore(place, args=ocp.args.StandardRestore(_nested(wanted)))
-        return flatten_paths(tree), ""
-    except (MemoryError, PermissionError) as error:
-        raise CheckpointError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
-    except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on.
-        bury(error)
-        # Neither want of memory nor of rights nor of a network says anything about the checkpoint.
-        if not _answers(folder) or any(
-            word in str(error) for word in ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED")
-        ):
-            raise CheckpointError(
-                f"{folder}: {name} cannot be read: {first_line(error)}"
-            ) from error
-        return {}, first_line(error)
+def _read_arrays(place: Path, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
+    """The arrays by path."""
+    # Without a Checkpointer around it, at whose end all processes wait for each other: also for the
+    # one that could not read.
+    with contextlib.closing(ocp.StandardCheckpointHandler()) as reader:
+        if not epath.Path(place).exists():
+            raise FileNotFoundError(f"{place} is missing")
+        tree = reader.restore(epath.Path(place), args=ocp.args.StandardRestore(_nested(wanted)))
+    return flatten_paths(tree)
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    try:
+    def read() -> Any:
         with contextlib.closing(ocp.JsonCheckpointHandler()) as reader:
-            document: Any = reader.restore(epath.Path(folder / name))
-    except PermissionError as error:
-        raise CheckpointError(f"{folder}: {name} cannot be read: {error.strerror}") from error
-    except Exception as error:  # As above.
-        bury(error)
-        if not _answers(folder):
-            raise CheckpointError(
-                f"{folder}: {name} cannot be read: {first_line(error)}"
-            ) from error
-        raise DamagedError(f"{folder}: {name} cannot be read: {first_line(error)}") from error
+            return reader.restore(epath.Path(folder / name))
+
+    document = reading(folder, name, read)
     if not isinstance(document, dict):
         raise DamagedError(f"{folder}: {name} is not what was written")
     return document
-
-
-def _answers(folder: Path) -> bool:
-    """Whether the store that `folder` lies in can be read at all: what then fails is damage."""
-    if not is_remote(folder):
-        return True
-    try:
-        (folder / COMMITTED).read_bytes()
-    except FileNotFoundError:
-        return True
-    except Exception:
-        return False
-    return True
 
 
 def _frozen_json(name: str, content: Any) -> Any:

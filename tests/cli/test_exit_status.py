@@ -29,7 +29,8 @@ PASSING = """
     data.pipeline.WorkerError data.prepare.workers.WorkerDied
     evaluation.comet.CometError
     parallel.processes.ProcessError
-    rundir.errors.CheckpointError rundir.errors.RunDirectoryError rundir.stored.DamagedError
+    rundir.errors.CheckpointError rundir.errors.DamagedError rundir.errors.RunDirectoryError
+    rundir.errors.UnreadError
     serving.server.ServerError
     training.goodput.GoodputError training.trial.TrialError
 """.split()
