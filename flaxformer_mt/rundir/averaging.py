@@ -15,7 +15,14 @@ from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import is_remote
 from flaxformer_mt.rundir.remote_folders import remove, replace
-from flaxformer_mt.rundir.selection import AVERAGE, best_steps, joined, regular_steps
+from flaxformer_mt.rundir.selection import (
+    AVERAGE,
+    BEFORE,
+    average_folder,
+    best_steps,
+    joined,
+    regular_steps,
+)
 
 
 def average_checkpoints(
@@ -55,13 +62,14 @@ def average_checkpoints(
 def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     """Stores averaged parameters as `checkpoints/average`, replacing those of before when done.
 
-    Raises CheckpointError if they cannot be written; those of before then stay. In a bucket, where
-    folders cannot be renamed, a reader sees the former ones, then none, then the new ones.
+    Raises CheckpointError if they cannot be written; those of before then stay, and so they do
+    when the process is killed. In a bucket, where folders cannot be renamed, a reader sees the
+    former ones, then none, then the new ones.
     """
     orbax_quiet.hush()
     place = run.checkpoints / AVERAGE
     aside = run.checkpoints / f"{AVERAGE}.new"
-    before = run.checkpoints / f"{AVERAGE}.before"
+    before = run.checkpoints / BEFORE
     arguments = stored.composite({"params": params}, {"meta": {"steps": list(steps)}})
     try:
         for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
@@ -74,11 +82,18 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
         if is_remote(place):
             replace(place, aside)
             return
-        if before.exists():
+        if average_folder(run.checkpoints) == before:
+            before.rename(place)  # of one that was killed between the two renamings below
+        elif before.exists():
             shutil.rmtree(before)
         if place.exists():
             place.rename(before)
-        aside.rename(place)
+        try:
+            aside.rename(place)
+        except OSError:
+            if before.exists():
+                before.rename(place)
+            raise
         if before.exists():
             shutil.rmtree(before)
     except Exception as error:  # Orbax and TensorStore raise anything.
@@ -90,7 +105,7 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
 
 def averaged_steps(run: RunDirectory) -> list[int]:
     """The steps whose mean `checkpoints/average` is. Raises CheckpointError."""
-    return list(stored.read_meta(run.checkpoints / AVERAGE)["steps"])
+    return list(stored.read_meta(average_folder(run.checkpoints))["steps"])
 
 
 def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:

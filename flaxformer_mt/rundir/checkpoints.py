@@ -30,6 +30,7 @@ from flaxformer_mt.rundir.retention import KeepPolicy, ranked, steps_to_keep
 from flaxformer_mt.rundir.selection import (
     AVERAGE as AVERAGE,
     Kind,
+    average_folder,
     best_steps as best_steps,
     has_average,
     is_regular,
@@ -308,7 +309,7 @@ def load_params(
     """
     orbax_quiet.hush()
     if which == "average":
-        folder = run.checkpoints / AVERAGE
+        folder = average_folder(run.checkpoints)
         if not has_average(run.checkpoints):
             raise CheckpointError(
                 f"{run}: has no averaged parameters; `average` makes them from its checkpoints"

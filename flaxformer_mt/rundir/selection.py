@@ -13,6 +13,7 @@ from flaxformer_mt.rundir.remote_folders import COMMITTED
 from flaxformer_mt.rundir.retention import ranked
 
 AVERAGE = "average"
+BEFORE = "average.before"
 
 # What a checkpoint was saved for: the weights that a run began with, an interval or a validation or
 # the end of training, or a stop on request.
@@ -47,7 +48,16 @@ def is_there(folder: Path) -> bool:
 
 def has_average(directory: Path) -> bool:
     """Whether a checkpoints directory holds averaged parameters."""
-    return is_there(directory / AVERAGE)
+    return is_there(average_folder(directory))
+
+
+def average_folder(directory: Path) -> Path:
+    """Where averaged parameters lie, or are to lie if there are none.
+
+    Whoever was killed while replacing them has left those of before under another name.
+    """
+    place, before = directory / AVERAGE, directory / BEFORE
+    return before if not is_remote(place) and not place.is_dir() and before.is_dir() else place
 
 
 def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 from flaxformer_mt.rundir.averaging import average_checkpoints, averaged_steps, write_average
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.weights import default_weights
 from tests.rundir.snapshots import snapshot, tree
 
 
@@ -122,6 +124,35 @@ def test_an_average_that_cannot_be_written_leaves_the_one_before(run, saved, mon
     assert averaged_steps(run) == [1, 2]
     write_average(run, tree(7), [7])
     assert_equal(load_params(run, "average"), tree(7))
+
+
+class Killed(BaseException):
+    """Stands for a kill -9: nothing of ours runs after it."""
+
+
+@pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), Killed()])
+def test_the_average_of_before_outlives_a_failure_between_the_renamings(
+    run, saved, monkeypatch, failure
+):
+    saved(snapshot(1))
+    write_average(run, tree(5), [5])
+    rename = Path.rename
+
+    def fail(self, target):
+        if self.name == "average.new":
+            raise failure
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    for _ in range(2):
+        with pytest.raises((CheckpointError, Killed)):
+            write_average(run, tree(7), [7])
+        assert default_weights(run) == "average" and averaged_steps(run) == [5]
+        assert_equal(load_params(run, "average"), tree(5))
+    monkeypatch.undo()
+    write_average(run, tree(7), [7])
+    assert averaged_steps(run) == [7]
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["1", "average"]
 
 
 def test_a_damaged_average_is_named(run, saved):
