@@ -27,7 +27,7 @@ from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.averaging import averaged_steps
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import Holding, locked
@@ -202,9 +202,7 @@ def _train(
             raise StartError(f"{source}: holds no checkpoint to start from; train it first")
     if init_from is not None and has_checkpoint:
         say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
-    if has_average(run.checkpoints):
-        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
-        say(f"translate and evaluate use the mean of steps {steps} until `average` is run again")
+    _tell_of_average(run)
     processes.first(lambda: _prepare(run, config, source))
     # Of a run in a bucket every machine has a copy of its own.
     vocabularies = Vocabularies.load(local_copy(run.vocabulary))
@@ -278,6 +276,18 @@ def _profiler(
         return NoProfiler()
     # The other processes' devices do the same at the same time: one trace shows it.
     return Profiler(*profile, growing.profile if processes.is_first else None)
+
+
+def _tell_of_average(run: RunDirectory) -> None:
+    if not has_average(run.checkpoints):
+        return
+    try:
+        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
+    except CheckpointError as error:
+        # Training makes no use of it.
+        say(f"warning: {error}; until `average` makes it anew, translate and evaluate fail")
+        return
+    say(f"translate and evaluate use the mean of steps {steps} until `average` is run again")
 
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:
