@@ -9,7 +9,7 @@ from flaxformer_mt.cli.preparation import prepared
 from flaxformer_mt.cli.resolve import continued_config
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.plan import longest
-from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -67,6 +67,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         epoch_pairs=config.data.epoch_pairs,
         resampler=resampler_for(config.data, vocabularies, config.training.seed),
     )
+    planned_pass(store.valid, config.data.batch)
     program = build(
         config, src_vocab_size=vocabularies.src.size, tgt_vocab_size=vocabularies.tgt.size
     )

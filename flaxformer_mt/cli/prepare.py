@@ -14,7 +14,7 @@ from flaxformer_mt.config import (
     load_config,
     to_dict,
 )
-from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.prepare import describe, read_manifest
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
@@ -57,6 +57,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 reopen(run, "its settings have changed")
                 layout.record_start(run, to_dict(config), command)
     print(describe(read_manifest(folder / "data")))
+    planned_pass(store.valid, config.data.batch)
     if options.inspect:
         _show_batches(config, store, Vocabularies.load(folder / "vocabulary"))
     say(f"ready: flaxformer-mt train --workdir {options.workdir}")

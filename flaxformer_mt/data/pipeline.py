@@ -29,9 +29,13 @@ from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
-from flaxformer_mt.data.bucket import plan_pass, shapes_for
-from flaxformer_mt.data.plan import Plan, Shape
-from flaxformer_mt.data.planner import Planner, planned_batches
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.planner import (
+    VALIDATION_SHAPES,
+    Planner,
+    planned_batches,
+    planned_pass,
+)
 from flaxformer_mt.data.position import Position as Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
@@ -42,7 +46,6 @@ jax.tree_util.register_dataclass(Batch, data_fields=_FIELDS, meta_fields=[])
 # Batches that stand ready: enough to hide an uneven step, small beside the model.
 _AHEAD = 8
 _START = Position()
-_VALIDATION_SHAPES = 4
 _PARENT_SECONDS = 2.0
 _LEFT_TO_TRAINER = (signal.SIGINT, signal.SIGTERM)
 
@@ -166,7 +169,7 @@ def one_pass(
     pairs: TokenPairs,
     batch_config: BatchConfig,
     *,
-    max_shapes: int = _VALIDATION_SHAPES,
+    max_shapes: int = VALIDATION_SHAPES,
     share: Share = WHOLE,
 ) -> Iterator[Batch]:
     """Every pair once, in order of length, in few shapes: for validation, always the same.
@@ -176,7 +179,7 @@ def one_pass(
     Raises:
       PlanError: there are no pairs, or the budget is too small for the longest.
     """
-    plan = _plan_of_pass(pairs, batch_config, max_shapes)
+    plan = planned_pass(pairs, batch_config, max_shapes=max_shapes)
     for index in range(len(plan)):
         shape, rows = plan[index]
         yield assemble(pairs, rows.pairs, shape, rows.counts, share)
@@ -192,17 +195,11 @@ def exchanged_pass(
 
     Raises PlanError as `one_pass` does.
     """
-    plan = _plan_of_pass(pairs, batch_config, _VALIDATION_SHAPES)
+    plan = planned_pass(pairs, batch_config)
     for index in np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int).tolist():
         shape, rows = plan[index]
         sources = np.roll(rows.pairs, 1)
         yield index, assemble(pairs, rows.pairs, shape, rows.counts, share, sources)
-
-
-def _plan_of_pass(pairs: TokenPairs, batch_config: BatchConfig, max_shapes: int) -> Plan:
-    few = dataclasses.replace(batch_config, max_shapes=min(max_shapes, batch_config.max_shapes))
-    shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)
-    return plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
 
 
 class _Stream(grain.IterDataset):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from flaxformer_mt.config.schema import BatchConfig
-from flaxformer_mt.data.bucket import plan_buckets, shapes_for
+from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
 from flaxformer_mt.data.order import Order
 from flaxformer_mt.data.pack import packed_shape, plan_packed
 from flaxformer_mt.data.plan import Plan, PlanError, Rows, Shape, stream
@@ -22,6 +22,8 @@ from flaxformer_mt.data.store import TokenPairs
 # but a window of few batches leaves many of them partly empty.
 _SAMPLED_PAIRS = 1 << 15
 _SAMPLED_BATCHES = 50
+VALIDATION_SHAPES = 4
+"""At most so many shapes are compiled for validation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +145,25 @@ def planned_batches(
                 if here not in skip:
                     yield Planned(window.pairs, *window.plan[index], here, after, len(window.plan))
             position, window = following, pending.result()
+
+
+def planned_pass(
+    pairs: TokenPairs, batch: BatchConfig, *, max_shapes: int = VALIDATION_SHAPES
+) -> Plan:
+    """Validation's batches: every pair once, in order of length.
+
+    Planned before the first step as well: the settings that an error names may be changed until
+    there is a checkpoint.
+
+    Raises:
+      PlanError: there are no pairs, or the budget is too small for the longest.
+    """
+    few = dataclasses.replace(batch, max_shapes=min(max_shapes, batch.max_shapes))
+    try:
+        shapes = shapes_for(pairs.src_lengths, pairs.tgt_lengths, few)
+    except PlanError as error:
+        raise PlanError(f"data.valid: {error}") from None
+    return plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
 
 
 def _next_window(position: Position, windows: int) -> Position:

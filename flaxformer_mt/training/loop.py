@@ -12,6 +12,7 @@ import jax
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import Batches
+from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
@@ -82,6 +83,7 @@ def train(
     that cannot be written, as on a full disk, stops nothing: only if that is so at the end, or if
     the reports of steps that are done again cannot be taken back, it is raised (CheckpointError,
     RunDirectoryError). In several processes a checkpoint that fails ends them all at once.
+    A validation set that fits no batch is a PlanError before the first step.
 
     Several processes do all this in step, on their shares of each batch. What a decision hangs on
     is the same in all of them: steps are counted, metrics and `bad_run` come of the global batch,
@@ -92,6 +94,7 @@ def train(
         raise ValueError(
             "'training.best_metric' = 'bleu' needs a `decode` that scores translations"
         )
+    planned_pass(valid_pairs, config.data.batch)
     run = _Run(
         config=config,
         program=program,

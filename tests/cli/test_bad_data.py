@@ -172,3 +172,18 @@ def test_damage_says_what_to_do(run: Run, corpus: Path, name: str, content: byte
     if name.startswith("data/"):
         shutil.rmtree(path.parent)
         assert prepare(run, corpus)[0] == 0
+
+
+@pytest.mark.parametrize("command", [["prepare"], ["train", "--dry-run"]])
+def test_validation_that_fits_no_batch_is_told_by_what_prepares(
+    run: Run, corpus: Path, command: list[str]
+) -> None:
+    """While all settings may still be changed. The training text fits."""
+    for language in ("en", "de"):
+        text = (corpus / f"valid.{language}").read_text()
+        (corpus / f"valid.{language}").write_text(" ".join(text.splitlines()[:4]) + "\n")
+    changes = {"data__batch__tokens": 8 * 64, "data__vocabulary__size": 400}
+    done = run(*command, *settings(corpus, **changes), "--workdir", corpus.parent / "run")
+    assert done.status == 2
+    assert "data.valid: 8 rows (data.batch.multiple) of the longest pair" in done.last
+    assert "data.batch.tokens is 512: raise it, or lower" in done.last

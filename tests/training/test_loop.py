@@ -16,7 +16,7 @@ import pytest
 
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
-from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
@@ -28,6 +28,7 @@ from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.validation import validation_loss
 from tests.training.examples import (
     MAX_LENGTH,
+    SPECIAL,
     assert_same,
     build_tiny,
     on_host,
@@ -127,6 +128,16 @@ def test_validation_loss_is_per_token_over_all_pairs():
     assert float(sums.tokens) == VALID.tgt_lengths.sum()
     assert scores["loss"] == pytest.approx(float(sums.nll / sums.tokens), rel=1e-5)
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
+
+
+def test_validation_that_fits_no_batch_is_told_before_the_first_step(tmp_path):
+    """Afterwards there is a checkpoint, and the settings that would mend it are fixed."""
+    ids = [[SPECIAL] * 3 * MAX_LENGTH]
+    run = Run(tmp_path, {}, valid_pairs=TokenPairs.from_lists(ids, ids))
+    tokens = tiny().data.batch.tokens
+    with pytest.raises(PlanError, match=rf"data\.valid: .*data\.batch\.tokens is {tokens:,}"):
+        run.start()
+    assert run.batches == [] and run.steps() == []
 
 
 def test_source_gain_is_what_others_sources_cost():
