@@ -52,7 +52,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
             )
         else:
             config = load_config(spec, overrides)
-            run.path.mkdir(parents=True, exist_ok=True)
+            layout.make_folder(run)
         with locked(run, "preparing its data for a dry run"), prepared(run, config):
             pass  # each process opens what is there then
         return to_dict(config)

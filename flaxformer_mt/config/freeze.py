@@ -71,6 +71,36 @@ def thaw(config: ExperimentConfig) -> ConfigDict:
     return thawed
 
 
+def complete(config: ConfigDict, origin: str) -> None:
+    """Gives a config its absent keys, with their defaults, and makes it free to change.
+
+    In place, as values may refer to each other, and without a look at them: an override may mend
+    what is wrong. Raises ConfigError where there is something else in place of a group.
+    """
+    config.unlock()
+    _fill(config, default_config(), "", origin)
+    for split in ("train", "test"):
+        for label in config.data[split]:
+            place = config.data[split]
+            _fill(place, ConfigDict({label: corpus()}), f"data.{split}.", origin)
+
+
+def _fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> None:
+    for key, value in full.items():
+        if key not in config:
+            config[key] = value
+        elif isinstance(value, ConfigDict):
+            if not isinstance(config[key], ConfigDict):
+                raise ConfigError(
+                    f"{origin}: '{prefix}{key}' is a group of settings, not {config[key]!r}"
+                )
+            _fill(config[key], value, f"{prefix}{key}.", origin)
+        elif isinstance(value, float) and type(config[key]) is int:
+            # A whole number that stands for a float would let no other float in.
+            with config.ignore_type():
+                config[key] = float(config[key])
+
+
 def corpus(
     *,
     kind: str = "files",

@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from flaxformer_mt.config.consistency import ineffective
 from flaxformer_mt.config.freeze import (
     ConfigError,
+    complete,
     corpus,
     field_types,
     freeze,
@@ -84,6 +85,7 @@ def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
         raise ConfigError(
             f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
         )
+    complete(config, spec)
     for override in overrides:
         apply_override(config, override)
     frozen = freeze(config, spec)
@@ -154,7 +156,9 @@ def apply_override(config: ConfigDict, override: str) -> None:
             raise ConfigError(
                 f"{origin}: '{'.'.join(parts[: depth + 1])}' is a setting and has no '{rest[0]}'"
             )
-        node[part] = parse_value(text, hint, origin)
+        # The schema's type holds, whatever the file has put there.
+        with node.ignore_type():
+            node[part] = parse_value(text, hint, origin)
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:

@@ -202,6 +202,15 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(
     assert record.config == to_dict(load_config("files", overrides))
 
 
+@pytest.mark.parametrize("arguments", [["train"], ["train", "--dry-run"], ["prepare"]])
+def test_a_file_cannot_become_a_run(
+    run: Run, corpus: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "file").touch()
+    done = run(*arguments, *settings(corpus), "--workdir", tmp_path / "file")
+    assert done.status == 2 and "file: is a file; choose a directory for the run" in done.last
+
+
 def test_a_refused_config_leaves_no_folder_behind(run: Run, corpus: Path, tmp_path: Path) -> None:
     done = run("train", *settings(corpus, model__d_modl=3), "--workdir", tmp_path / "run")
     assert done.status == 2 and "did you mean 'd_model'?" in done.last

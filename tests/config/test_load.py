@@ -236,6 +236,61 @@ def test_an_error_in_a_file_says_where(write, body, wanted):
     assert str(error.value).startswith(f"{path}{wanted}")
 
 
+def test_a_partial_config_takes_overrides(write):
+    """Whatever of it is absent has its default, from a missing group to a corpus's key."""
+    body = """
+from ml_collections import ConfigDict
+
+def get_config(variant=""):
+    train = {"mine": {"src": "a.en", "tgt": "a.de"}}
+    return ConfigDict({"model": {"d_model": 16, "dropout": 0}, "data": {"train": train}}).lock()
+"""
+    overrides = ["training.schedule.warmup_steps=7", "model.d_ff=5", "model.dropout=0.5"]
+    overrides += ["data.train.mine.weight=2", "data.train.other.path=b.tsv"]
+    overrides += ["data.train.other.kind=tsv", "data.train.other.weight=1", "mesh.fsdp=1"]
+    config = load_config(write(body), overrides)
+    assert (config.training.schedule.warmup_steps, config.model.d_ff) == (7, 5)
+    assert (config.model.d_model, config.model.dropout) == (16, 0.5)
+    assert {each.name: (each.src, each.path, each.weight) for each in config.data.train} == {
+        "mine": ("a.en", "", 2.0),
+        "other": ("", "b.tsv", 1.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mapping", "wanted"),
+    [
+        ('{"modl": {}}', "unknown key 'modl'; did you mean 'model'?"),
+        ('{"model": 3}', "'model' is a group of settings, not 3"),
+        ('{"training": {"steps": "many"}}', "'training.steps' = 'many': must be of type int"),
+        ('{"data": {"train": 3}}', "'data.train' is a group of settings, not 3"),
+    ],
+)
+def test_what_is_wrong_in_a_partial_config_is_named(write, mapping, wanted):
+    made = f"    return ml_collections.ConfigDict({mapping})"
+    path = write(f"import ml_collections\ndef get_config(v):\n{made}")
+    with pytest.raises(ConfigError) as error:
+        load_config(path, ["training.schedule.warmup_steps=7"])
+    assert wanted in str(error.value) and path in str(error.value)
+
+
+def test_values_that_refer_to_others_or_wait_for_an_override(write):
+    body = """
+from ml_collections.config_dict import placeholder
+
+def get_config(variant=""):
+    config = default_config()
+    config.model.d_ff = 4 * config.model.get_ref("d_model")
+    config.data.folder = placeholder(str)
+    with config.ignore_type():
+        config.training.steps = "many"
+    return config
+"""
+    overrides = ["model.d_model=32", "data.folder=here", "training.steps=3"]
+    config = load_config(write(body), overrides)
+    assert (config.model.d_ff, config.data.folder, config.training.steps) == (128, "here", 3)
+
+
 def test_a_file_that_is_not_python_is_refused(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\n")
