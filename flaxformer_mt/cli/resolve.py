@@ -14,6 +14,7 @@ from flaxformer_mt.config import (
     load_config,
     thaw,
 )
+from flaxformer_mt.config.consistency import ineffective
 from flaxformer_mt.config.load import apply_override
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoints import list_steps
@@ -67,8 +68,15 @@ def continued_config(
 
 
 def _changed(run: RunDirectory, overrides: Sequence[str]) -> ExperimentConfig:
-    """The recorded config with overrides."""
-    thawed = thaw(freeze(layout.read_record(run).config, str(run.config_file)))
+    """The recorded config with overrides. Raises ConfigError also for what these say in vain."""
+    recorded = freeze(layout.read_record(run).config, str(run.config_file))
+    thawed = thaw(recorded)
     for override in overrides:
         apply_override(thawed, override)
-    return freeze(thawed, str(run.config_file))
+    config = freeze(thawed, str(run.config_file))
+    # What was recorded once keeps nobody from going on.
+    before = set(ineffective(recorded))
+    for said in ineffective(config):
+        if said not in before:
+            raise ConfigError(f"{run}: {said}")
+    return config

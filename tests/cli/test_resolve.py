@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.cli.resolve import wants_determinism
-from flaxformer_mt.config import load_config, to_dict
-from flaxformer_mt.rundir.layout import create
+from flaxformer_mt.cli.resolve import continued_config, new_config, wants_determinism
+from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.rundir.layout import RunDirectory, create
 
 ON, OFF = "training.deterministic=true", "training.deterministic=false"
 
@@ -38,3 +39,22 @@ def test_what_is_wrong_is_said_elsewhere(tmp_path: Path) -> None:
     assert not wants_determinism(new, None, [], None)
     assert not wants_determinism(new, None, [], str(tmp_path / "absent"))
     assert not wants_determinism(new, "quickstart", ["training.determinstic=true"], None)
+
+
+def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_path: Path) -> None:
+    """But not what was recorded once: that run goes on."""
+    none = ["training.patience=0", "training.validate_every=0"]
+    quiet = RunDirectory(tmp_path / "quiet")
+    create(quiet.path, to_dict(load_config("quickstart", none)), ["train"])
+    vain = "'training.patience' = 3 counts validations, and there are none"
+    for spec, overrides in ((None, []), ("quickstart", none)):
+        with pytest.raises(ConfigError, match=vain):
+            continued_config(quiet, spec, [*overrides, "training.patience=3"])
+    with pytest.raises(ConfigError, match=f"quiet: {vain}"):
+        new_config(RunDirectory(tmp_path / "new"), None, ["training.patience=3"], str(quiet))
+    config = load_config("quickstart", none)
+    patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=3))
+    recorded = RunDirectory(tmp_path / "recorded")
+    create(recorded.path, to_dict(patient), ["train"])
+    config, changed = continued_config(recorded, None, ["training.log_every=7"])
+    assert config.training.patience == 3 and changed.keys() == {"training.log_every"}
