@@ -144,7 +144,12 @@ class TokenPairs:
     """A split's pairs: token ids with the end mark, and their lengths, which count it."""
 
     def __init__(
-        self, src: Sequence[Tokens], tgt: Sequence[Tokens], parts: Sequence[Part] = ()
+        self,
+        src: Sequence[Tokens],
+        tgt: Sequence[Tokens],
+        parts: Sequence[Part] = (),
+        *,
+        digest: str = "",
     ) -> None:
         self.sides = {"src": Sentences(src), "tgt": Sentences(tgt)}
         if [len(shard) for shard in src] != [len(shard) for shard in tgt]:
@@ -152,6 +157,8 @@ class TokenPairs:
             raise StoreError(f"{sizes[0]} source but {sizes[1]} target sentences")
         self.parts = tuple(parts) or (Part("", 0, len(self)),)
         """The corpora that the pairs come from."""
+        self.digest = digest
+        """Of the pairs of an open store, in their order; empty for pairs in memory."""
 
     @classmethod
     def from_lists(cls, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> TokenPairs:
@@ -326,7 +333,7 @@ def _open_split(
             if corpus["pairs"]
         ]
     dtype = np.dtype(index["dtype"])
-    sides = []
+    sides, digests = [], []
     for side in SIDES:
         opened = []
         for shard in shards:
@@ -335,9 +342,14 @@ def _open_split(
                 path = index_file.with_name(file_name(shard, side, part))
                 recorded = index["files"][path.name]
                 arrays.append(_open_array(path, recorded, part_dtype, thorough=thorough))
+                digests.append(recorded["sha256"])
             opened.append(Tokens(*arrays))
         sides.append(opened)
-    return TokenPairs(sides[0], sides[1], parts)
+    # Not of the names: what the files are called has changed before.
+    pairs = TokenPairs(sides[0], sides[1], parts)
+    weights = [[part.size, part.weight] for part in pairs.parts]
+    pairs.digest = hashlib.sha256(json.dumps([digests, weights]).encode()).hexdigest()
+    return pairs
 
 
 def _open_array(

@@ -83,7 +83,8 @@ def train(
     that cannot be written, as on a full disk, stops nothing: only if that is so at the end, or if
     the reports of steps that are done again cannot be taken back, it is raised (CheckpointError,
     RunDirectoryError). In several processes a checkpoint that fails ends them all at once.
-    A validation set that fits no batch is a PlanError before the first step.
+    A validation set that fits no batch is a PlanError before the first step; a checkpoint of
+    training on other pairs than `train_pairs` is a StoreError.
 
     Several processes do all this in step, on their shares of each batch. What a decision hangs on
     is the same in all of them: steps are counted, metrics and `bad_run` come of the global batch,
@@ -170,11 +171,14 @@ class _Run:
         Otherwise a new run's progress, whose state is for `begin` to make.
         """
         found = self.checkpoints.latest_step() is not None
+        data = self.train_pairs.digest
         if found:
-            self.state, self.step, self.progress = restored(self.program, self.checkpoints)
+            self.state, self.step, self.progress = restored(
+                self.program, self.checkpoints, data=data
+            )
             self.saves.step = self.step
         else:
-            self.step, self.progress, self.saves.step = 0, Progress(), -1
+            self.step, self.progress, self.saves.step = 0, Progress(data=data), -1
         self.goodput.goes_on_after(self.step)
         self.window = Window(self.progress.window, self.instruments.utilization)
         self.mark = time.perf_counter()
@@ -343,14 +347,8 @@ class _Run:
 
     def patience_over(self) -> Outcome | None:
         """How training has ended if there were too many validations without a new best one."""
-        settings, progress = self.config.training, self.progress
-        if not settings.patience or progress.stale < settings.patience:
-            return None
-        best = "there was none at all"
-        if progress.best is not None:
-            best = f"the best was {progress.best:.4g} at step {progress.best_step:,}"
-        reason = f"no better {settings.best_metric} in {progress.stale} validations; {best}"
-        return Outcome("finished", self.step, reason)
+        reason = self.progress.patience_over(self.config.training)
+        return Outcome("finished", self.step, reason) if reason else None
 
     def save(self, metrics: Mapping[str, float], *, kind: Kind, surely: bool = False) -> None:
         """A checkpoint of the settled state, unless the step has one.

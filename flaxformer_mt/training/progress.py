@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flaxformer_mt.config.schema import TrainingConfig
 from flaxformer_mt.data.position import Position
 from flaxformer_mt.training.window import Sums
 
@@ -15,13 +16,15 @@ from flaxformer_mt.training.window import Sums
 class Progress:
     """Where training stands, apart from parameters and moments. Plain JSON in a checkpoint.
 
-    `position` is the next batch; `left_out` names the batches that made updates non-finite before
-    a rollback; `rollbacks` counts those since a checkpoint was last saved beyond `diverged`, the
-    furthest step from which there was one; `stale` counts validations since the best one; `window`
-    holds the sums of the report to come; `seconds` of training so far.
+    `position` is the next batch, and `data` the digest of the pairs in which that is a place (empty
+    where nobody knows, as in early checkpoints); `left_out` names the batches that made updates
+    non-finite before a rollback; `rollbacks` counts those since a checkpoint was last saved beyond
+    `diverged`, the furthest step from which there was one; `stale` counts validations since the
+    best one; `window` holds the sums of the report to come; `seconds` of training so far.
     """
 
     position: Position = dataclasses.field(default_factory=Position)
+    data: str = ""
     left_out: tuple[Position, ...] = ()
     rollbacks: int = 0
     diverged: int = 0
@@ -42,6 +45,15 @@ class Progress:
         if better:
             return dataclasses.replace(self, best=value, best_step=step, stale=0)
         return dataclasses.replace(self, stale=self.stale + 1)
+
+    def patience_over(self, settings: TrainingConfig) -> str | None:
+        """Why training ends here, if there were too many validations without a new best one."""
+        if not settings.patience or self.stale < settings.patience:
+            return None
+        best = "there was none at all"
+        if self.best is not None:
+            best = f"the best was {self.best:.4g} at step {self.best_step:,}"
+        return f"no better {settings.best_metric} in {self.stale} validations; {best}"
 
     def rolled_back(self, step: int, bad: Sequence[Position]) -> Progress:
         """What of this outlives going back from `step`: the `bad` batches, and that it happened."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.selection import Kind
 from flaxformer_mt.training.program import Program
@@ -27,12 +29,26 @@ def snapshot(
     )
 
 
-def restored(program: Program, checkpoints: Checkpoints) -> tuple[TrainState, int, Progress]:
-    """State, step and progress of the last good checkpoint."""
+def restored(
+    program: Program, checkpoints: Checkpoints, *, data: str
+) -> tuple[TrainState, int, Progress]:
+    """State, step and progress of the last good checkpoint, to go on with on the pairs `data`.
+
+    Raises StoreError if it was saved in training on others, of which alone its position is a place.
+    """
     abstract = program.abstract
     found = checkpoints.restore(abstract.params, _moments(abstract), abstract_ema=abstract.ema)
     state = TrainState(params=found.params, ema=found.ema, **found.opt_state)
-    return state, found.step, Progress.from_dict(found.position)
+    progress = Progress.from_dict(found.position)
+    if data and progress.data and data != progress.data:
+        run = checkpoints.directory.parent
+        raise StoreError(
+            f"{checkpoints.directory / str(found.step)}: was trained on other pairs (digest "
+            f"{progress.data[:12]}) than those in {run / 'data'} now ({data[:12]}): put back the "
+            f"text that the run was prepared from, delete {run / 'data'} and run `prepare` again; "
+            f"or train on the new text in a new --workdir, with --init-from {run}"
+        )
+    return state, found.step, dataclasses.replace(progress, data=data)
 
 
 def _moments(state: TrainState) -> dict[str, Any]:

@@ -56,6 +56,38 @@ def test_pairs_come_back_with_their_end_mark(
     assert store.train.sides["src"].shards[0].flat.dtype.itemsize * 8 == bits
 
 
+def as_format_1(folder: Path) -> None:
+    """A store of one shard a split under the names that files had then."""
+    index = json.loads((folder / "store.json").read_text())
+    files = {}
+    for name, record in index["files"].items():
+        files[name.replace("-00000", "")] = record
+        (folder / name).rename(folder / name.replace("-00000", ""))
+    index |= {"format": 1, "files": files}
+    (folder / "store.json").write_text(json.dumps(index))
+
+
+def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path: Path) -> None:
+    """Of training text, and neither of validation's nor of the names of files."""
+
+    def made(name: str, train: list[list[int]], valid: list[list[int]]) -> Path:
+        (tmp_path / name).mkdir()
+        writer = StoreWriter(tmp_path / name, vocabulary_size=100, vocabulary_digest="v" * 64)
+        writer.append("train", train, train)
+        writer.append("valid", valid, valid)
+        writer.finish()
+        return tmp_path / name
+
+    def digest(folder: Path) -> str:
+        return Store.open(folder).train.digest
+
+    first = made("first", TRAIN_SRC, VALID)
+    assert digest(first) == digest(made("again", TRAIN_SRC, [[7], [8]]))
+    assert digest(first) != digest(made("turned", TRAIN_SRC[::-1], VALID))
+    as_format_1(first)
+    assert digest(first) == digest(tmp_path / "again")
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_any_choice_from_any_shards_equals_one_by_one(data: st.DataObject) -> None:

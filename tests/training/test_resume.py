@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from flaxformer_mt.data.store import StoreError, TokenPairs
 from flaxformer_mt.rundir.averaging import average_checkpoints
 from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
-from tests.training.examples import assert_same, on_host, program
-from tests.training.runs import Killed, Run
+from tests.training.examples import assert_same, on_host, program, random_pairs
+from tests.training.runs import TRAIN, Killed, Run
 
 SETTINGS = {
     "training.steps": 13,
@@ -128,3 +129,33 @@ def test_more_steps_go_on_from_the_end(in_one_go, tmp_path):
 def test_a_stop_at_the_last_step_is_the_end(tmp_path):
     run = Run(tmp_path, {**SETTINGS, "training.steps": 2})
     assert run.start(stop_after=2).state == "finished"
+
+
+def of_store(pairs: TokenPairs, digest: str) -> TokenPairs:
+    return TokenPairs(
+        pairs.sides["src"].shards, pairs.sides["tgt"].shards, pairs.parts, digest=digest
+    )
+
+
+def test_a_position_is_none_in_other_pairs(tmp_path):
+    """Nothing else would tell: the order is of their number, and any window has a first batch."""
+    run = Run(tmp_path, SETTINGS, train_pairs=of_store(TRAIN, "a" * 64))
+    run.start(stop_after=5)
+    run.train_pairs = of_store(random_pairs(60, seed=9), "b" * 64)
+    with pytest.raises(StoreError, match=r"5: .*digest a{12}\) .*data now \(b{12}\)") as raised:
+        run.start()
+    assert f"--init-from {tmp_path}" in str(raised.value)
+    assert len(run.batches) == 5 and run.steps() == [4, 5]
+    run.train_pairs = of_store(TRAIN, "a" * 64)
+    assert run.start().state == "finished"
+
+
+def test_checkpoints_from_before_positions_had_a_store_are_gone_on_with(in_one_go, tmp_path):
+    run = Run(tmp_path, SETTINGS)
+    run.start(stop_after=5)
+    assert run.snapshot().position["data"] == ""
+    run.train_pairs = of_store(TRAIN, "a" * 64)
+    assert run.start().state == "finished"
+    assert run.snapshot().position["data"] == "a" * 64
+    ours, theirs = run.snapshot(), in_one_go.snapshot()
+    assert_same((ours.params, ours.opt_state), (theirs.params, theirs.opt_state))
