@@ -107,10 +107,15 @@ def test_stacking_and_unstacking_are_inverse(norm):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_scanned_and_unrolled_models_begin_with_the_same_numbers(norm):
+    """Each layer with its own."""
     forms = {"encoder_layers": 3, "decoder_layers": 2, "norm": norm}
-    _, params = build(tiny_config(**forms))
-    _, scanned = build(tiny_config(**forms, scan_layers=True))
-    assert_trees_close(stack_layers(params), scanned, 0)
+    drawn = [
+        nn.meta.unbox(jit(functools.partial(initial_params, build(config)[0]))(jax.random.key(7)))
+        for config in (tiny_config(**forms), tiny_config(**forms, scan_layers=True))
+    ]
+    assert_trees_close(stack_layers(drawn[0]), drawn[1], 0)
+    kernels = drawn[1]["encoder"]["layers"]["self_attention"]["query"]
+    assert len(np.unique(kernels)) == kernels.size
 
 
 def test_stacking_twice_is_refused():
