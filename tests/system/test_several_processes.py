@@ -31,7 +31,7 @@ from tests.system.conftest import ROOT, WARNINGS, tiny
 
 STEPS, HEARTBEAT, PATIENCE = 30, 10, 3000  # the last two in seconds
 SETTINGS = {
-    "training.seed": 7,  # of whose few steps come outputs that score
+    "training.seed": 6,  # whose outputs score, and no better after step 30 than after 15
     "training.steps": STEPS,
     "training.validate_every": 15,
     "training.save_every": 5,
