@@ -33,14 +33,47 @@ def plan_batches(
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     done = 0
     while done < len(order):
-        needed = max(lengths[order[done]], SHORTEST)
-        src_length = min(power_of_two_at_least(needed), max(max_length, needed))
-        rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
-        rows = 1 << (rows.bit_length() - 1)
+        rows, src_length = _largest(lengths[order[done]], config, max_length)
         sources = tuple(order[done : done + rows * split])
         filled = power_of_two_at_least(-(-len(sources) // split))
         yield DecodingBatch(sources, min(rows, filled) * split, src_length)
         done += len(sources)
+
+
+def shapes_among(
+    lengths: Sequence[int],
+    config: DecodingConfig,
+    max_length: int,
+    *,
+    split: int = 1,
+    longest: int = 0,
+) -> frozenset[tuple[int, int]]:
+    """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
+    of which some are longer, up to `longest`.
+
+    Where those that are longer do not fit into one batch, how many are left for a batch that begins
+    with one of `lengths` is anyone's guess: it may have any number of rows.
+    """
+    planned = plan_batches(lengths, config, max_length, split=split)
+    shapes = {(batch.rows, batch.src_length) for batch in planned}
+    if longest > max(lengths) and _largest(longest, config, max_length)[0] * split < len(lengths):
+        for rows, src_length in list(shapes):
+            shapes |= {(fewer, src_length) for fewer in _halvings(rows, down_to=split)}
+    return frozenset(shapes)
+
+
+def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int, int]:
+    """Rows of a part, and source length, of a full batch whose longest source has this length."""
+    needed = max(length, SHORTEST)
+    src_length = min(power_of_two_at_least(needed), max(max_length, needed))
+    rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
+    return 1 << (rows.bit_length() - 1), src_length
+
+
+def _halvings(rows: int, *, down_to: int) -> Iterator[int]:
+    while rows >= down_to:
+        yield rows
+        rows //= 2
 
 
 def output_limit(config: DecodingConfig, source: int, longest: int) -> int:

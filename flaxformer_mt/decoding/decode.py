@@ -16,7 +16,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import programs
 from flaxformer_mt.decoding.batch_search import BatchSearch
-from flaxformer_mt.decoding.batches import DecodingBatch, output_limit, plan_batches
+from flaxformer_mt.decoding.batches import DecodingBatch, output_limit, plan_batches, shapes_among
 from flaxformer_mt.decoding.programs import Models, Params, parts_of
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling, seed_words
@@ -121,17 +121,22 @@ def compile_batches(
     n_best: int = 1,
     suppress: tuple[int, ...] = (UNK,),
     mesh: Mesh | None = None,
-) -> None:
-    """All that `decode_ids` may need for as many sources as there are `lengths`, of these lengths.
+    longest: int = 0,
+) -> frozenset[tuple[int, int]]:
+    """All that `decode_ids` may need for as many sources as there are `lengths`, of these lengths;
+    or for those of them that are there beside sources of up to `longest` tokens.
 
     Which programs a batch meets depends on which of its sentences are finished when: here are all
-    of them, for whoever cannot wait for a compilation later.
+    of them, for whoever cannot wait for a compilation later. Returns the batches' shapes, (rows,
+    source length): sources of the same shapes need nothing more.
     """
-    longest = min(model.config.max_length for model in models)
+    most = min(model.config.max_length for model in models)
     search = _search(params, models, config, n_best, suppress, None, mesh)
-    batches = plan_batches(lengths, config, longest, split=parts_of(search.mesh))
-    for rows, src_length in {(batch.rows, batch.src_length) for batch in batches}:
-        search.compile(rows, src_length, length=output_limit(config, src_length, longest))
+    split = parts_of(search.mesh)
+    shapes = shapes_among(lengths, config, most, split=split, longest=longest)
+    for rows, src_length in shapes:
+        search.compile(rows, src_length, length=output_limit(config, src_length, most))
+    return shapes
 
 
 def _search(

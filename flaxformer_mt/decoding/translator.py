@@ -244,19 +244,26 @@ class Translator:
             for parts in pieces
         ]
 
-    def compile(self, lines: Sequence[str], *, n_best: int = 1) -> None:
-        """What `translate` may need for as many lines as long as these, compiled beforehand.
+    def compile(
+        self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
+    ) -> frozenset[tuple[int, int]]:
+        """What `translate` may need for as many lines as long as these, compiled beforehand; also
+        where lines as long as `longest` are among them.
 
-        A line that is longer than the model takes counts as the longest that it takes.
+        A line that is longer than the model takes counts as the longest that it takes. Returns the
+        shapes of batches that it compiled for, (rows, source length).
         """
-        lengths = [min(len(tokens) + 1, self.max_length) for tokens in self._encode(lines)]
-        compile_batches(
+        *lengths, most = [
+            min(len(tokens) + 1, self.max_length) for tokens in self._encode([*lines, longest])
+        ]
+        return compile_batches(
             tuple(params for params, _ in self.members),
             tuple(model for _, model in self.members),
             lengths,
             self.config,
             n_best=n_best,
             mesh=self.mesh,
+            longest=most,
         )
 
     def score(

@@ -124,9 +124,15 @@ class Engine:
             return self._translate(key, items)
         return [self._attend(item) for item in items]
 
-    def compile(self, key: Search, texts: Sequence[str]) -> None:
-        """All that a batch of so many sentences may need, of which the longest are as these."""
-        self.translator.compile(self._filled(key, texts), n_best=key.n_best)
+    def compile(
+        self, key: Search, texts: Sequence[str], *, longest: str
+    ) -> frozenset[tuple[int, int]]:
+        """All that a batch of so many sentences may need, those as long as `longest` among them.
+
+        Returns the shapes of its searches, (rows, source length).
+        """
+        filled = self._filled(key, texts)
+        return self.translator.compile(filled, n_best=key.n_best, longest=longest)
 
     def _filled(self, key: Search, texts: Sequence[str]) -> list[str]:
         size = min(size for size in self.sizes(key) if size >= len(texts))

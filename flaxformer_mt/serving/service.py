@@ -21,7 +21,7 @@ from flaxformer_mt.serving.engine import (
     Sentence,
     Translated,
 )
-from flaxformer_mt.serving.metrics import Metrics, watch_compilations
+from flaxformer_mt.serving.metrics import Metrics
 from flaxformer_mt.serving.refusals import Refusal, bad_request, too_large, unavailable
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateRequest
 from flaxformer_mt.serving.served import Model, ServedTranslator
@@ -193,13 +193,7 @@ class Service:
             self.warm = (done, count)
             self.say(f"warming up {done} of {count}: {what}")
 
-        compiled = watch_compilations()
-        warm_up(
-            self.engine,
-            words=self.settings.warm_up_words,
-            compiled=lambda: compiled["programs"],
-            progress=progress,
-        )
+        warm_up(self.engine, words=self.settings.warm_up_words, progress=progress)
 
     def _break_off(self, error: BaseException) -> None:
         self.begin_stop()
