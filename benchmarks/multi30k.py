@@ -1,11 +1,11 @@
-"""Trains, averages and scores Multi30k English to German, and records the result.
+"""Trains, averages and scores Multi30k, English to German or French, and records the result.
 
 python -m benchmarks.multi30k --data FOLDER --variant tiny --workdir runs/multi30k-tiny
 
-FOLDER is `data/task1/tok` (variant `tiny`) or `data/task1/raw` (`tiny_raw`) of the multi30k/dataset
-repository. Continues a stopped run; on a finished one it only scores. Everything is chosen on the
-validation set; the test set is scored once, and what it gave is recorded. `--penalty` scores the
-same weights by another rule of search into a result of its own.
+FOLDER is `data/task1/tok` (variants `tiny`, `tiny_fr`) or `data/task1/raw` (`tiny_raw`) of the
+multi30k/dataset repository. Continues a stopped run; on a finished one it only scores. The last
+checkpoints' mean is scored; how the length penalty was chosen is told in configs/multi30k.py.
+`--penalty` scores the same weights by another rule of search into a result of its own.
 
 `--seed` and `--dtype` begin runs of their own, where they are not the config's: other initial
 weights, other batches, other dropout; products of other precision. Once several of a variant are
@@ -36,7 +36,7 @@ SCORES = ("bleu_tokenized_lc", "sacrebleu_13a", "chrf")
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.multi30k")
     parser.add_argument("--data", required=True, metavar="FOLDER", help="the corpus")
-    parser.add_argument("--variant", default="tiny", choices=("tiny", "tiny_raw"))
+    parser.add_argument("--variant", default="tiny", choices=("tiny", "tiny_fr", "tiny_raw"))
     parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
     parser.add_argument(
         "--penalty",

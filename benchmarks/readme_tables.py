@@ -8,12 +8,15 @@ python -m benchmarks.readme_tables --check    exit status 1 if one of them says 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import speed_table
 from benchmarks.deviations import page as deviations
-from benchmarks.result_file import RESULTS, Machine, Result, ResultError, read_results
+from benchmarks.result_file import RESULTS, Result, ResultError, read_results
+from benchmarks.showing import show_machine, show_seconds
 from flaxformer_mt.reproduction.provenance import mixture
 
 README = Path(__file__).parent.parent / "README.md"
@@ -21,6 +24,8 @@ PAGE = README.parent / "docs" / "results.md"
 DEVIATIONS = README.parent / "docs" / "deviations.md"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
+# What tells runs of one experiment apart in names: the same is worth showing of all.
+_OTHER_RUN = re.compile(r"(_fr)?(_seed_\d+)?(_float32|_bfloat16)?$")
 # What the README has room for. Of results that are not here it shows the first so many metrics.
 SHOWN = 4
 HEADLINES = {
@@ -91,33 +96,9 @@ HEADLINES = {
     "serving": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
     "serving_beam_1": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
     "survive": ("sigkills", "sigterms", "damaged_files", "faults"),
+    "europarl": ("sacrebleu_13a", "bleu_paper", "valid_perplexity", "target_tokens_per_second"),
+    "europarl_newstest2014": ("sacrebleu_13a", "bleu_paper", "chrf"),
     "tatoeba": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
-    "training_speed_tiny": (
-        "tiny_ours_tokens_per_second",
-        "tiny_ours_times_torch_float32",
-        "tiny_ours_bfloat16_tokens_per_second",
-        "tiny_ours_bfloat16_times_torch_bfloat16",
-    ),
-    "training_speed_base": (
-        "base_ours_tokens_per_second",
-        "base_ours_times_torch_float32",
-        "base_ours_bfloat16_tokens_per_second",
-        "base_ours_bfloat16_times_torch_bfloat16",
-    ),
-    "training_speed_multi30k": (
-        "multi30k_ours_tokens_per_second",
-        "multi30k_ours_times_joeynmt",
-        "multi30k_ours_bfloat16_tokens_per_second",
-        "multi30k_ours_bfloat16_times_joeynmt",
-    ),
-    "training_speed_paper_base_gpu": (
-        "paper_base_ours_bfloat16_share_of_ceiling",
-        "paper_base_ours_bfloat16_times_torch_compile_bfloat16",
-    ),
-    "training_speed_paper_big_gpu": (
-        "paper_big_ours_bfloat16_share_of_ceiling",
-        "paper_big_ours_bfloat16_times_torch_compile_bfloat16",
-    ),
     "quickstart": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
 }
 
@@ -180,40 +161,27 @@ LABELS = {
     "ours_loss_after_3_thirds": "loss after them here",
     "joeynmt_loss_after_3_thirds": "of JoeyNMT",
     "loss_below_joeynmt": "difference",
-    "tiny_ours_tokens_per_second": "target tokens/s of training in float32",
-    "tiny_ours_times_torch_float32": "times PyTorch's",
-    "tiny_ours_bfloat16_tokens_per_second": "in bfloat16",
-    "tiny_ours_bfloat16_times_torch_bfloat16": "times its",
-    "base_ours_tokens_per_second": "target tokens/s of training in float32",
-    "base_ours_times_torch_float32": "times PyTorch's",
-    "base_ours_bfloat16_tokens_per_second": "in bfloat16",
-    "base_ours_bfloat16_times_torch_bfloat16": "times its",
-    "multi30k_ours_tokens_per_second": "target tokens/s of training in float32",
-    "multi30k_ours_times_joeynmt": "times JoeyNMT's",
-    "multi30k_ours_bfloat16_tokens_per_second": "in bfloat16",
-    "multi30k_ours_bfloat16_times_joeynmt": "times JoeyNMT's in float32",
-    "paper_base_ours_bfloat16_share_of_ceiling": "base's share of the matrix rate",
-    "paper_base_ours_bfloat16_times_torch_compile_bfloat16": "times compiled PyTorch",
-    "paper_big_ours_bfloat16_share_of_ceiling": "big's share of the matrix rate",
-    "paper_big_ours_bfloat16_times_torch_compile_bfloat16": "of big times compiled PyTorch",
 }
 
 
 def render_table(results: Sequence[Result]) -> str:
-    """The README's table: a row a result, with its headline metrics and a link to all of them.
+    """The README's tables: a row a result, with its headline metrics and a link to all of them.
 
-    Raises ResultError for a headline that its result does not have.
+    Contests of training speed are no rows but the second table. Raises ResultError for a headline
+    that its result does not have.
     """
     if not results:
         return "No results have been recorded yet."
     rows = ["| experiment | measured | machine | time |", "|---|---|---|---|"]
-    for result in results:
+    others = [result for result in results if not speed_table.is_contest(result)]
+    for result in others:
         shown = (f"{label(name)} {show_value(name, value)}" for name, value in headlines(result))
         rows.append(
             f"| [`{result.name}`](docs/results.md#{result.name}) | {'; '.join(shown)} "
             f"| {show_machine(result.machine)} | {show_seconds(result.seconds)} |"
         )
-    return "\n".join(rows)
+    tables = ["\n".join(rows) if others else "", speed_table.render(results)]
+    return "\n\n".join(table for table in tables if table)
 
 
 def render_page(results: Sequence[Result]) -> str:
@@ -263,7 +231,8 @@ def _training(result: Result) -> list[str]:
 
 def headlines(result: Result) -> list[tuple[str, float]]:
     """The metrics that the README shows. Raises ResultError for one that is not there."""
-    names = HEADLINES.get(result.name, tuple(result.metrics)[:SHOWN])
+    usual = HEADLINES.get(_OTHER_RUN.sub("", result.name), tuple(result.metrics)[:SHOWN])
+    names = HEADLINES.get(result.name, usual)
     for name in names:
         if name not in result.metrics:
             raise ResultError(
@@ -288,25 +257,6 @@ def show_value(name: str, value: float) -> str:
         return f"{value:,.0f}"
     # Scores are compared to two decimals; a small number keeps three significant digits instead.
     return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
-
-
-def show_machine(machine: Machine) -> str:
-    cores = f"{machine.cores} CPU core{'s' if machine.cores != 1 else ''}"
-    if machine.instructions:
-        cores += f" ({machine.instructions})"
-    memory = f"{machine.memory_gib:.0f} GiB"
-    if machine.accelerator == "none":
-        return f"{cores}, {memory}"
-    return f"{machine.accelerator}, {cores}, {memory}"
-
-
-def show_seconds(seconds: float) -> str:
-    """Wall-clock time in the unit that keeps two digits before or one after the point."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def replace_between_markers(text: str, content: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.result_file import RESULTS, Result, write_result
-from flaxformer_mt.cli import average, train
+from flaxformer_mt.cli import average, evaluate, train
+from flaxformer_mt.config import load_config
+from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.reproduction.provenance import trained_by
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
@@ -24,6 +27,44 @@ def trained(
     run = open_run(workdir)
     average.main(["--workdir", str(run)], "average", "")
     return run
+
+
+def train_and_score(
+    spec: str,
+    tests: Sequence[tuple[str, str]],
+    arguments: Sequence[str] | None,
+    *,
+    benchmark: str,
+) -> int:
+    """A command: trains a config on a corpus, averages, scores, records, and prints the scores.
+
+    `tests` are pairs of a test corpus of the config and the name of its result. They decide
+    nothing. Continues a stopped run; on a finished one it only scores. Raises ResultError, and
+    CorpusError for a test corpus that cannot be read, before anything is trained.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {benchmark}")
+    parser.add_argument("--data", required=True, metavar="FOLDER", help="the corpus")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
+    options = parser.parse_args(arguments)
+    data, workdir = options.data, options.workdir
+    corpora = {corpus.name: corpus for corpus in load_config(spec).data.test}
+    for test, _ in tests:
+        for _ in read_pairs(corpora[test], data, key=f"data.test.{test}"):
+            pass
+    run = trained(workdir, spec, [f"data.folder={data}"], benchmark=benchmark)
+    how = ["--workdir", str(run)]
+    evaluate.main([*how, "--set", "valid"], "evaluate", "")
+    for test, name in tests:
+        evaluate.main([*how, "--set", test, "--folder", data], "evaluate", "")
+        result = record(
+            run,
+            name=name,
+            command=f"python -m {benchmark} --data FOLDER --workdir DIR",
+            config=spec,
+            test=test,
+        )
+        print(json.dumps(dict(result.metrics), indent=2))
+    return 0
 
 
 def seconds_trained(run: RunDirectory) -> float:

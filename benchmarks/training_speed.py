@@ -4,11 +4,11 @@
         [--data FOLDER] [--rounds N] [--install | --python ENVIRONMENT=PYTHON ...]
 
 Each run is a process of its own, which has the machine to itself: it builds its model, does a step
-(the time to that counts from the start of the process), then one of every shape, and is timed over
-the workload's batches. Rounds go through all contestants in turn; before them comes one start with
-an empty compilation cache. Rates are of target tokens that are no padding. A share is the model's
-FLOPs by formula (`model/flops.py`) over the best matrix product of that number type which JAX or
-PyTorch reached, measured in every round as well.
+(the time to that counts from the start of the process), then one of every shape and ten more, and
+is timed over the workload's batches. Rounds go through all contestants in turn; before them comes
+one start with an empty compilation cache. Rates are of target tokens that are no padding. A share
+is the model's FLOPs by formula (`model/flops.py`) over the best matrix product of that number type
+which JAX or PyTorch reached, measured in every round as well.
 
 `--config`: `tiny` (4+4 layers, width 128, 8,000 types, 128 x 32 tokens) and `base` (the paper's,
 32,000 types, 32 x 32) have batches without padding; `multi30k` has the first batches of that corpus

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         default="float32",
         choices=QUANTIZATIONS,
         help="how ctranslate2 keeps weights; all but float32 change translations a little; int8 "
-        "goes wrong on x86 CPUs without VNNI, int7 does not",
+        "may go wrong on x86 CPUs without VNNI, int7 does not",
     )
     parser.add_argument(
         "--sample",

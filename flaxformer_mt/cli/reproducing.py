@@ -94,7 +94,7 @@ def figures(places: Places, run_dir: str | None, *, dry_run: bool) -> int:
     found = open_run(run_dir) if run_dir is not None else base_run(places.workdir)
     if dry_run:
         print("schedule, positions: formulas of the paper, no run needed")
-        for search, (name, _) in FIGURES.items():
+        for search, name in FIGURES.items():
             print(f"{name}: {search}: {found or 'no run to draw it from: --run DIR'}")
         return 0
     require_matplotlib()

@@ -191,12 +191,15 @@ def exchanged_pass(
     """Batches of `one_pass`, each target with the source of the pair before it in its batch.
 
     At most so many, spread over the lengths, each with its place in that pass. A batch is of pairs
-    of like length, so these sources are those of strangers in nothing but what they say.
+    of like length, so these sources are those of strangers in nothing but what they say. A batch
+    of one pair has no other source and is none of them.
 
     Raises PlanError as `one_pass` does.
     """
     plan = planned_pass(pairs, batch_config)
-    for index in np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int).tolist():
+    places = [index for index in range(len(plan)) if len(plan[index][1].pairs) > 1]
+    for nth in np.linspace(0, len(places) - 1, min(most, len(places))).round().astype(int).tolist():
+        index = places[nth]
         shape, rows = plan[index]
         sources = np.roll(rows.pairs, 1)
         yield index, assemble(pairs, rows.pairs, shape, rows.counts, share, sources)

@@ -43,8 +43,8 @@ print(model.translate(["TEXT"])[0])
 """
 _INT8 = """\
 On an x86 CPU without VNNI (`grep -c vnni /proc/cpuinfo` says 0) products of bytes lose what does
-not fit into 16 bits, and translations go wrong: use `compute_type="float32"` there, or a folder of
-`export --quantization int7`.
+not fit into 16 bits, and translations may go wrong: use `compute_type="float32"` there, or a folder
+of `export --quantization int7`.
 
 """
 _NOTES = """\

@@ -106,7 +106,7 @@ def _write(
 
 
 def _weights_agree(translator: Translator, folder: Path, sample: Sample, bound: float) -> bool:
-    """Whether it is not rounding that parts a CTranslate2 folder from this program."""
+    """Whether a CTranslate2 folder's weights, as rounded as they are, agree in float32 products."""
     in_float32 = ctranslate2.Runtime(folder, translator.vocabularies, quantization="float32")
     found = compare(Reference(translator), in_float32, sample.lines, sample.origin, bound=bound)
     return found.agrees

@@ -41,6 +41,13 @@ def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
     return [("".join(pieces[i] for i in span).replace(BOUNDARY, ""), span) for span in spans]
 
 
+def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
+    """The places of the word to which a piece belongs, without the punctuation beside it."""
+    (span,) = (span for _, span in words(pieces) if place in span)
+    apart = punctuation(pieces)
+    return tuple(other for other in span if other == place or other not in apart)
+
+
 def core(word: str) -> str:
     """A word without the punctuation around it, in lower case."""
     inside = [place for place, character in enumerate(word) if _is_written(character)]

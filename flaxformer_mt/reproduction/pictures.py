@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered
-from flaxformer_mt.figures.find import Head, find_heads
+from flaxformer_mt.figures.find import Found, Head, find_heads
+from flaxformer_mt.figures.labels import whole_word
 from flaxformer_mt.figures.line_drawing import line_drawing
 from flaxformer_mt.figures.maps import pick, weights_of
 from flaxformer_mt.figures.sentences import attend, sentences_of
 from flaxformer_mt.rundir.atomic import write_bytes
 
-# Of the encoder's self-attention all three, as in the paper; and how many heads each shows.
-FIGURES = {"long distance": ("figure3", 1), "anaphora": ("figure4", 2), "structure": ("figure5", 2)}
+# By the search that finds what each shows; of the encoder's self-attention all three.
+FIGURES = {"long distance": "figure3", "anaphora": "figure4", "structure": "figure5"}
 SENTENCES = 500
 Say = Callable[[str], None]
 
@@ -36,6 +40,11 @@ def draw_attention(
 ) -> list[str]:
     """Figures 3 to 5: the heads of the encoder that show best what the paper's showed.
 
+    As there, figure 3 has what one word looks at, far away, by all heads of the layer; figure 4 the
+    whole map of a head and what it makes of the pronoun alone, with the next best head of that
+    layer; figure 5 the whole maps of two heads of a layer on one sentence. Files of these figures
+    that are in `folder` already are removed.
+
     They are looked for over the first `SENTENCES` of `sources` that fit the model. The names of
     figures for which there is no head are returned: none looks far, or no sentence has a pronoun.
     Raises FigureError where no sentence can be used.
@@ -48,23 +57,53 @@ def draw_attention(
         pronouns=(pronouns, ()),
         examples=1,
     )
+    for name in FIGURES.values():  # of another run, maybe, with other heads
+        for old in folder.glob(f"{name}_*.svg"):
+            old.unlink()
     missing = []
-    for search, (name, count) in FIGURES.items():
+    for search, name in FIGURES.items():
         heads = [head for head in found.heads if head.search.name == search and head.examples]
-        for head in heads[:count]:
-            _draw(head, folder, name, translator, say)
-        if not heads:
+        if heads:
+            _draw(heads[0], _two_heads(heads[0], found), folder / name, translator, say)
+        else:
             missing.append(f"{name} ({search})")
     return missing
 
 
-def _draw(head: Head, folder: Path, name: str, translator: Translator, say: Say) -> None:
-    example = head.examples[0]
+def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
+    """The best head and the next best of its layer, if one does anything of the kind."""
+    values = np.nan_to_num(found.sums[best.kind].values()[best.search.statistic][best.layer - 1])
+    others = [head for head in range(1, len(values) + 1) if head != best.head]
+    second = max(others, key=lambda head: values[head - 1], default=None)
+    if second is None or values[second - 1] <= 0:
+        return (best.head,)
+    return best.head, second
+
+
+def _views(search: str, both: tuple[int, ...]) -> list[tuple[tuple[int, ...], bool]]:
+    """The pictures of a figure: of which heads (none: all), and whether of one word alone."""
+    views: dict[str, list[tuple[tuple[int, ...], bool]]] = {
+        "long distance": [((), True)],
+        "anaphora": [(both[:1], False), (both, True)],
+        "structure": [((head,), False) for head in both],
+    }
+    return views[search]
+
+
+def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator, say: Say) -> None:
+    """All pictures of a figure: of the sentence in which the best head shows it most."""
+    example = best.examples[0]
     attention = attend(translator, example.sentence)
-    picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
-    layout = line_drawing(picked, heads=weights_of(attention, head.kind).shape[1])
-    _write(layout, folder / f"{name}_layer{head.layer}_head{head.head}.svg", say)
     say(f"  {example.query} looks at {example.key} ({example.weight:.2f}): {example.sentence.src}")
+    for heads, alone in _views(best.search.name, both):
+        picked = pick(attention, kind=best.kind, layer=best.layer, heads=heads)
+        if alone:
+            queries = whole_word(picked.rows, example.row - 1)
+            picked = dataclasses.replace(picked, queries=queries)
+        named = [f"head{head}" for head in heads] or ["all_heads"]
+        parts = [stem.name, f"layer{best.layer}", *named, *(["one_word"] if alone else [])]
+        layout = line_drawing(picked, heads=weights_of(attention, best.kind).shape[1])
+        _write(layout, stem.with_name("_".join(parts) + ".svg"), say)
 
 
 def _write(layout: Layout, path: Path, say: Say) -> None:

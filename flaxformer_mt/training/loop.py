@@ -186,8 +186,9 @@ class _Run:
 
     def begin(self) -> None:
         """The state of a new run, drawn or given, and the first step's program."""
+        shape = self.batches.shape_ahead()
         self.goodput.lap("start")
-        with compiled_beside(self.program, self.batches.shape_ahead()):
+        with compiled_beside(self.program, shape):
             self.state = self.program.init()
         self.goodput.lap("compile")
         if self.initial_params is not None:

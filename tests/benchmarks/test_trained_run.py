@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import lzma
 
 import pytest
 
-from benchmarks import craft, trained_run
-from benchmarks.readme_tables import render_section
+from benchmarks import craft, europarl, tatoeba, trained_run
+from benchmarks.readme_tables import HEADLINES, headlines, render_section
+from flaxformer_mt.config import load_config
+from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.reproduction.result_file import read_result
 from flaxformer_mt.rundir.layout import FORMAT_VERSION, RunDirectory, RunRecord, Start
 
@@ -76,3 +79,49 @@ def test_a_result_without_training_says_nothing_of_it(run):
     trained_run.record(run, name="some", command="python", config="quickstart", test="test")
     result = read_result(run.path.parent / "some.json")
     assert "raining" not in render_section(dataclasses.replace(result, details={}))
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "spec", "names"),
+    [
+        (tatoeba, "tatoeba", {"tatoeba": "tatoeba_test_v2021_08_07"}),
+        (europarl, "europarl", {"europarl": "europarl", "europarl_newstest2014": "newstest2014"}),
+    ],
+)
+def test_a_corpus_is_trained_and_scored_on_its_test_sets(run, monkeypatch, benchmark, spec, names):
+    scored: list[str] = []
+
+    def trains(workdir, asked, overrides, **_):
+        assert (workdir, asked, overrides) == ("DIR", spec, ["data.folder=FOLDER"])
+        return run
+
+    def evaluates(arguments, *_):
+        said = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        assert said["--workdir"] == str(run)
+        assert said["--set"] == "valid" or said["--folder"] == "FOLDER"
+        bleu = {"sacrebleu_13a": 30.0, "bleu_paper": 31.0}
+        scores = {"metrics": {"chrf": 50.0 + len(scored), **bleu}, "signatures": {}}
+        scored.append(said["--set"])
+        (run.evaluation / f"{said['--set']}.json").write_text(json.dumps(scores))
+
+    monkeypatch.setattr(trained_run, "read_pairs", lambda *_, **__: iter(()))
+    monkeypatch.setattr(trained_run, "trained", trains)
+    monkeypatch.setattr(trained_run.evaluate, "main", evaluates)
+    assert benchmark.main(["--data", "FOLDER", "--workdir", "DIR"]) == 0
+    assert scored == ["valid", *names.values()]
+    tests = [test.name for test in load_config(spec).data.test]
+    for place, (name, test) in enumerate(names.items(), start=1):
+        result = read_result(run.path.parent / f"{name}.json")
+        assert test in tests
+        assert result.metrics["chrf"] == 50 + place and result.metrics["valid_chrf"] == 50
+        assert result.command == f"python -m {benchmark.__name__} --data FOLDER --workdir DIR"
+        assert len(headlines(result)) == len(HEADLINES[name])
+
+
+def test_a_test_set_that_is_not_there_is_named_before_training(tmp_path, monkeypatch):
+    for side in ("en", "fr"):
+        with lzma.open(tmp_path / f"test.{side}.xz", "wt") as file:
+            file.write("a\n")
+    monkeypatch.setattr(trained_run, "trained", lambda *_, **__: pytest.fail("it trains"))
+    with pytest.raises(CorpusError, match=r"newstest2014\.en-fr\.en\.xz"):
+        europarl.main(["--data", str(tmp_path), "--workdir", "DIR"])

@@ -134,6 +134,52 @@ def test_table_2_is_averaged_and_its_base_gives_the_figures(
         assert figure in names or f"{figure} (" in drawn.errors
 
 
+def treebank(folder: Path, run: Run, split: str, count: int) -> None:
+    """Made-up trees of sentences' words: a noun phrase of their first half, a verb phrase."""
+    trees = []
+    for source, _ in pairs(split, count):
+        words = source.split()
+        half = (len(words) + 1) // 2
+        first, rest = ([f"(NN {word})" for word in part] for part in (words[:half], words[half:]))
+        trees.append(f"(TOP (S (NP {' '.join(first)}) (VP {' '.join(rest or ['(VB is)'])})))\n")
+    (folder / f"{split}.trees").write_text("".join(trees))
+    written = [folder / f"{split}.{side}" for side in ("src", "tgt")]
+    done = run(
+        *("trees", "linearize", folder / f"{split}.trees"),
+        *("--output-src", written[0], "--output-tgt", written[1]),
+    )
+    assert done.status == 0, done.errors
+
+
+def test_a_parser_is_scored_by_its_brackets(run: Run, tmp_path: Path) -> None:
+    for split, count in (("train", 200), ("valid", 10)):
+        treebank(tmp_path, run, split, count)
+    arguments = [
+        *("--workdir", tmp_path / "w", "--corpus", "toy", "--folder", tmp_path),
+        *("--train", "train.src", "train.tgt", "--valid", "valid.src", "valid.tgt"),
+        *("--test", "valid.src", "valid.tgt", "--scale", "0.0001", *SETTINGS),
+    ]
+    done = run("reproduce", "table4", "--only", "wsj_only", *arguments)
+    assert done.status == 0, done.errors
+    (path,) = (tmp_path / "w" / "results").glob("table4_*.json")
+    found = json.loads(path.read_text())
+    metrics = found["metrics"]
+    assert metrics["steps"] == 10 and found["signatures"]["f1"].startswith("EVALB")
+    # Of what it has kept of the test set, once more by the commands.
+    (output,) = (tmp_path / "w" / "runs").glob("table4_*/evaluation/*.hyp.txt")
+    rebuilt, scores = tmp_path / "rebuilt.trees", tmp_path / "scores.json"
+    done = run("trees", "rebuild", tmp_path / "valid.src", output, "--output", rebuilt)
+    assert done.status == 0, done.errors
+    done = run("trees", "score", tmp_path / "valid.trees", rebuilt, "--output", scores)
+    assert done.status == 0, done.errors
+    again = json.loads(scores.read_text())["all"]
+    assert metrics["f1"] == pytest.approx(again["f1"]) and again["predicted_constituents"] > 0, (
+        again
+    )
+    page = (tmp_path / "w" / "reproduction.md").read_text()
+    assert "| `wsj_only` | " in page
+
+
 def test_without_text_it_says_what_would_be_done(run: Run, tmp_path: Path) -> None:
     done = run("reproduce", "table3", "--dry-run", "--workdir", tmp_path / "w")
     assert done.status == 0 and done.output.count("not run") == 20

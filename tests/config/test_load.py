@@ -175,7 +175,9 @@ def test_a_missing_file_names_the_nearest_built_in_one():
     with pytest.raises(ConfigError) as error:
         load_config("multi30")
     assert str(error.value) == "multi30: no such config file; did you mean 'multi30k'?"
-    with pytest.raises(ConfigError, match="nowhere/x.py: no such config file; valid names: files"):
+    with pytest.raises(
+        ConfigError, match="nowhere/x.py: no such config file; valid names: europarl, files"
+    ):
         load_config("nowhere/x.py:big")
 
 

@@ -6,21 +6,14 @@ The table is transcribed here by columns and not taken from the config. A blank 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from flaxformer_mt.config import ExperimentConfig, flatten, load_config
-from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model import Transformer, softmax_table
 from flaxformer_mt.model.flops import shape_flops
-from flaxformer_mt.model.parameters import count, count_by_formula, initial_params
-from flaxformer_mt.parallel import without_names
-from tests.model.test_flops import product_flops
+from flaxformer_mt.model.parameters import count_by_formula
+from tests.config.tracing import traced
 
 TYPES = 37_000
 COLUMNS = "N d_model d_ff h d_k d_v dropout smoothing steps millions"
@@ -106,33 +99,11 @@ def test_no_two_rows_are_one_model():
     assert all(models[one] != models[other] for one in models for other in models if one != other)
 
 
-@functools.cache
-def traced(model: ModelConfig) -> tuple[dict[str, int], float]:
-    """Parameters of each part and FLOPs of a forward pass, counted in the program itself."""
-    transformer = Transformer(model, TYPES, TYPES)
-    ids = jnp.ones((2, 3), jnp.int32)
-
-    def forward(params: Any) -> Any:
-        hidden: Any = transformer.apply(
-            {"params": params},
-            *(ids, ids),
-            src_segment_ids=ids,
-            tgt_segment_ids=ids,
-            src_positions=ids,
-            tgt_positions=ids,
-            deterministic=True,
-        )
-        return jnp.einsum("rld,vd->rlv", hidden, softmax_table(params, model))
-
-    params = without_names(jax.eval_shape(lambda: initial_params(transformer, jax.random.key(0))))
-    return count(params), product_flops(jax.make_jaxpr(forward)(params).jaxpr)
-
-
 @pytest.mark.parametrize("row", ROWS)
 def test_parameters_and_flops_by_formula_are_those_of_the_program(row):
     # Neither depends on what is dropped out.
     model = dataclasses.replace(config_of(row).model, dropout=0.0)
-    counted, flops = traced(model)
+    counted, flops = traced(model, TYPES, TYPES)
     formula = count_by_formula(model, TYPES, TYPES)
     assert counted == {part: number for part, number in formula.items() if number}
     # Backward costs twice the forward pass.

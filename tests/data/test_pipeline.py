@@ -216,6 +216,15 @@ def test_exchanged_sources_are_the_same_in_parts() -> None:
         np.testing.assert_array_equal(joined, batch.src)
 
 
+def test_batches_of_one_pair_are_not_exchanged() -> None:
+    rows = [[5 + n] * length for n, length in enumerate((3, 20, 20, 40, 40, 60))]
+    pairs, config = TokenPairs.from_lists(rows, rows), BatchConfig(tokens=64, multiple=1)
+    sizes = [int(batch.sentences) for batch in one_pass(pairs, config)]
+    assert 1 in sizes and max(sizes) > 1
+    exchanged = dict(exchanged_pass(pairs, config, most=4))
+    assert [*exchanged] == [place for place, size in enumerate(sizes) if size > 1]
+
+
 def test_a_batch_is_a_pytree_and_counts_under_jit() -> None:
     [(batch, _)] = take(1)
     doubled = jax.tree.map(lambda array: array * 2, batch)

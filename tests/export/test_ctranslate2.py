@@ -69,6 +69,24 @@ def test_rounded_weights_are_near(
     assert 1e-5 < np.abs(found - expected).max() < bound
 
 
+def test_no_sum_of_two_products_exceeds_16_bits_with_seven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other operand's bytes are without a sign there: up to 255."""
+    written = []
+    rounds = ctranslate2._to_seven_bits
+    monkeypatch.setattr(
+        ctranslate2, "_to_seven_bits", lambda spec: written.append(spec) or rounds(spec)
+    )
+    ctranslate2.write(translator(), tmp_path, quantization="int7")
+    (spec,) = written
+    held = [each for each in spec.variables().values() if not isinstance(each, str)]
+    weights = [each.numpy() for each in held if each.dtype == "int8" and each.numpy().ndim == 2]
+    assert len(weights) > 10
+    for weight in weights:
+        assert 2 * 255 * int(np.abs(weight).max()) < 2**15
+
+
 def test_where_products_of_bytes_lose_sums_seven_bits_are_the_way(tmp_path: Path) -> None:
     """These drawn weights are such that x86 without VNNI is far off; every other CPU is near."""
     made, sample = translator(), Sample(LINES, "lines")

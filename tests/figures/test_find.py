@@ -35,14 +35,7 @@ def attend(sentence: Sentence) -> Attention:
         encoder[0, 1, row, 1 if pieces[row] == "▁ball" else -1] = 1
         encoder[0, 2, row, 1 if pieces[row] == "▁its" else row] = 1
     made = made_up(pieces, ("▁x", "</s>"), layers=1)
-    return Attention(
-        src_pieces=made.src_pieces,
-        tgt_pieces=made.tgt_pieces,
-        tgt_inputs=made.tgt_inputs,
-        encoder=encoder,
-        decoder=made.decoder,
-        cross=made.cross,
-    )
+    return dataclasses.replace(made, encoder=encoder)
 
 
 def found(**settings: object):  # type: ignore[no-untyped-def]

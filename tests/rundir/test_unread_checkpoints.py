@@ -25,6 +25,18 @@ PASSING = [errno.EIO, errno.ESTALE, errno.EMFILE]
 Failing = Callable[[str, int, int], None]
 
 
+def fails_as_orbax_does(monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
+    """Reading arrays fails by this error of TensorStore's, within one of Orbax's own."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        try:
+            raise ValueError(cause)
+        except ValueError as error:
+            raise Exception("Encountered error while reading array index") from error
+
+    monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", fail)
+
+
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
     """Makes reads of an item, "STEP/NAME", fail so many times with this error of the system's."""
@@ -76,17 +88,11 @@ def test_tensorstores_errors_are_the_systems_as_well(run, saved, monkeypatch) ->
     """It has a form of its own for them, and Orbax wraps that."""
     saved(snapshot(1), snapshot(2))
     monkeypatch.setattr(reading, "_WAITS", ())
-
-    def fail(*_: Any, **__: Any) -> None:
-        try:
-            raise ValueError(
-                'UNKNOWN: Error reading "w/0" in OCDBT database at local file "/x": Failed to '
-                "open: Too many open files [os_error_code='24'] [tensorstore_spec='...']"
-            )
-        except ValueError as error:
-            raise Exception("Encountered error while reading array index") from error
-
-    monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", fail)
+    fails_as_orbax_does(
+        monkeypatch,
+        'UNKNOWN: Error reading "w/0" in OCDBT database at local file "/x": Failed to '
+        "open: Too many open files [os_error_code='24'] [tensorstore_spec='...']",
+    )
     with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
         with pytest.raises(UnreadError, match="params cannot be read: Too many open files"):
             checkpoints.restore(*abstract(snapshot(2)))
@@ -95,14 +101,7 @@ def test_tensorstores_errors_are_the_systems_as_well(run, saved, monkeypatch) ->
 
 def test_a_right_that_is_missing_for_one_file_is_not_damage(run, saved, monkeypatch) -> None:
     saved(snapshot(1), snapshot(2))
-
-    def fail(*_: Any, **__: Any) -> None:
-        try:
-            raise ValueError("PERMISSION_DENIED: ... [os_error_code='13']")
-        except ValueError as error:
-            raise Exception("Encountered error while reading array index") from error
-
-    monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", fail)
+    fails_as_orbax_does(monkeypatch, "PERMISSION_DENIED: ... [os_error_code='13']")
     with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
         with pytest.raises(CheckpointError, match="params cannot be read: Permission denied"):
             checkpoints.restore(*abstract(snapshot(2)))

@@ -1,0 +1,53 @@
+"""Europarl English to French: half a million sentences of parliament, for one GPU.
+
+    flaxformer-mt train --config configs/europarl.py --workdir runs/europarl \\
+        --config.data.folder=FOLDER
+    flaxformer-mt average --workdir runs/europarl
+    flaxformer-mt evaluate --workdir runs/europarl
+
+FOLDER holds `train-500k`, `dev` and `test`, each as `.en.xz` and `.fr.xz`, cut from Europarl v7,
+which is part of the paper's own English-French text: 500,000 pairs, and 2,000 and 3,000 of the last
+quarter of 2000, which is held out. Beside them the test set of 2014 has to be put, as
+`newstest2014.en-fr.en.xz` and `.fr.xz`.
+
+`base`  the paper's base model and batch; more dropout and fewer updates, for a seventieth of its
+        text: some 25 epochs
+
+Cost: 1.8e17 FLOPs by formula, a fifth of the paper's base model. Not trained by this project: at
+the rate recorded for base (benchmarks/results/training_speed_base.json) it would take three days of
+two CPU cores.
+"""
+
+from ml_collections import ConfigDict
+
+from flaxformer_mt.config import corpus, default_config
+
+VARIANTS = ("base",)
+
+
+def get_config(variant: str = "base") -> ConfigDict:
+    variant = variant or "base"
+    if variant not in VARIANTS:
+        raise ValueError(f"unknown variant '{variant}'; valid variants: {', '.join(VARIANTS)}")
+
+    def files(name: str) -> ConfigDict:
+        return corpus(src=f"{name}.en.xz", tgt=f"{name}.fr.xz")
+
+    config = default_config()
+    config.name = "Europarl en-fr base"
+    config.model.dtype = "bfloat16"
+    config.model.dropout = 0.2
+
+    config.data.tgt_lang = "fr"
+    config.data.folder = "data/europarl"
+    config.data.train.europarl = files("train-500k")
+    config.data.valid = files("dev")
+    config.data.test.europarl = files("test")
+    config.data.test.newstest2014 = files("newstest2014.en-fr")
+    config.data.vocabulary.size = 32_000
+
+    config.training.steps = 20_000
+    config.training.validate_every = 1000
+    config.training.save_every = 500
+    config.training.keep_for_average = 10
+    return config

@@ -1,0 +1,91 @@
+"""Figures 3 to 5 show what the paper's do: of which heads, and from which words."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.decoding import Attention
+from flaxformer_mt.figures.find import Sentence
+from flaxformer_mt.figures.maps import Picked
+from flaxformer_mt.reproduction import pictures
+from tests.figures.examples import made_up
+
+PIECES = ("▁the", "▁dog", "▁that", "▁we", "▁saw", "▁lost", "▁its", "▁foot", "ball", ".", "</s>")
+SENTENCE = Sentence(number=1, src="the dog that we saw lost its football.", tgt="x")
+
+
+def attended(*, pronoun: tuple[float, ...]) -> Attention:
+    """Layer 2: head 1 looks from "ball" to "dog", the others from "its" to "dog" as much as said.
+
+    Heads 1 and 2 follow a few more links, of several lengths; layer 1 looks at the end mark alone.
+    """
+    size, count = len(PIECES), 1 + len(pronoun)
+    encoder = np.zeros((2, count, size, size), np.float32)
+    encoder[:, :, :, -1] = 1
+    links = [(0, 8, 1, 1.0), (0, 3, 1, 0.9), (0, 2, 4, 0.9), (1, 4, 2, 0.5), (1, 5, 1, 0.5)]
+    links += [(head, 6, 1, weight) for head, weight in enumerate(pronoun, start=1)]
+    for head, row, column, weight in links:
+        if head < count:
+            encoder[1, head, row, [column, -1]] = weight, 1 - weight
+    return dataclasses.replace(made_up(PIECES, ("▁x", "</s>"), layers=2), encoder=encoder)
+
+
+def drawn(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, pronoun: tuple[float, ...]
+) -> tuple[dict[str, Picked], list[str]]:
+    """What was picked for each file, and which figures there is no head for."""
+    picked: list[Picked] = []
+    names: list[str] = []
+
+    def noted(one: Picked, **_: Any) -> Picked:
+        picked.append(one)
+        return one
+
+    used = types.SimpleNamespace(used=[SENTENCE])
+    monkeypatch.setattr(pictures, "sentences_of", lambda *_, **__: used)
+    monkeypatch.setattr(pictures, "attend", lambda *_: attended(pronoun=pronoun))
+    monkeypatch.setattr(pictures, "line_drawing", noted)
+    monkeypatch.setattr(pictures, "rendered", lambda *_, **__: b"")
+    monkeypatch.setattr(pictures, "write_bytes", lambda path, _: names.append(path.name))
+    translator: Any = None
+    missing = pictures.draw_attention(
+        folder, translator, ["x"], pronouns=frozenset({"its"}), say=lambda _: None
+    )
+    return dict(zip(names, picked, strict=True)), missing
+
+
+def test_what_each_figure_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, missing = drawn(tmp_path, monkeypatch, pronoun=(0.9, 0.5, 0.7))
+    assert {name: (one.layer, one.heads, one.queries) for name, one in files.items()} == {
+        # All pieces of "football", without the full stop.
+        "figure3_layer2_all_heads_one_word.svg": (2, (1, 2, 3, 4), (7, 8)),
+        "figure4_layer2_head2.svg": (2, (2,), None),
+        "figure4_layer2_head2_head4_one_word.svg": (2, (2, 4), (6,)),
+        "figure5_layer2_head1.svg": (2, (1,), None),
+        "figure5_layer2_head2.svg": (2, (2,), None),
+    }
+    assert not missing
+
+
+def test_a_layer_with_one_such_head_has_that_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, _ = drawn(tmp_path, monkeypatch, pronoun=(0.9, 0.0))
+    assert "figure4_layer2_head2_one_word.svg" in files
+
+
+def test_what_no_head_does_is_named_and_old_pictures_of_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "figure4_layer6_head1.svg").touch()
+    (tmp_path / "schedule.svg").touch()
+    files, missing = drawn(tmp_path, monkeypatch, pronoun=(0.0,))
+    assert missing == ["figure4 (anaphora)"]
+    assert not any(name.startswith("figure4") for name in files)
+    assert [path.name for path in tmp_path.iterdir()] == ["schedule.svg"]
