@@ -13,7 +13,8 @@ which JAX or PyTorch reached, measured in every round as well.
 `--config`: `tiny` (4+4 layers, width 128, 8,000 types, 128 x 32 tokens) and `base` (the paper's,
 32,000 types, 32 x 32) have batches without padding; `multi30k` has the first batches of that corpus
 (`--data`, Multi30k's `data/task1/tok`), prepared as `train` does, and then the time of the `train`
-command itself is measured too. `paper_base` and `paper_big` have the paper's batch, for GPUs.
+command itself is measured too. `paper_base` and `paper_big` have the paper's batch, for GPUs. If
+none is named, it is `tiny` and `base` on a CPU, those two on a GPU, and `multi30k` with `--data`.
 
 Peers live in environments of their own (`peers/`), but for `flax`: the same model of Flax's own
 layers. Python's files are compiled before the start in all of them, as pip leaves them. What cannot
@@ -36,7 +37,7 @@ from benchmarks.bytecode import keep_bytecode, packages_of
 from benchmarks.peer_environments import EnvironmentMissing, Environments
 from benchmarks.result_file import RESULTS, this_machine, write_result
 from benchmarks.training_contest import HERE, Contest, Contestant, accelerator, python_of
-from benchmarks.training_workloads import ON_CPU, WORKLOADS
+from benchmarks.training_workloads import ON_CPU, ON_GPU, WORKLOADS
 
 CONTESTANTS = {
     "ours": Contestant("ours", HERE),
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             python = python_of(environment, options.environments)
             keep_bytecode(python, [*packages_of(python), *OWN])
     contest = Contest(options.workdir, options.environments, CONTESTANTS)
-    for name in options.config:
+    for name in options.config or workloads(machine.accelerator, options.data):
         begin = time.perf_counter()
         metrics, signatures = contest.workload(
             name,
@@ -102,8 +103,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--config", nargs="+", choices=WORKLOADS, metavar="NAME",
-        help=f"what is trained: {', '.join(WORKLOADS)} (default: tiny, base, and multi30k "
-        "where there is --data)",
+        help=f"what is trained: {', '.join(WORKLOADS)} (default: tiny and base, paper_base and "
+        "paper_big where there is a GPU, and multi30k where there is --data)",
     )  # fmt: skip
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="Multi30k, tokenised")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
@@ -111,8 +112,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_environments(parser)
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    options.config = options.config or [*ON_CPU, *(["multi30k"] if options.data else [])]
-    if "multi30k" in options.config and options.data is None:
+    if "multi30k" in (options.config or ()) and options.data is None:
         parser.error("--config multi30k reads a corpus: --data names its folder")
     if options.rounds < 1:
         parser.error("--rounds: at least one")
@@ -143,6 +143,11 @@ def environments_of(options: argparse.Namespace, parser: argparse.ArgumentParser
 
 def file_name(workload: str, accelerator: str) -> str:
     return f"training_speed_{workload}" + ("" if accelerator == "none" else "_gpu")
+
+
+def workloads(accelerator: str, data: Path | None) -> list[str]:
+    """What is trained where nothing is named: on a CPU the paper's batch takes minutes a step."""
+    return [*(ON_CPU if accelerator == "none" else ON_GPU), *(["multi30k"] if data else [])]
 
 
 def as_typed(options: argparse.Namespace, workload: str) -> str:

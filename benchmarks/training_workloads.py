@@ -62,7 +62,7 @@ WORKLOADS = {
     "paper_base": Workload(experiment="wmt14_en_de:base", shape=Shape(768, 32, 32), steps=20),
     "paper_big": Workload(experiment="wmt14_en_de:big", shape=Shape(768, 32, 32), steps=20),
 }
-ON_CPU = ("tiny", "base")
+ON_CPU, ON_GPU = ("tiny", "base"), ("paper_base", "paper_big")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,14 @@ from flaxformer_mt.reproduction.listing import listing
 from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
 from flaxformer_mt.reproduction.scaling import RULE
 from flaxformer_mt.reproduction.settings import Corpus, Settings
+from flaxformer_mt.reproduction.text import TEXTS
 from flaxformer_mt.rundir.paths import as_path, is_remote
 
 _EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored; a row
 that is done is not done again, a stopped one goes on, a failed one is noted and the others go on.
 --scale S is: {RULE} --config.a.b=VALUE changes the base that the rows are variations of: sizes of
 a row keep their ratio to it. docs/reproducing.md has examples."""
-_OF_TABLES = "scale only seeds folder corpus train valid test".split()
+_OF_TABLES = "scale only seeds text folder corpus train valid test".split()
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -76,7 +77,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = parser.add_argument_group("text")
     text.add_argument(
-        "--folder", metavar="DIR", help="where the text is, if not where the configs have it"
+        "--text",
+        choices=TEXTS,
+        help="the paper's text as files, or as TensorFlow Datasets has it (default: files)",
+    )
+    text.add_argument(
+        "--folder",
+        metavar="DIR",
+        help="where the text is, if not where the configs have it; of tfds the prepared sets",
     )
     text.add_argument("--corpus", metavar="NAME", help="other text than the paper's, by this name")
     for part, needed in (("train", True), ("valid", True), ("test", False)):
@@ -135,6 +143,8 @@ def _check(
             parser.error("--corpus NAME, --train SRC TGT and --valid SRC TGT go together")
     if options.corpus is None and options.test is not None:
         parser.error("--test goes with --corpus")
+    if options.corpus is not None and options.text is not None:
+        parser.error("--text is of the paper's text, and --corpus is another")
     places = [(name, getattr(options, name)) for name in ("workdir", "results", "report")]
     for name, value in (*places, *(("plan", path) for path in options.plan)):
         if value is not None and is_remote(as_path(value)):
@@ -151,7 +161,8 @@ def _experiments(
         test = None if options.test is None else tuple(options.test)
         corpus = Corpus(name=options.corpus, test=test, **files)
     rows = rows_of(options.what, options.only or ())
-    if options.folder is not None and len({row.spec.partition(":")[0] for row in rows}) > 1:
+    of_files = options.folder is not None and options.text != "tfds"
+    if of_files and len({row.spec.partition(":")[0] for row in rows}) > 1:
         raise RowError(
             f"--folder {options.folder}: holds the text of one pair of languages, and these rows "
             f"are of two: choose some with --only ({', '.join(row.name for row in rows)})"
@@ -162,6 +173,7 @@ def _experiments(
             settings = Settings(
                 scale=options.scale or 1.0,
                 seed=seed,
+                text=options.text or "files",
                 folder=options.folder,
                 corpus=corpus,
                 overrides=tuple(overrides),

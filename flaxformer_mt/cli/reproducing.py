@@ -22,6 +22,8 @@ from flaxformer_mt.reproduction.pictures import FIGURES, draw_attention, draw_fo
 from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
+from flaxformer_mt.reproduction.settings import Settings
+from flaxformer_mt.reproduction.text import TEXTS
 from flaxformer_mt.rundir.atomic import write_text
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import list_steps
@@ -128,5 +130,6 @@ def base_run(workdir: Path) -> RunDirectory | None:
     """
     runs = [RunDirectory(path) for path in (workdir / "runs").glob("table2_en_de_base_*")]
     trained = [run for run in runs if list_steps(run.checkpoints)]
-    full = [run for run in trained if run.path.name.startswith("table2_en_de_base_paper_full_")]
+    names = tuple(f"table2_en_de_base_{Settings(text=text).extent}_" for text in TEXTS)
+    full = [run for run in trained if run.path.name.startswith(names)]
     return max(full or trained, key=lambda run: run.config_file.stat().st_mtime, default=None)

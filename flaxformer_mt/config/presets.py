@@ -9,6 +9,10 @@ from ml_collections import ConfigDict
 from flaxformer_mt.config.freeze import corpus, default_config
 
 WMT14_VARIANTS = ("base", "big", "base_tfds", "big_tfds")
+# Of the sets of TensorFlow Datasets the nearest to the paper's: tensor2tensor's own selection
+# exists for German only. Their parts, by the names that files have.
+TFDS_SETS = {"de": "wmt_t2t_translate/de-en", "fr": "wmt14_translate/fr-en"}
+TFDS_SPLITS = {"train": "train", "newstest2013": "validation", "newstest2014": "test"}
 
 
 def paper_big(config: ConfigDict, *, dropout: float) -> None:
@@ -42,18 +46,16 @@ def paper_wmt14(
 
     config.data.tgt_lang = tgt_lang
     config.data.folder = f"data/wmt14_en_{tgt_lang}"
-    splits = {"train": "train", "validation": "newstest2013", "test": "newstest2014"}
     corpora = {}
-    for split, name in splits.items():
+    for name, split in TFDS_SPLITS.items():
         if text == "tfds":
-            # tensor2tensor's own selection exists for German only.
-            path = "wmt_t2t_translate/de-en" if tgt_lang == "de" else "wmt14_translate/fr-en"
-            corpora[split] = corpus(kind="tfds", path=path, split=split, src="en", tgt=tgt_lang)
+            path = TFDS_SETS[tgt_lang]
+            corpora[name] = corpus(kind="tfds", path=path, split=split, src="en", tgt=tgt_lang)
         else:
-            corpora[split] = corpus(src=f"{name}.en", tgt=f"{name}.{tgt_lang}")
+            corpora[name] = corpus(src=f"{name}.en", tgt=f"{name}.{tgt_lang}")
     config.data.train.wmt14 = corpora["train"]
-    config.data.valid = corpora["validation"]
-    config.data.test.newstest2014 = corpora["test"]
+    config.data.valid = corpora["newstest2013"]
+    config.data.test.newstest2014 = corpora["newstest2014"]
     config.data.vocabulary.size = {"de": 37_000, "fr": 32_000}[tgt_lang]
     config.data.batch.tokens = 25_000
     return config

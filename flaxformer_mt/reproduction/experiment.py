@@ -29,6 +29,7 @@ from flaxformer_mt.reproduction.scaling import (
     validating_at_checkpoints,
 )
 from flaxformer_mt.reproduction.settings import Settings
+from flaxformer_mt.reproduction.text import load_on, placed
 
 # A row has another multiple of these than its base, whatever the base has.
 _SIZES = frozenset(
@@ -94,7 +95,8 @@ class Experiment:
         """Whether nothing differs from the paper's experiment but place, seed and precision."""
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
-        theirs, ours = _decisive(load_config(self.row.spec)), _decisive(self.config)
+        paper = load_on(self.settings.text, self.row.spec)
+        theirs, ours = _decisive(paper), _decisive(self.config)
         differing = {key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)}
         return differing <= _OURS
 
@@ -125,11 +127,11 @@ def resolve(row: Row, settings: Settings) -> Experiment:
 
     Raises RowError for a row that makes no sense on this base, ConfigError for wrong overrides.
     """
-    base = load_config(row.base, settings.overrides)
+    base = load_on(settings.text, row.base, settings.overrides)
     config = _with_changes(row, base)
     data, test = config.data, row.test
     if settings.folder is not None:
-        data = dataclasses.replace(data, folder=settings.folder)
+        data = placed(data, settings.folder)
     pairs = row.pairs
     if (corpus := settings.corpus) is not None:
         if corpus.test is None and row.test != "valid":
@@ -152,7 +154,7 @@ def resolve(row: Row, settings: Settings) -> Experiment:
         config=config,
         pairs=None if settings.scale == 1 else cut,
         test=test,
-        variant=_variant(row, base),
+        variant=_variant(load_on(settings.text, row.base), base),
     )
     if ABSOLUTE_PATH.search(experiment.command):
         raise RowError(
@@ -172,11 +174,11 @@ def again(details: Mapping[str, str]) -> Experiment:
     return resolve(row_of(details["row"]), Settings.from_json(details["settings"]))
 
 
-def _variant(row: Row, base: ExperimentConfig) -> str:
+def _variant(paper: ExperimentConfig, base: ExperimentConfig) -> str:
     """By what overrides change in the row's base: the rows of a ladder have one in common."""
     changed = {
         key: value
-        for key, (_, value) in differences(load_config(row.base), base).items()
+        for key, (_, value) in differences(paper, base).items()
         if decides(key) != "nothing"
     }
     return f"with_{_digest(changed)[:8]}" if changed else ""

@@ -182,6 +182,7 @@ def _setting(group: str) -> str:
     settings = json.loads(group)
     corpus, scale = settings["corpus"], settings["scale"]
     what = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
+    what += " as TensorFlow Datasets has it" if settings.get("text") == "tfds" else ""
     parts = [what, "full length" if scale == 1 else f"scale {scale:g}"]
     return ", ".join(parts) + (", other settings" if settings["overrides"] else "")
 

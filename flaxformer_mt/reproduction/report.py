@@ -16,8 +16,10 @@ from flaxformer_mt.reproduction.planned import Planned
 from flaxformer_mt.reproduction.records import Records, stale
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.scaling import RULE
+from flaxformer_mt.reproduction.settings import Settings
 from flaxformer_mt.reproduction.status import MEANING, Standing, standing
 from flaxformer_mt.reproduction.tables import commit, short, table
+from flaxformer_mt.reproduction.text import TEXTS
 
 _HEAD = """\
 # The paper, row by row
@@ -266,10 +268,24 @@ def _name(row: Row) -> list[str]:
 
 
 def _ours(results: Sequence[Result], metric: str) -> str:
-    """The mean over seeds, with their spread; a dash where there is none."""
-    values = [result.metrics[metric] for result in results if metric in result.metrics]
-    if not values:
-        return "–"
+    """The mean over seeds, with their spread, of each form of the text; a dash where there is none.
+
+    What TensorFlow Datasets has is nearly the paper's text, and no seed of the same experiment.
+    """
+    by_text: dict[str, list[float]] = {text: [] for text in TEXTS}
+    for result in results:
+        if metric in result.metrics:
+            text = Settings.from_json(result.details["settings"]).text
+            by_text[text].append(result.metrics[metric])
+    shown = [
+        _mean(values) + ("" if text == "files" else f" ({text})")
+        for text, values in by_text.items()
+        if values
+    ]
+    return ", ".join(shown) or "–"
+
+
+def _mean(values: Sequence[float]) -> str:
     shown = f"{statistics.mean(values):.2f}"
     if len(values) > 1:
         shown += f" ± {statistics.stdev(values):.2f} ({len(values)} seeds)"

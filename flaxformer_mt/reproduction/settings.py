@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.reproduction.paper import RowError
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
+from flaxformer_mt.reproduction.text import TEXTS, Text
 
 PAPER = "paper"  # the paper's own text, in names of files
 
@@ -43,6 +44,7 @@ class Settings:
 
     scale: float = 1.0
     seed: int = 1
+    text: Text = "files"  # of the paper's, in which form
     folder: str | None = None
     corpus: Corpus | None = None
     overrides: tuple[str, ...] = ()
@@ -50,6 +52,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 1:
             raise RowError(f"--scale {self.scale:g}: must lie above 0 and at most be 1")
+        if self.text != "files" and self.corpus is not None:
+            raise RowError(f"--text {self.text}: is the paper's text, and --corpus is another")
         for override in self.overrides:
             key, _, value = override.partition("=")
             if flag := {"data.folder": "--folder", "training.seed": "--seeds"}.get(key):
@@ -64,6 +68,7 @@ class Settings:
     def extent(self) -> str:
         """Text and scale, as names of files have them: `paper_full`, `toy_scale_0_05`."""
         text = self.corpus.name if self.corpus else PAPER
+        text += "" if self.text == "files" else f"_{self.text}"
         scale = f"scale_{self.scale!r}".replace(".", "_").replace("-", "m")
         return f"{text}_{'full' if self.scale == 1 else scale}"
 
@@ -76,6 +81,7 @@ class Settings:
         words += ["--only", *only] if only else []
         words += ["--scale", repr(self.scale)] if self.scale != 1 else []
         words += ["--seeds", *map(str, seeds or (self.seed,))]
+        words += ["--text", self.text] if self.text != "files" else []
         words += ["--folder", "FOLDER"] if self.folder is not None else []
         if (corpus := self.corpus) is not None:
             words += ["--corpus", corpus.name, "--train", *corpus.train, "--valid", *corpus.valid]
@@ -91,7 +97,9 @@ class Settings:
             "corpus": None if self.corpus is None else dataclasses.asdict(self.corpus),
             "overrides": self.overrides,
         }
-        return json.dumps(plain)
+        # Left out at its default, so that results from before this setting compare with later ones.
+        text = {} if self.text == "files" else {"text": self.text}
+        return json.dumps(plain | text)
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
@@ -99,6 +107,9 @@ class Settings:
         try:
             plain = json.loads(text)
             corpus = plain["corpus"]
+            form = plain.get("text", "files")
+            if form not in TEXTS:
+                raise ValueError(f"no text {form!r}")
             if corpus is not None:
                 files = {part: tuple(corpus[part]) for part in ("train", "valid")}
                 test = tuple(corpus["test"]) if corpus["test"] else None
@@ -106,6 +117,7 @@ class Settings:
             return cls(
                 scale=plain["scale"],
                 seed=plain["seed"],
+                text=form,
                 folder="FOLDER",
                 corpus=corpus,
                 overrides=tuple(plain["overrides"]),

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from benchmarks import training_speed
 from benchmarks.training_contestants import ceiling
-from benchmarks.training_speed import CONTESTANTS, PEERS, as_typed, file_name, parse
+from benchmarks.training_speed import CONTESTANTS, PEERS, as_typed, file_name, parse, workloads
 
 PLACE = ["--workdir", "somewhere"]
 
 
 def test_what_is_trained_by_default():
-    assert parse(PLACE).config == ["tiny", "base"]
-    assert parse([*PLACE, "--data", "FOLDER"]).config == ["tiny", "base", "multi30k"]
+    assert workloads("none", None) == ["tiny", "base"]
+    assert workloads("none", Path("FOLDER")) == ["tiny", "base", "multi30k"]
+    assert workloads("NVIDIA H200", None) == ["paper_base", "paper_big"]
+    assert parse(PLACE).config is None
     assert parse([*PLACE, "--config", "paper_big"]).config == ["paper_big"]
     assert set(parse(PLACE).peers) == set(PEERS) and "ours" not in PEERS
 

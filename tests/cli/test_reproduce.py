@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.data.synthetic import pairs
+from flaxformer_mt.reproduction import experiment, text as reproduction_text
 from tests.cli.conftest import Run, write
+from tests.data.corpus.tfds_stand_ins import prepare_tiny
 
 TOY = {
     "data.vocabulary.size": 200,
@@ -108,6 +110,29 @@ def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> N
     ]
     assert kept["beam_size"] == 3
     assert run("reproduce", "table3", *rows[:2], *arguments).output == f"{base}: kept\n"
+
+
+def test_a_row_on_the_text_of_tensorflow_datasets(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small set in place of WMT's; a tenth of its hundred pairs are taken."""
+    prepare_tiny(tmp_path / "sets")
+    monkeypatch.setitem(reproduction_text.TFDS_SETS, "de", "tiny_translate")
+    monkeypatch.setitem(reproduction_text.TFDS_SPLITS, "newstest2013", "test")
+    monkeypatch.setattr(experiment, "scaled_pairs", lambda count, scale: 90)
+    small = [*SETTINGS, "--config.data.vocabulary.size=60", "--scale", "0.0001"]
+    place = ["--text", "tfds", "--folder", tmp_path / "sets", "--workdir", tmp_path / "w"]
+    done = run("reproduce", "table2", "--only", "en_de_base", *place, *small)
+    assert done.status == 0, done.errors
+    (path,) = (tmp_path / "w" / "results").glob("*.json")
+    assert path.name.startswith("table2_en_de_base_paper_tfds_scale_0_0001_")
+    found = json.loads(path.read_text())
+    assert found["metrics"]["pairs"] == 90 and str(tmp_path) not in path.read_text()
+    assert " --text tfds --folder FOLDER " in found["command"]
+    page = (tmp_path / "w" / "reproduction.md").read_text()
+    assert "### Table 2 on the paper's text as TensorFlow Datasets has it, scale 0.0001" in page
+    again = run("reproduce", "table2", "--only", "en_de_base", *place, *small)
+    assert again.output.endswith(": kept\n")
 
 
 def test_table_2_is_averaged_and_its_base_gives_the_figures(
@@ -221,6 +246,9 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run: Run, tmp_path: Path
         (["table3", "--corpus", "toy"], "go together"),
         (["table3", "--train", "a", "b"], "go together"),
         (["table3", "--test", "a", "b"], "--test goes with --corpus"),
+        (["table3", "--text", "tfds", "--corpus", "toy", *FILES], "--corpus is another"),
+        (["table3", "--text", "web"], "invalid choice: 'web'"),
+        (["report", "--text", "tfds"], "--text is for the rows of a table"),
         (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: a name has small letters"),
         (["table2", "--corpus", "toy", *FILES], "--test SRC TGT names it"),
         (["table2", "--folder", "x"], "choose some with --only (en_de_base, en_de_big, en_fr"),

@@ -88,6 +88,17 @@ def test_a_measurement_at_full_scale_stands_beside_the_paper_s(tmp_path):
     assert "### Table 2 on the paper's text, full length" in page
 
 
+def test_the_two_forms_of_the_paper_s_text_are_no_seeds_of_each_other(tmp_path):
+    for text, bleu in (("files", 27.0), ("tfds", 28.0)):
+        found = experiment("table2/en_de_base", scale=1.0, text=text)
+        write(tmp_path, result(found, bleu_paper=bleu, pairs=4_500_000))
+    page = report(read_records(tmp_path))
+    shown = line_of(page, "en_de_base", "Table 2")
+    assert "| 27.3 | 27.00, 28.00 (tfds) | 24.25, 24.25 (tfds) |" in shown
+    assert "### Table 2 on the paper's text, full length" in page
+    assert "### Table 2 on the paper's text as TensorFlow Datasets has it, full length" in page
+
+
 def test_one_at_reduced_scale_never_does(tmp_path):
     write(tmp_path, result(experiment("table3/c_N2")))
     write(tmp_path, result(experiment("table3/c_N2", corpus=TOY), perplexity=77.75))
