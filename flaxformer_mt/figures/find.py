@@ -207,7 +207,11 @@ def _wanted(
     queries, keys = inner(kind, len(rows), len(columns))
     away = offsets(kind, len(queries), len(keys))
     if search.statistic == "reach":
-        return np.abs(away) >= far
+        distant = np.abs(away) >= far
+        # Of words where there are some, as in the paper's figure: a full stop looks far, too.
+        written = ~np.isin(np.array(queries), punctuation(rows))[:, None]
+        written = written & ~np.isin(np.array(keys), punctuation(columns))
+        return distant & written if (distant & written).any() else distant
     if search.statistic == "anaphora":
         asked = np.isin(np.array(queries), pronoun_places(rows, pronouns[kind != "encoder"]))
         return (away <= -2) & asked[:, None] & ~np.isin(np.array(keys), punctuation(columns))

@@ -58,6 +58,25 @@ def test_each_search_finds_its_head() -> None:
     assert [(each.query, each.key) for each in far.examples] == [("ball", "dog")]
 
 
+def test_the_link_of_a_long_distance_is_one_of_words() -> None:
+    """The full stop's is the stronger one, and the only one where no word's is far enough."""
+    pieces = ("▁the", "▁dog", "▁that", "▁we", "▁saw", "▁ran", "▁.", "</s>")
+
+    def far_away(sentence: Sentence) -> Attention:
+        encoder = np.zeros((1, 1, 8, 8), np.float32)
+        encoder[0, 0, :, -1] = 1.0
+        encoder[0, 0, 5, [0, -1]] = 0.7, 0.3
+        encoder[0, 0, 6, [0, -1]] = 0.9, 0.1
+        return dataclasses.replace(made_up(pieces, ("▁x", "</s>"), layers=1), encoder=encoder)
+
+    def queries(far: int) -> list[str]:
+        found = find_heads(SENTENCES[:1], far_away, kinds=("encoder",), far=far)
+        heads = [head for head in found.heads if head.search.name == "long distance"]
+        return [example.query for head in heads for example in head.examples]
+
+    assert queries(5) == ["ran"] and queries(6) == ["."]
+
+
 def test_what_nothing_shows_is_not_named() -> None:
     quiet = found(far=7)
     assert "long distance" not in {head.search.name for head in quiet.heads}
