@@ -14,8 +14,8 @@ quarter of 2000, which is held out. Beside them the test set of 2014 has to be p
         text: some 25 epochs
 
 Cost: 1.8e17 FLOPs by formula, a fifth of the paper's base model. Not trained by this project: at
-the rate recorded for base (benchmarks/results/training_speed_base.json) it would take three days of
-two CPU cores.
+the rate recorded for base (benchmarks/results/training_speed_base.json) it would take nearly four
+days of two CPU cores.
 """
 
 from ml_collections import ConfigDict

@@ -56,7 +56,8 @@ def shapes_among(
     """
     planned = plan_batches(lengths, config, max_length, split=split)
     shapes = {(batch.rows, batch.src_length) for batch in planned}
-    if longest > max(lengths) and _largest(longest, config, max_length)[0] * split < len(lengths):
+    longer = longest > max(lengths, default=longest)
+    if longer and _largest(longest, config, max_length)[0] * split < len(lengths):
         for rows, src_length in list(shapes):
             shapes |= {(fewer, src_length) for fewer in _halvings(rows, down_to=split)}
     return frozenset(shapes)

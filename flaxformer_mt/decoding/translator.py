@@ -250,12 +250,18 @@ class Translator:
         """What `translate` may need for as many lines as long as these, compiled beforehand; also
         where lines as long as `longest` are among them.
 
-        A line that is longer than the model takes counts as the longest that it takes. Returns the
-        shapes of batches that it compiled for, (rows, source length).
+        A line that is longer than the model takes is cut as `translate` cuts it; beside shorter
+        lines it may need more than this. Returns the shapes of batches that it compiled for, (rows,
+        source length).
         """
-        *lengths, most = [
-            min(len(tokens) + 1, self.max_length) for tokens in self._encode([*lines, longest])
-        ]
+        lengths: list[int] = []
+        for line, tokens in zip(lines, self._encode(lines), strict=True):
+            parts = [tokens]
+            if len(tokens) >= self.max_length:
+                _, _, parts = source_pieces(line, self.vocabularies.src, self.max_length)
+            lengths += [len(part) + 1 for part in parts]
+        (of_longest,) = self._encode([longest])
+        most = min(len(of_longest) + 1, self.max_length)
         return compile_batches(
             tuple(params for params, _ in self.members),
             tuple(model for _, model in self.members),

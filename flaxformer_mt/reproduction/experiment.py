@@ -131,7 +131,7 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     config = _with_changes(row, base)
     data, test = config.data, row.test
     if settings.folder is not None:
-        data = placed(data, settings.folder)
+        data = placed(settings.text, data, settings.folder)
     pairs = row.pairs
     if (corpus := settings.corpus) is not None:
         if corpus.test is None and row.test != "valid":

@@ -167,7 +167,8 @@ def _is_full(experiment: Experiment, pairs: float) -> bool:
 
 
 def _data(train: Sequence[CorpusConfig], pairs: float) -> str:
-    return f"{', '.join(corpus.name for corpus in train)}: {pairs:,.0f} training pairs"
+    names = [corpus.path if corpus.kind == "tfds" else corpus.name for corpus in train]
+    return f"{', '.join(names)}: {pairs:,.0f} training pairs"
 
 
 def _target(corpus: CorpusConfig, folder: str, key: str) -> Path:

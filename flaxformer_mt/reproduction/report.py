@@ -145,7 +145,8 @@ def _remarks() -> list[str]:
             [
                 *remarks,
                 "- Ours stands in these tables for measurements at full scale alone; others are "
-                "below, under their own text and scale.",
+                "below, under their own text and scale. What (tfds) follows was measured on the "
+                "sets of TensorFlow Datasets that come nearest to the paper's text.",
                 "- FLOPs by formula are those of the model's matrix products, forward and "
                 f"backward, as if every batch were full, in sentences of {SENTENCE} tokens. The "
                 "paper's are another thing: training time, times the number of GPUs, times an "

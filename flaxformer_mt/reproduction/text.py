@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 from flaxformer_mt.config import CorpusConfig, DataConfig, ExperimentConfig, load_config
 from flaxformer_mt.config.presets import TFDS_SETS, TFDS_SPLITS
+from flaxformer_mt.data.corpus.paths import is_remote
 from flaxformer_mt.reproduction.paper import RowError
 
 Text = Literal["files", "tfds"]
@@ -24,19 +26,21 @@ def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentC
     return load_config(spec, [*_from_tfds(spec, load_config(spec).data), *overrides])
 
 
-def placed(data: DataConfig, folder: str) -> DataConfig:
-    """`data` with its files, and sets that TensorFlow Datasets has prepared, in `folder`."""
+def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
+    """`data` with its files in `folder`; of `tfds` the prepared sets, where no other place of a set
+    was given."""
+    if text == "files":
+        return dataclasses.replace(data, folder=folder)
+    # A relative one would be taken for a place below `data.folder`.
+    place = folder if is_remote(folder) else str(Path(folder).absolute())
 
     def moved(corpora: Sequence[CorpusConfig]) -> tuple[CorpusConfig, ...]:
         return tuple(
-            dataclasses.replace(corpus, data_dir=folder) if corpus.kind == "tfds" else corpus
-            for corpus in corpora
+            dataclasses.replace(corpus, data_dir=corpus.data_dir or place) for corpus in corpora
         )
 
     (valid,) = moved([data.valid])
-    return dataclasses.replace(
-        data, folder=folder, train=moved(data.train), valid=valid, test=moved(data.test)
-    )
+    return dataclasses.replace(data, train=moved(data.train), valid=valid, test=moved(data.test))
 
 
 def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:

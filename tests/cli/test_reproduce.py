@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.cli.reproducing import base_run
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction import experiment, text as reproduction_text
+from flaxformer_mt.rundir.layout import RunDirectory
 from tests.cli.conftest import Run, write
 from tests.data.corpus.tfds_stand_ins import prepare_tiny
 
@@ -115,13 +119,14 @@ def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> N
 def test_a_row_on_the_text_of_tensorflow_datasets(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A small set in place of WMT's; a tenth of its hundred pairs are taken."""
+    """A small set in place of WMT's; ninety of its hundred pairs are taken."""
+    monkeypatch.chdir(tmp_path)
     prepare_tiny(tmp_path / "sets")
     monkeypatch.setitem(reproduction_text.TFDS_SETS, "de", "tiny_translate")
     monkeypatch.setitem(reproduction_text.TFDS_SPLITS, "newstest2013", "test")
     monkeypatch.setattr(experiment, "scaled_pairs", lambda count, scale: 90)
     small = [*SETTINGS, "--config.data.vocabulary.size=60", "--scale", "0.0001"]
-    place = ["--text", "tfds", "--folder", tmp_path / "sets", "--workdir", tmp_path / "w"]
+    place = ["--text", "tfds", "--folder", "sets", "--workdir", tmp_path / "w"]
     done = run("reproduce", "table2", "--only", "en_de_base", *place, *small)
     assert done.status == 0, done.errors
     (path,) = (tmp_path / "w" / "results").glob("*.json")
@@ -129,6 +134,7 @@ def test_a_row_on_the_text_of_tensorflow_datasets(
     found = json.loads(path.read_text())
     assert found["metrics"]["pairs"] == 90 and str(tmp_path) not in path.read_text()
     assert " --text tfds --folder FOLDER " in found["command"]
+    assert found["details"]["data"] == "tiny_translate: 90 training pairs"
     page = (tmp_path / "w" / "reproduction.md").read_text()
     assert "### Table 2 on the paper's text as TensorFlow Datasets has it, scale 0.0001" in page
     again = run("reproduce", "table2", "--only", "en_de_base", *place, *small)
@@ -278,3 +284,16 @@ def test_a_foreign_file_among_the_results_is_named(run: Run, tmp_path: Path) -> 
     (tmp_path / "results" / "notes.json").write_text("{}")
     done = run("reproduce", "report", "--workdir", tmp_path)
     assert done.status == 2 and "notes.json: the result lacks" in done.last
+
+
+@pytest.mark.parametrize("text", ["paper_full", "paper_tfds_full"])
+def test_figures_are_of_a_full_run_however_old(text: str, tmp_path: Path) -> None:
+    for age, extent in ((200, text), (100, "paper_tfds_scale_0_1"), (0, "toy_full")):
+        run = RunDirectory(tmp_path / "runs" / f"table2_en_de_base_{extent}_seed_1-0123abcd")
+        (run.checkpoints / "5").mkdir(parents=True)
+        (run.checkpoints / "5" / "_CHECKPOINT_METADATA").write_text("{}")
+        run.config_file.write_text("{}")
+        now = time.time()
+        os.utime(run.config_file, (now - age, now - age))
+    found = base_run(tmp_path)
+    assert found is not None and f"_{text}_seed" in str(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batches, decode, programs
-from flaxformer_mt.decoding.batches import plan_batches
+from flaxformer_mt.decoding.batches import plan_batches, shapes_among
 from flaxformer_mt.decoding.decode import DecodingError, decode_ids, lower_search, translate_ids
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.search import Sentences, Weights, beam_search, length_penalty
@@ -157,6 +158,26 @@ def test_plan_covers_every_source_once_in_few_shapes():
     # A sentence that alone exceeds the budget still has its batch.
     small = dataclasses.replace(config, batch_tokens=10)
     assert [batch.rows for batch in plan_batches([200, 3], small, 250)] == [1, 1]
+
+
+@pytest.mark.parametrize("split", [1, 3, 8])
+@pytest.mark.parametrize("budget", [64, 256, 1024, 8192])
+@pytest.mark.parametrize("count", [1, 5, 16])
+def test_shapes_among_others_are_those_of_every_mixture(split, budget, count):
+    config, kinds = DecodingConfig(beam_size=4, batch_tokens=budget), (10, 30, 60)
+
+    def shapes(length: int, longest: int = 60) -> frozenset[tuple[int, int]]:
+        return shapes_among([length] * count, config, 64, split=split, longest=longest)
+
+    foreseen = frozenset[tuple[int, int]]().union(*map(shapes, kinds))
+    for lengths in itertools.combinations_with_replacement(kinds, count):
+        planned = plan_batches(lengths, config, 64, split=split)
+        assert {(batch.rows, batch.src_length) for batch in planned} <= foreseen
+    # Nothing is compiled in vain where all of the longest share a batch, or are no longer.
+    fits = budget // (64 * 4) * split >= count
+    assert len(shapes(60)) <= 2 and (len(shapes(10)) == 1 or not fits)
+    assert shapes(10, longest=10) == shapes(10, longest=0)
+    assert shapes_among([], config, 64, split=split, longest=60) == frozenset()
 
 
 def test_the_unknown_token_only_on_request():

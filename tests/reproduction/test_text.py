@@ -7,6 +7,7 @@ import json
 import pytest
 
 from flaxformer_mt.config import flatten, load_config
+from flaxformer_mt.data.corpus.tfds_sets import data_dir_of
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import RowError, row_of, rows_of
 from flaxformer_mt.reproduction.settings import Settings
@@ -44,11 +45,24 @@ def test_a_result_tells_its_experiment():
     assert "text" not in json.loads(Settings().to_json())  # as before there was the setting
 
 
-def test_the_folder_is_that_of_the_prepared_sets():
-    found = resolve(row_of("table2/en_fr_big"), Settings(text="tfds", folder="sets"))
+@pytest.mark.parametrize(
+    ("folder", "place"),
+    [("sets", "HERE/sets"), ("gs://b/sets", "gs://b/sets"), ("/srv/sets", "/srv/sets")],
+)
+def test_the_folder_is_that_of_the_prepared_sets(folder, place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = resolve(row_of("table2/en_fr_big"), Settings(text="tfds", folder=folder))
     data = found.config.data
-    assert {corpus.data_dir for corpus in (*data.train, data.valid, *data.test)} == {"sets"}
+    corpora = (*data.train, data.valid, *data.test)
+    places = {str(data_dir_of(corpus, data.folder)) for corpus in corpora}
+    assert places == {place.replace("HERE", str(tmp_path))}
     assert found.digest == resolve(row_of("table2/en_fr_big"), TFDS).digest
+
+
+def test_a_place_of_one_set_is_kept():
+    settings = Settings(text="tfds", folder="sets", overrides=("data.valid.data_dir=other",))
+    data = resolve(row_of("table2/en_de_base"), settings).config.data
+    assert data.valid.data_dir == "other" and data.train[0].data_dir.endswith("/sets")
     files = resolve(row_of("table2/en_fr_big"), Settings(folder="here")).config.data
     assert (files.folder, files.train[0].data_dir) == ("here", "")
 
