@@ -29,6 +29,16 @@ _OTHER_RUN = re.compile(r"(_fr)?(_seed_\d+)?(_float32|_bfloat16)?$")
 # What the README has room for. Of results that are not here it shows the first so many metrics.
 SHOWN = 4
 HEADLINES = {
+    "attention_speed": tuple(
+        f"base_{work}_{form}_ms"
+        for work in ("uneven_causal", "packed_causal")
+        for form in ("ours", "jax")
+    ),
+    "attention_speed_gpu": tuple(
+        f"base_{work}_{form}_ms"
+        for work in ("uneven_causal", "packed_causal")
+        for form in ("ours", "cudnn_mask")
+    ),
     "craft": ("f1", "f1_at_most_40_words", "unrepaired_f1", "malformed"),
     "data_pipeline": (
         "prepare_pairs_per_second",
@@ -104,6 +114,12 @@ HEADLINES = {
 
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
+    "base_uneven_causal_ours_ms": "ms of attention on uneven rows",
+    "base_uneven_causal_jax_ms": "by jax.nn",
+    "base_uneven_causal_cudnn_mask_ms": "by cuDNN",
+    "base_packed_causal_ours_ms": "on packed rows",
+    "base_packed_causal_jax_ms": "by jax.nn",
+    "base_packed_causal_cudnn_mask_ms": "by cuDNN",
     "bleu_tokenized_lc": "BLEU (tokenised, lower-cased)",
     "bleu_tokenized_lc_lowest": "the lowest",
     "bleu_tokenized_lc_highest": "the highest",

@@ -25,6 +25,26 @@ Values = Float[Array, "rows keys heads d_v"]
 _INWARD_GAIN = 0.5**0.5
 
 
+def attention_weights(
+    queries: Float[Array, "rows queries heads d_k"],
+    keys: Keys,
+    mask: Bool[Array, "rows queries keys"],
+    dtype: str,
+) -> Float[Array, "rows heads queries keys"]:
+    """softmax(Q K^T) of equation 1 where the mask allows; Q comes divided by sqrt(d_k)."""
+    # Keys first: the other way round, the gradient of the keys is a product that XLA's CPU
+    # backend lacks in bfloat16 ("Unsupported element type for DotThunk").
+    scores = product("blhk,bqhk->bhql", keys, queries, dtype)
+    return jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
+
+
+def weighted(
+    weights: Float[Array, "rows heads queries keys"], values: Values, dtype: str
+) -> Float[Array, "rows queries heads d_v"]:
+    """Equation 1's product with V: each query's mean of the values, by its weights."""
+    return product("bhql,blhv->bqhv", weights, values, dtype)
+
+
 class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(d_k)) V for `num_heads` heads, projected in and out.
 
@@ -80,14 +100,11 @@ class MultiHeadAttention(nn.Module):
         queries = self._biased("query", product("bld,dhk->blhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
         queries = nn.with_logical_constraint(queries, ("batch", "length", "heads", "kv"))
-        # Keys first: the other way round, the gradient of the keys is a product that XLA's CPU
-        # backend lacks in bfloat16 ("Unsupported element type for DotThunk").
-        scores = product("blhk,bqhk->bhql", keys, queries, dtype)
-        weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
+        weights = attention_weights(queries, keys, mask, dtype)
         # For whoever looks at attention; nothing is kept unless the caller asks for it.
         self.sow("intermediates", "weights", weights)
         weights = self.dropout(weights, deterministic=deterministic)
-        heads = product("bhql,blhv->bqhv", weights, values, dtype)
+        heads = weighted(weights, values, dtype)
         heads = nn.with_logical_constraint(heads, ("batch", "length", "heads", "kv"))
         return self._biased("out", product("bqhv,hvd->bqd", heads, self.out, dtype))
 
