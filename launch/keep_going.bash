@@ -4,6 +4,7 @@
 #
 # What an exit status means (flaxformer-mt's own, `flaxformer-mt --help`):
 #   0 done   75 stopped on request, saved, goes on
+#   76 the same, of tpu_worker.sh alone: asked for by a person with tpu_vm.sh --stop
 #   2 wrong usage, settings or input, which no repetition mends
 #   anything else: a failure that the next attempt may not meet, such as a preempted machine
 

@@ -340,6 +340,10 @@ attempt() {
     else
         say "copying to the workers failed with exit status $status"
     fi
+    if [ "$status" = 76 ]; then # another call's --stop: what was stopped on purpose stays so
+        stopping=--stop
+        return 75
+    fi
     [ "$status" != 0 ] && [ -z "$stopping" ] || return "$status"
     # ssh cannot tell a lost machine from a failed command; the machine's state can.
     read_state || return "$status"
@@ -354,7 +358,8 @@ finish() {
     local was=$stopping
     stopping= # what follows has to run
     if [ -n "$delete_on_exit" ]; then
-        if [ -n "$was" ] && read_state && [ "$state" = "$ready" ]; then
+        # After a failure, too: the command outlives a stream of its log that broke too often.
+        if [ "$status" != 0 ] && read_state && [ "$state" = "$ready" ]; then
             say "letting the command save before $name is deleted"
             run_child group "${stop_remote[@]}" || say "it could not be stopped in good order"
         fi
@@ -363,7 +368,7 @@ finish() {
         else
             remove || say "$name COULD NOT BE DELETED and goes on costing: $(quoted "${delete[@]}")"
         fi
-    elif [ -n "$was" ]; then
+    elif [ -n "$was" ] && [ "$was" != --stop ]; then
         say "the command goes on running on $name: call this again to follow it, or with --stop to stop it"
     else
         say "$name is still there; to delete it: $(quoted "${delete[@]}")"

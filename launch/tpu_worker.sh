@@ -8,7 +8,8 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 tpu_worker.sh run [OPTION ...] -- COMMAND [ARGUMENT ...]   start `flaxformer-mt COMMAND ...`, or follow
-                                   it where it still runs; ends with its exit status
+                                   it where it still runs; ends with its exit status, or with 76
+                                   where `stop` has ended it and it saved
 tpu_worker.sh stop                 ask the running command to save and stop, and wait for that
 tpu_worker.sh --help               this text
 
@@ -16,7 +17,7 @@ tpu_worker.sh --help               this text
   --requirement SPEC   install this with pip instead, e.g. gs://-downloaded wheels or git+https://...
   --extras a,b         what to install beyond the CPU version (default: tpu,gcs)
 
-Its state is in ~/.flaxformer_job: command, log, pid, status.
+Its state is in ~/.flaxformer_job: command, log, pid, status, stop_requested.
 TEXT
 }
 
@@ -111,7 +112,11 @@ follow() {
     while is_running; do sleep "${FLAXFORMER_POLL:-2}"; done
     sleep 1.2 # tail looks once a second
     [ -e "$job/status" ] || fail 1 "the command was killed, or the machine restarted: no exit status"
-    exit "$(cat "$job/status")"
+    local status
+    status=$(cat "$job/status")
+    # A machine's own end is to be gone on after; who asked for this one wants no restart.
+    if [ "$status" = 75 ] && [ -e "$job/stop_requested" ]; then status=76; fi
+    exit "$status"
 }
 
 run() {
@@ -133,6 +138,7 @@ stop() {
         say "nothing is running"
         return
     fi
+    touch "$job/stop_requested"
     kill -TERM "$(cat "$job/pid")" 2>/dev/null || true
     say "asked the command to save and stop"
     local waited=0

@@ -29,9 +29,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import asking, is_primary
+from flaxformer_mt.rundir.paths import asking, is_primary, persistently
 
 _LOGGER = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -42,7 +42,8 @@ class Holding:
     """A run's lock while it is held. The kernel's cannot be lost."""
 
     def check(self) -> None:
-        """Raises RunDirectoryError if another process has taken the run over."""
+        """Raises RunDirectoryError if another process has taken the run over, and CheckpointError
+        where that cannot be told now: the next save may tell."""
 
 
 class RemoteHolding(Holding):
@@ -57,8 +58,12 @@ class RemoteHolding(Holding):
 
     def check(self) -> None:
         # Not what the thread saw last: after a suspended machine wakes up, that is old.
-        with contextlib.suppress(OSError):
-            self._look()
+        try:
+            persistently(self._look)
+        except RunDirectoryError as error:
+            raise CheckpointError(
+                f"{error}; nothing is saved while nobody can tell whose run it is"
+            ) from error
         if self._lost_to:
             raise RunDirectoryError(
                 f"{self._run}: {self._lost_to} has taken this run over while the bucket could not "

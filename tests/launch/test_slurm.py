@@ -43,6 +43,7 @@ def slurm(tmp_path) -> dict[str, str]:
         "CALLS": str(tmp_path / "calls"),
         "STATE": "RUNNING",
         "SLURM_JOB_ID": "77",
+        "SLURM_CPUS_PER_TASK": "8",
         "FLAXFORMER_VENV": str(tmp_path / "venv"),
         "FLAXFORMER_REQUEUE_WAIT": "0",
     }
@@ -50,7 +51,7 @@ def slurm(tmp_path) -> dict[str, str]:
 
 def step(slurm: dict[str, str], words: str) -> str:
     program = f"{slurm['FLAXFORMER_VENV']}/bin/flaxformer-mt"
-    return f"srun --kill-on-bad-exit=1 --label --unbuffered {program} {words}"
+    return f"srun --kill-on-bad-exit=1 --label --unbuffered --cpus-per-task=8 {program} {words}"
 
 
 def calls(slurm: dict[str, str]) -> list[str]:
@@ -142,8 +143,8 @@ def test_dry_run_in_a_container(slurm):
     variables = {**slurm, "FLAXFORMER_IMAGE": "img:1", "FLAXFORMER_MOUNTS": "/s:/s"}
     done = run("slurm.sbatch", "--dry-run", "train", **variables)
     assert done.stdout.splitlines()[0] == (
-        "srun --kill-on-bad-exit=1 --label --unbuffered --container-image=img:1 "
-        "--container-mounts=/s:/s flaxformer-mt train"
+        "srun --kill-on-bad-exit=1 --label --unbuffered --cpus-per-task=8 "
+        "--container-image=img:1 --container-mounts=/s:/s flaxformer-mt train"
     )
 
 

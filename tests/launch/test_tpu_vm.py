@@ -215,6 +215,25 @@ def test_delete_on_exit_deletes_whatever_happened(cloud, end, status):
     assert not (cloud.folder / "states").exists()
 
 
+def test_before_a_deletion_a_command_whose_stream_was_lost_saves(cloud):
+    cloud.write("states", "READY")
+    cloud.write("ends", "255", "255")
+    done = cloud.run(*TPU, "--retries", "1", "--delete-on-exit", "--", "train")
+    assert done.returncode == 255
+    last = (cloud.folder / "calls").read_text().splitlines()
+    assert sum(line.endswith("--command=bash tpu_worker.sh stop") for line in last) == 1
+    assert cloud.calls()[-1] == "delete tpu-vm" and "letting the command save" in done.stderr
+
+
+def test_what_another_call_has_stopped_is_not_started_again(cloud):
+    cloud.write("states", "READY")
+    cloud.write("ends", "76", "0")
+    done = cloud.run(*TPU, "--retries", "2", "--", "train")
+    assert (done.returncode, cloud.calls().count("ssh tpu-vm")) == (75, 1), done.stderr
+    assert "asked to stop (--stop)" in done.stderr and "goes on running" not in done.stderr
+    assert "mt is still there; to delete it:" in done.stderr
+
+
 def test_gclouds_own_trouble_is_shown_and_creates_nothing(cloud):
     cloud.write("broken", "ERROR: you are not logged in")
     done = cloud.run(*TPU, "--retries", "0", "--type", "v4-8", "--", "train")

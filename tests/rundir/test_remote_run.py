@@ -13,8 +13,8 @@ import time
 
 import pytest
 
-from flaxformer_mt.rundir import remote_lock
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import paths, remote_lock
+from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.growing import StagedFiles, growing_files
 from flaxformer_mt.rundir.layout import create, open_run, read_record, record_start
 from flaxformer_mt.rundir.lock import locked
@@ -147,6 +147,25 @@ def test_a_holder_notices_that_it_was_replaced(remote):
             held.check()
         remote.lock_file.write_bytes(theirs)
     assert remote.lock_file.read_bytes() == theirs, "another's lock is not removed"
+
+
+def test_a_lock_that_cannot_be_read_costs_a_save_and_not_the_run(gcs, remote, monkeypatch):
+    monkeypatch.setattr(paths.time, "sleep", lambda seconds: None)
+    with remotely_locked(remote, "training on it", beat=60.0, dead_after=1.0, settle=0.0) as held:
+        gcs.fault = lambda method, name: 403 if name.endswith("/lock") else None
+        with pytest.raises(CheckpointError, match="lock: cannot be read: .*nothing is saved"):
+            held.check()
+        refused: list[str] = []
+
+        def once(method: str, name: str) -> int | None:
+            if not name.endswith("/lock") or refused:
+                return None
+            refused.append(name)
+            return 403
+
+        gcs.fault = once
+        held.check()
+        assert refused
 
 
 def test_locked_takes_the_lock_that_fits(remote, monkeypatch):
