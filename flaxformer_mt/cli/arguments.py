@@ -94,6 +94,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def count(text: str) -> int:
+    """An argument that is a number from 0 on."""
+    return 0 if re.fullmatch("0{1,9}", text) else positive(text)
+
+
 def _beam(text: str) -> int:
     """An argument that is a beam size."""
     if (value := positive(text)) > LARGEST_BEAM:

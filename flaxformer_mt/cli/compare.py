@@ -18,7 +18,7 @@ from flaxformer_mt.cli.scoring import (
 from flaxformer_mt.evaluation.compare import METHODS, Comparison, System, compare
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.evaluation.significance import TRIALS
-from flaxformer_mt.evaluation.systems import common_text, common_tokenizer, find_output
+from flaxformer_mt.evaluation.systems import common_case, common_text, common_tokenizer, find_output
 from flaxformer_mt.evaluation.testsets import load_testset
 from flaxformer_mt.rundir.atomic import write_json
 from flaxformer_mt.rundir.paths import as_path
@@ -95,6 +95,7 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
             parser,
             language=language_of(options) or known,
             tokenizer=options.tokenize or common_tokenizer(outputs),
+            lowercase=options.lowercase or common_case(outputs),
         ),
         methods=METHODS if options.method == "both" else (options.method,),
         trials=options.trials or TRIALS,

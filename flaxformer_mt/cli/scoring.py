@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import PurePath
 
-from flaxformer_mt.cli.arguments import positive
+from flaxformer_mt.cli.arguments import count
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.metrics import TOKENIZERS
 from flaxformer_mt.evaluation.nonbreaking import LANGUAGES
@@ -76,8 +76,9 @@ def scoring(
     *,
     language: str,
     tokenizer: str | None = None,
+    lowercase: bool = False,
 ) -> Scoring:
-    """What `add_scoring` was given; `language` and `tokenizer` are what holds without its flags.
+    """What `add_scoring` was given; `language` and so on are what holds without its flags.
 
     Raises CometError where COMET is asked for and not there.
     """
@@ -89,7 +90,7 @@ def scoring(
         require_comet()
     return Scoring(
         tokenizer=options.tokenize or tokenizer or "13a",
-        lowercase=options.lowercase,
+        lowercase=options.lowercase or lowercase,
         language=options.tgt_lang or language,
         ter=not options.no_ter,
         comet=options.comet or "",
@@ -113,8 +114,3 @@ def language_of(options: argparse.Namespace) -> str:
         return str(options.langpair).rpartition("-")[2]
     suffixes = [] if options.ref is None else PurePath(options.ref).suffixes
     return next((s[1:] for s in reversed(suffixes) if s[1:] in LANGUAGES), "")
-
-
-def count(text: str) -> int:
-    """An argument that is a number from 0 on."""
-    return 0 if re.fullmatch("0{1,9}", text) else positive(text)

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from flaxformer_mt.cli.arguments import not_negative, positive
+from flaxformer_mt.cli.arguments import count, not_negative, positive
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.settings import with_search
@@ -58,9 +58,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-extra-tokens", type=positive, metavar="N", help="... and N more")
     group.add_argument(
         "--no-repeat-ngram",
-        type=positive,
+        type=count,
         metavar="N",
-        help="no sequence of N tokens occurs twice in a translation",
+        help="no sequence of N tokens occurs twice in a translation (0: any may)",
     )
     add_batch_tokens(group)
     add_dtype(group)

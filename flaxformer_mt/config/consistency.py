@@ -98,6 +98,11 @@ def ineffective(config: ExperimentConfig) -> Iterator[str]:
             f"'training.patience' = {training.patience} counts validations, and there are none "
             "while 'training.validate_every' = 0: set one of them"
         )
+    if any(corpus.name == "valid" for corpus in config.data.test):
+        yield (
+            "'data.test.valid': `evaluate --set valid` means 'data.valid', and keeps its scores "
+            "under that name: call the test set something else"
+        )
 
 
 def _values(config: ExperimentConfig, groups: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

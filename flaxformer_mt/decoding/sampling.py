@@ -55,7 +55,8 @@ def keys_of(
     words: UInt[Array, "rows words"], position: Int[Array, ""], *, beams: int
 ) -> Key[Array, "rows beams"]:
     """The key of each hypothesis's next token."""
-    keys = jax.random.wrap_key_data(words[:, :2])
+    # By name: the user's default may be another generator, with keys of other sizes.
+    keys = jax.random.wrap_key_data(words[:, :2], impl="threefry2x32")
     fold = jax.vmap(jax.random.fold_in)
     for column in range(2, words.shape[1]):
         keys = fold(keys, words[:, column])

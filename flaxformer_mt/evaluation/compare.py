@@ -119,8 +119,12 @@ def compare(
         raise ScoringError("a comparison takes two systems or more")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ScoringError(f"two systems are called {twice[0]}: write NAME=PATH for one of them")
-    if scoring.resamples < 1 or trials < 1:
-        raise ScoringError("resamples and trials must be at least 1")
+    for method, name, draws in (
+        ("bootstrap", "resamples", scoring.resamples),
+        ("randomization", "trials", trials),
+    ):
+        if method in methods and draws < 1:
+            raise ScoringError(f"{name} must be at least 1: {method} is made of them")
     assessed = []
     for system in systems:
         try:

@@ -25,6 +25,7 @@ class Output:
     references: list[str] | None = None
     sources: list[str] | None = None
     tokenizer: str | None = None  # with which it was scored before
+    lowercase: bool | None = None  # whether without regard to case
     language: str = ""  # of the target
     evaluation: str = ""  # which one of a run directory it is
 
@@ -112,6 +113,17 @@ def common_tokenizer(outputs: Sequence[Output]) -> str | None:
     return found[0] if found else None
 
 
+def common_case(outputs: Sequence[Output]) -> bool:
+    """Whether they were scored without regard to case before. Raises ScoringError for both ways."""
+    found = {output.lowercase for output in outputs if output.lowercase is not None}
+    if len(found) > 1:
+        raise ScoringError(
+            "some of the systems were evaluated with --lowercase, and others were not: compare all "
+            "without regard to case with --lowercase, or evaluate them in one way first"
+        )
+    return found == {True}
+
+
 def _named(argument: str) -> tuple[str, str]:
     match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
     if match is None or Path(argument).exists():
@@ -146,6 +158,7 @@ def _kept(directory: Path, inner: str, name: str) -> Output:
         references=kept.references,
         sources=kept.sources,
         tokenizer=how.get("tokenizer"),
+        lowercase=how.get("lowercase"),
         language=how.get("language") or "",
     )
 

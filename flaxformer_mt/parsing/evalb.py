@@ -17,10 +17,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from flaxformer_mt.parsing.normal_form import TRACE, plain_label
+from flaxformer_mt.parsing.normal_form import TRACE
 from flaxformer_mt.parsing.trees import ROOTS, Tree
 
 DELETED_TAGS = frozenset((",", ":", "``", "''", ".", TRACE))
@@ -149,10 +150,15 @@ def _spans(tree: Tree, kept: Sequence[bool]) -> Spans:
     spans: Spans = collections.Counter()
     for bracket in tree.brackets:
         start, end = place[bracket.start], place[bracket.end]
-        label = plain_label(bracket.label)
+        label = _cut(bracket.label)
         if start < end and label not in _DELETED_LABELS:
             spans[_EQUAL.get(label, label), start, end] += 1
     return spans
+
+
+def _cut(label: str) -> str:
+    """As EVALB cuts it: NP of NP-SBJ-1 and NP=2, but PRT|ADVP is a label of its own."""
+    return re.split("[-=]", label)[0] or label
 
 
 def _share(part: int, whole: int) -> float:

@@ -98,6 +98,12 @@ def test_patience_without_validations_is_a_mistake_but_no_damage_to_a_run():
     assert frozen.training.patience == 3
 
 
+def test_a_test_set_called_valid_is_a_mistake_too():
+    settings = ["data.test.valid.src=a.en", "data.test.valid.tgt=a.de"]
+    with pytest.raises(ConfigError, match="'data.test.valid': .* call the test set something else"):
+        load_config("files", settings)
+
+
 def test_the_last_override_of_a_key_holds():
     assert with_overrides("model.d_model=128", "model.d_model=64").model.d_model == 64
 

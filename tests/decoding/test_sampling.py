@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.decode import decode_ids
-from flaxformer_mt.decoding.sampling import Sampling, sampled
+from flaxformer_mt.decoding.sampling import Sampling, keys_of, sampled, seed_words
 from tests.decoding.examples import CONFIG, sentences, tiny
 
 LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -50.0])
@@ -74,6 +74,15 @@ def test_a_low_temperature_is_greedy():
     for one, three in zip(greedy, drawn, strict=True):
         assert [each.tokens for each in three] == [one[0].tokens] * 3
         assert three[0].log_prob == pytest.approx(one[0].log_prob, abs=1e-5)
+
+
+def test_the_user_s_default_generator_changes_no_draw():
+    words = jnp.asarray([seed_words(7, 1, 0)], jnp.uint32)
+    position = jnp.asarray(3, jnp.int32)
+    drawn = jax.random.key_data(keys_of(words, position, beams=2))
+    with jax.default_prng_impl("rbg"):
+        again = jax.random.key_data(keys_of(words, position, beams=2))
+    assert np.array_equal(drawn, again)
 
 
 def test_a_draw_depends_on_the_seed_and_the_sentence_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -57,6 +58,10 @@ def test_one_method_alone() -> None:
     found = compare(SYSTEMS[:2], REFERENCES, scoring=SCORING, methods=["randomization"], trials=50)
     assert list(found.systems[1].tests) == ["randomization"]
     assert "better in" not in found.table().split("\n")[0]
+    # Randomization takes no resamples, and without them there are no intervals.
+    none = dataclasses.replace(SCORING, resamples=0)
+    again = compare(SYSTEMS[:2], REFERENCES, scoring=none, methods=["randomization"], trials=50)
+    assert again.systems[1].tests == found.systems[1].tests and again.table()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_one_method_alone() -> None:
     [
         (SYSTEMS[:1], SCORING, "takes two systems"),
         ([SYSTEMS[0], SYSTEMS[0]], SCORING, "two systems are called base: write NAME=PATH"),
-        (SYSTEMS, Scoring(resamples=0), "must be at least 1"),
+        (SYSTEMS, Scoring(resamples=0), "resamples must be at least 1: bootstrap is made of them"),
         ([SYSTEMS[0], System(name="short", hypotheses=["a"])], SCORING, "short: 1 hypotheses for"),
     ],
 )

@@ -14,6 +14,7 @@ from flaxformer_mt.evaluation import Scoring, ScoringError, assess
 from flaxformer_mt.evaluation.kept import keep
 from flaxformer_mt.evaluation.systems import (
     Output,
+    common_case,
     common_text,
     common_tokenizer,
     find_output,
@@ -27,10 +28,12 @@ __all__ = ["bucket", "gcs"]
 REFERENCES, SOURCES = ["a b c d", "e f g h\u2028"], ["A", "E"]
 
 
-def kept(directory: Path, name: str, *, tokenizer: str = "13a") -> Path:
+def kept(directory: Path, name: str, *, tokenizer: str = "13a", lowercase: bool = False) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     hypotheses = ["a b c x", "\x85e f"]
-    scoring = Scoring(tokenizer=tokenizer, language="de", ter=False, resamples=0)
+    scoring = Scoring(
+        tokenizer=tokenizer, lowercase=lowercase, language="de", ter=False, resamples=0
+    )
     files = keep(
         assess(hypotheses, REFERENCES, scoring=scoring),
         hypotheses,
@@ -144,6 +147,17 @@ def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
     assert common_tokenizer([two, plain]) == "none"
     with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): say with --tok"):
         common_tokenizer([one, two])
+
+
+def test_all_were_scored_with_or_without_case(tmp_path: Path) -> None:
+    cased = find_output(str(kept(tmp_path, "cased")))
+    blind = find_output(str(kept(tmp_path, "blind", lowercase=True)))
+    plain = Output(name="a", hypotheses=[])
+    assert (cased.lowercase, blind.lowercase) == (False, True)
+    assert common_case([blind, plain]) and not common_case([cased, plain])
+    assert not common_case([plain])
+    with pytest.raises(ScoringError, match="some of the systems were evaluated with --lowercase"):
+        common_case([cased, blind])
 
 
 def test_evaluations_of_before_references_were_kept(tmp_path: Path) -> None:
