@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,8 @@ def _align(
     vocabularies: Vocabularies,
 ) -> Alignment:
     src, tgt = _Words(source), _Words(target)
-    of_words = np.zeros((len(tgt.texts), len(src.texts)))
+    links: list[tuple[int, int]] = []
+    last = _Row(-1, 0, np.zeros(0))  # the newest target word, to which the next part may add
     for part, of_pieces in zip(parts, weights, strict=True):
         lead = len(part.src_lead.encode())
         src_spans = [
@@ -92,13 +93,52 @@ def _align(
         )
         # The end marks are of no word: what goes to them is left out.
         inner = of_pieces[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
-        np.add.at(of_words, (rows[rows >= 0][:, None], columns[columns >= 0][None]), inner)
-    links = [(int(of_words[word].argmax()), word) for word in np.flatnonzero(of_words.any(axis=1))]
-    return Alignment(
-        src_words=src.texts,
-        tgt_words=tgt.texts,
-        links=tuple((word, int(tgt_word)) for word, tgt_word in links),
-    )
+        for row in _by_words(inner, rows[rows >= 0], columns[columns >= 0]):
+            if row.word == last.word:
+                last += row
+            else:
+                links += last.link()
+                last = row
+    return Alignment(src_words=src.texts, tgt_words=tgt.texts, links=tuple([*links, *last.link()]))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """What a target word looks at: weights of the source words from `first` on."""
+
+    word: int
+    first: int
+    weights: Float[np.ndarray, " words"]
+
+    def __add__(self, other: _Row) -> _Row:
+        first = min(self.first, other.first)
+        ends = [row.first + len(row.weights) for row in (self, other)]
+        weights = np.zeros(max(ends) - first)
+        for row in (self, other):
+            weights[row.first - first :][: len(row.weights)] += row.weights
+        return _Row(self.word, first, weights)
+
+    def link(self) -> list[tuple[int, int]]:
+        """Its pair, of the source word with the largest weight; none where it looks at nothing."""
+        if not self.weights.any():
+            return []
+        return [(self.first + int(self.weights.argmax()), self.word)]
+
+
+def _by_words(
+    of_pieces: Float[np.ndarray, "tgt src"],
+    rows: Int[np.ndarray, " tgt"],
+    columns: Int[np.ndarray, " src"],
+) -> Iterator[_Row]:
+    """Weights of a part's pieces, summed to words. Of its own words alone: a matrix of a long
+    line's words would grow with the square of the line."""
+    if not (len(rows) and len(columns)):
+        return
+    top, left = int(rows.min()), int(columns.min())
+    sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
+    np.add.at(sums, (rows[:, None] - top, columns[None] - left), of_pieces)
+    for number, weights in enumerate(sums):
+        yield _Row(top + number, left, weights)
 
 
 class _Words:
@@ -107,24 +147,25 @@ class _Words:
     def __init__(self, line: str) -> None:
         self.texts = tuple(line.split())
         self._line = line
-        self._after = 0  # characters of the line up to the end of the last part
+        # Of the line up to the end of the last part.
+        self._characters = self._bytes = 0
         # The word at each byte; at a blank the next one, whose piece may begin there.
-        self._of_bytes: list[int] = []
+        of_bytes: list[int] = []
         word, blank = -1, True
         for character in line:
             word += blank and not character.isspace()
             blank = character.isspace()
-            self._of_bytes += [word + blank] * len(character.encode())
+            of_bytes += [word + blank] * len(character.encode())
+        self._of_bytes = np.array([*of_bytes, len(self.texts)], np.int64)
 
     def of_pieces(self, part: str, spans: Sequence[tuple[int, int]]) -> Int[np.ndarray, " pieces"]:
         """The word of each piece of the line's next part, by their spans there; -1: of none.
 
         Pieces that begin before the part are of none.
         """
-        start = self._line.index(part, self._after)
-        self._after = start + len(part)
-        before = len(self._line[:start].encode())
-        words = np.array([*self._of_bytes, len(self.texts)], np.int64)
+        start = self._line.index(part, self._characters)
+        before = self._bytes + len(self._line[self._characters : start].encode())
+        self._characters, self._bytes = start + len(part), before + len(part.encode())
         begins = np.array([begin for begin, _ in spans], np.int64)
-        found = words[before + np.maximum(begins, 0)]
+        found = self._of_bytes[before + np.maximum(begins, 0)]
         return np.where((begins >= 0) & (found < len(self.texts)), found, -1)

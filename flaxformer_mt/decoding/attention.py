@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +21,8 @@ from flaxformer_mt.decoding.teacher import PairBatch, batches, decoder_states, o
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.parallel import on_mesh, place_batch
+
+_AT_ONCE = 1 << 25  # weights of a layer that are held: 128 MiB
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,10 +118,12 @@ def cross_weights(
     layer: int,
     batch_tokens: int,
     mesh: Mesh,
-) -> list[np.ndarray]:
+) -> Iterator[np.ndarray]:
     """Each part's weights [tgt, src] over the source in one layer, the mean of its heads.
 
-    Raises DecodingError, and ValueError for a layer that there is not.
+    They are computed as they are taken, `_AT_ONCE` numbers of them at a time: of thousands of long
+    lines all of them would be gigabytes. Raises DecodingError, and ValueError for a layer that
+    there is not.
     """
     layers = model.config.decoder_layers
     if not 0 <= layer < layers:
@@ -130,16 +134,33 @@ def cross_weights(
         return _mean_weights(params, *place_batch(arrays, mesh), model=model, layer=layer)
 
     max_length = model.config.max_length
-    found = over_batches(
-        parts, compute, batch_tokens=batch_tokens, max_length=max_length, mesh=mesh
-    )
-    found = [own[:, : len(part.src) + 1] for own, part in zip(found, parts, strict=True)]
-    if not all(np.isfinite(own).all() for own in found):
-        raise DecodingError(
-            "the model's attention is not numbers: its parameters are damaged or its training "
-            "diverged; use another checkpoint"
+    for some in _shares(parts):
+        found = over_batches(
+            some, compute, batch_tokens=batch_tokens, max_length=max_length, mesh=mesh
         )
-    return found
+        for own, part in zip(found, some, strict=True):
+            weights = own[:, : len(part.src) + 1]
+            if not np.isfinite(weights).all():
+                raise DecodingError(
+                    "the model's attention is not numbers: its parameters are damaged or its "
+                    "training diverged; use another checkpoint"
+                )
+            yield weights
+
+
+def _shares(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """The parts in order, as many together as have about `_AT_ONCE` weights."""
+    some: list[Part] = []
+    count = 0
+    for part in parts:
+        longest = max(len(part.src), len(part.tgt)) + 1  # both sides of a batch have one length
+        if some and count + longest**2 > _AT_ONCE:
+            yield some
+            some, count = [], 0
+        some.append(part)
+        count += longest**2
+    if some:
+        yield some
 
 
 @functools.partial(jax.jit, static_argnames=("model", "layer"))

@@ -77,7 +77,8 @@ def over_batches(
     def fetch(batch: PairBatch, values: Array) -> None:
         host = np.asarray(values)
         for row, number in enumerate(batch.parts):
-            found[number] = host[row, : batch.tgt_lengths[row]]
+            # A view would keep the whole batch, padding and all.
+            found[number] = host[row, : batch.tgt_lengths[row]].copy()
 
     for batch in batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split):
         with on_mesh(mesh):

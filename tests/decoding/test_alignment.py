@@ -11,9 +11,9 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import OverlongError, Translator, alignment
+from flaxformer_mt.decoding import OverlongError, Translator, alignment, attention
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.parts import source_pieces
+from flaxformer_mt.decoding.parts import Part, source_pieces
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.runs import PAIRS, make_run, parameters
@@ -157,6 +157,50 @@ def test_a_line_in_parts_has_words_counted_through(translator, diagonal):
     assert found.links == tuple((n, n) for n in range(len(long.split())))
     with pytest.raises(OverlongError):
         translator.align([(long, long)], overlong="refuse")
+
+
+def test_a_part_of_a_word_adds_to_what_it_looks_at():
+    """In all it looks most at word 3, which is the most of neither part."""
+    first, second = (
+        alignment._Row(7, at, np.array(weights))
+        for at, weights in ((2, [0.5, 0.4]), (3, [0.4, 0.0, 0.5]))
+    )
+    assert (first + second).link() == (second + first).link() == [(3, 7)]
+    assert first.link() == [(2, 7)] and second.link() == [(5, 7)]
+
+
+def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagonal):
+    """Of 60,000 by 60,000 words it would take 29 GB."""
+    text = "the small cat sees a big dog ."
+    count = 7500
+    ids = tuple(translator.vocabularies.src.encode(text))
+    part = Part(src_text=text, src=ids, tgt_text=text, tgt=ids, glue=" ")
+    line = " ".join([text] * count)
+    (found,) = alignment.align_parts(
+        translator.params,
+        translator.model,
+        dataclasses.replace(translator.vocabularies, tgt=translator.vocabularies.src),
+        [(line, line, [part] * count)],
+        layer=0,
+        batch_tokens=2048,
+        mesh=translator.mesh,
+    )
+    assert found.links == tuple((word, word) for word in range(8 * count))
+
+
+def test_weights_are_computed_a_few_at_a_time(translator, monkeypatch):
+    whole = translator.align(PAIRS * 3)
+    batches: list[int] = []
+    over = attention.over_batches
+
+    def counted(parts, *rest, **settings):
+        batches.append(len(parts))
+        return over(parts, *rest, **settings)
+
+    monkeypatch.setattr(attention, "over_batches", counted)
+    monkeypatch.setattr(attention, "_AT_ONCE", 1500)
+    assert translator.align(PAIRS * 3) == whole
+    assert sum(batches) == len(PAIRS) * 3 and len(batches) > 2
 
 
 def test_a_word_in_two_parts_has_one_link(translator):
