@@ -86,7 +86,7 @@ def _measured(group: str, results: Sequence[Result]) -> list[str]:
     return [
         f"{first.details['status'].capitalize()}. Trained on {first.details['data']}; scored on "
         f"{first.details['test']}.{_overrides(group)} The first of the commands:",
-        f"    {first.command}",
+        f"<!-- not run: hours of training -->\n```bash\n{first.command}\n```",
         table(header, lines, right=set(range(1, len(header) - 2))),
         "Signatures:\n\n" + "\n".join(signatures),
         *_mixtures(results),

@@ -300,7 +300,7 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
         (["compare", "one.txt", "nowhere", "--ref", "test.de"], 2, "nowhere: does not exist"),
         (
             ["compare", "one.txt", "two.txt", "--ref", "test.de", "--resamples", "0"],
-            *(2, "resamples and trials must be at least 1"),
+            *(2, "resamples must be at least 1: bootstrap is made of them"),
         ),
         (
             ["compare", "one.txt", "two.txt", "--ref", "test.de", "--trials", "0"],
