@@ -20,8 +20,8 @@ def warm_up(engine: Engine, *, words: int, progress: Progress) -> None:
     meet each of these lengths. Which programs a search comes to need depends on which of its
     sentences end when, so that running it is not enough: all of them are compiled first. What is
     longer compiles when it comes, and so may a sentence that the model takes in pieces, beside
-    others. Where one sentence has the shape that one of another length had,
-    batches of that length are left out.
+    others. Where one sentence has the shape that one of another length had, batches of that length
+    are left out.
     """
     powers = [2**power for power in range(2, 20)]
     every = sorted({n - 1 for power in powers for n in (power * 3 // 2, power * 2)})
