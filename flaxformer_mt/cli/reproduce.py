@@ -37,6 +37,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         results=workdir / "results" if options.results is None else Path(options.results),
         report=workdir / "reproduction.md" if options.report is None else Path(options.report),
         plans=tuple(map(Path, options.plan)),
+        others=tuple(map(Path, options.also)),
     )
     if options.what == "report":
         return report(places, check=options.check)
@@ -106,6 +107,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be repeated",
     )
     results.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a result of what was trained on other text, to stand after the rows; may be repeated",
+    )
+    results.add_argument(
         "--check", action="store_true", help="report: write nothing, fail if it says otherwise"
     )
     group = parser.add_argument_group("figures")
@@ -146,7 +154,8 @@ def _check(
     if options.corpus is not None and options.text is not None:
         parser.error("--text is of the paper's text, and --corpus is another")
     places = [(name, getattr(options, name)) for name in ("workdir", "results", "report")]
-    for name, value in (*places, *(("plan", path) for path in options.plan)):
+    files = [(name, path) for name in ("plan", "also") for path in getattr(options, name)]
+    for name, value in (*places, *files):
         if value is not None and is_remote(as_path(value)):
             parser.error(f"--{name} {value}: several runs share files below it: name a local place")
 

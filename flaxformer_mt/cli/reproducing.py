@@ -18,6 +18,7 @@ from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.ladder import Ending, Ladder
 from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
+from flaxformer_mt.reproduction.other_text import SCORES, is_scored
 from flaxformer_mt.reproduction.pictures import FIGURES, draw_attention, draw_formulas
 from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
@@ -38,6 +39,7 @@ class Places:
     results: Path
     report: Path
     plans: tuple[Path, ...]
+    others: tuple[Path, ...]
 
 
 def run(places: Places, experiments: Sequence[Experiment], command: Sequence[str]) -> int:
@@ -79,7 +81,11 @@ def report(places: Places, *, check: bool) -> int:
     for path, plan in zip(places.plans, plans, strict=True):
         if not is_plan(plan):
             raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
-    text = page.report(read_records(places.results), plans)
+    others = [read_result(path) for path in places.others]
+    for path, other in zip(places.others, others, strict=True):
+        if not is_scored(other):
+            raise ResultError(f"{path}: has none of the scores {', '.join(SCORES)}")
+    text = page.report(read_records(places.results), plans, others)
     if not check:
         make_folder(str(places.report.parent))
         write_text(places.report, text)

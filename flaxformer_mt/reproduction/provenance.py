@@ -36,6 +36,13 @@ def trained_by(*records: RunRecord) -> dict[str, str]:
     return {"trained_by": json.dumps(codes)}
 
 
+def training_commits(result: Result) -> list[str]:
+    """What trained a result's runs, in short: each commit once; its own where that is not told."""
+    trained = json.loads(result.details.get("trained_by", "[]"))
+    commits = [code["commit"] or _release(code["packages"]) for code in trained]
+    return list(dict.fromkeys(map(short, commits or [result.commit])))
+
+
 def mixture(result: Result) -> str | None:
     """What trained the result's run where that is not, or not alone, what measured it."""
     trained = [

@@ -11,6 +11,7 @@ from flaxformer_mt.reproduction.measurements import (
     measurements,
     ordering_sections,
 )
+from flaxformer_mt.reproduction.other_text import other_text
 from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table
 from flaxformer_mt.reproduction.planned import Planned
 from flaxformer_mt.reproduction.records import Records, stale
@@ -29,8 +30,11 @@ paper's values, which stand once, in `flaxformer_mt/reproduction/paper.py`. What
 so. How to run a row: docs/reproducing.md of the project."""
 
 
-def report(records: Records, plans: Sequence[Result] = ()) -> str:
-    """The whole page as Markdown. `plans` are results of `benchmarks.plan` and of `plan_rows`.
+def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Result] = ()) -> str:
+    """The whole page as Markdown.
+
+    `plans` are results of `benchmarks.plan` and of `plan_rows`; `others` scores of what was trained
+    on other text, and is no row of the paper.
 
     Raises ConfigError for a row whose config is broken.
     """
@@ -47,6 +51,7 @@ def report(records: Records, plans: Sequence[Result] = ()) -> str:
     sections += ordering_sections(
         [found for found in records.orderings if compares(found, measured)]
     )
+    sections += other_text(others)
     sections += [*_failures(rows.values()), *_outdated(records, measured)]
     return "\n\n".join(sections) + "\n"
 

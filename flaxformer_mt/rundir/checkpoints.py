@@ -21,6 +21,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from flaxformer_mt.rundir import orbax_quiet, stored
+from flaxformer_mt.rundir.agreement import everywhere, listed_alike
 from flaxformer_mt.rundir.digests import flatten_paths
 from flaxformer_mt.rundir.errors import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -41,7 +42,6 @@ from flaxformer_mt.rundir.selection import (
     select_step as select_step,
     steps_begun,
 )
-from flaxformer_mt.rundir.stored import everywhere
 
 _TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
 _LOGGER = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class Checkpoints:
         everywhere(True)
         self._metrics: dict[int, Mapping[str, Any]] = {}
         self._irregular: set[int] = set()
-        for step in list_steps(self.directory):
+        for step in listed_alike(self.directory, list_steps):
             try:
                 self._note(step, stored.read_meta(self.directory / str(step)))
             except DamagedError:
@@ -274,6 +274,7 @@ class Checkpoints:
             self._metrics.pop(step, None)
             self._report(f"{reason}; set aside as {asides[step].name}, going back to step {used}")
         everywhere(True)
+        listed_alike(self.directory, list_steps)
         self._opened().reload()
 
 

@@ -19,8 +19,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
-from jax.experimental import multihost_utils
 
+from flaxformer_mt.rundir.agreement import everywhere
 from flaxformer_mt.rundir.digests import dtype_name, flatten_paths, tree_digest
 from flaxformer_mt.rundir.errors import CheckpointError, DamagedError
 from flaxformer_mt.rundir.reading import reading
@@ -145,16 +145,6 @@ def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping
                 f"{folder}: {name}: {path} is {form[1]}{list(form[0])}, and these settings make "
                 f"it {dtype_name(leaf)}{list(leaf.shape)}; {advice}"
             )
-
-
-def everywhere(ok: bool) -> bool:
-    """Whether every process says so: they meet here, and none goes a way of its own.
-
-    One that read well would otherwise wait forever for one that did not.
-    """
-    if jax.process_count() == 1:
-        return ok
-    return bool(np.all(multihost_utils.process_allgather(np.asarray(ok))))
 
 
 def _describe(name: str, tree: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.reproduction.made_up import COMMIT, TOY, experiment, result, write
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "benchmarks" / "results" / "plan.json"
+# In the order of the page, which is that of docs/reproducing.md's command.
+OTHERS = ("multi30k_tiny", "multi30k_tiny_seeds", "multi30k_tiny_raw", "craft", "quickstart")
 
 
 def line_of(page: str, row: str, heading: str) -> str:
@@ -42,7 +45,8 @@ def test_the_recorded_report_is_what_the_recorded_results_give(monkeypatch):
     monkeypatch.chdir(ROOT)
     places = ["--results", "benchmarks/results/reproduction", "--report", "docs/reproduction.md"]
     plans = [f"--plan=benchmarks/results/{name}.json" for name in ("plan", "plan_rows")]
-    arguments = ["reproduce", "report", *places, *plans]
+    others = [f"--also=benchmarks/results/{name}.json" for name in OTHERS]
+    arguments = ["reproduce", "report", *places, *plans, *others]
     assert main([*arguments, "--check"]) == 0, f"run `flaxformer-mt {' '.join(arguments)}`"
 
 
@@ -280,3 +284,21 @@ def test_no_table_is_torn_by_a_bar(tmp_path):
     write(tmp_path, result(experiment("table3/c_N2")))
     for block in re.findall(r"(?:^\|.*\n)+", report(read_records(tmp_path)), re.MULTILINE):
         assert len({line.count("|") for line in block.strip().split("\n")}) == 1
+
+
+def test_what_was_trained_on_other_text_stands_apart(tmp_path):
+    one = read_result(write(tmp_path, result(experiment())))
+    small = dataclasses.replace(one, name="small", metrics={"bleu_paper": 21.5, "steps": 300.0})
+    trees = dataclasses.replace(one, name="trees", config="parsing:craft", metrics={"f1": 31.25})
+    page = report(Records(), others=[small, trees])
+    section = page.partition("## On other text")[2].partition("\n## ")[0]
+    small_line, trees_line = (line for line in section.split("\n") if line.startswith("| `"))
+    assert small_line.startswith("| `small` | ") and "| 21.50 |  | 300 |" in small_line
+    assert "|  | 31.25 |  |" in trees_line and "`parsing:craft`" in trees_line
+    assert status(page, "base") == "not run"
+    assert "On other text" not in report(Records())
+
+
+def test_a_file_without_scores_is_named(tmp_path, capsys):
+    assert main(["reproduce", "report", "--workdir", str(tmp_path), "--also", str(PLAN)]) != 0
+    assert "plan.json: has none of the scores bleu_paper" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""Processes go on from one step: where a file system shows them different ones, they wait."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.rundir import agreement
+from flaxformer_mt.rundir.agreement import listed_alike
+from flaxformer_mt.rundir.errors import CheckpointError
+
+
+class Other:
+    """The second of two processes, as the first one meets it: what it lists, call by call."""
+
+    def __init__(self, *lists: list[int]) -> None:
+        self.lists, self.asked = list(lists), 0
+
+    def process_allgather(self, mine: np.ndarray) -> np.ndarray:
+        listed = self.lists[min(self.asked, len(self.lists) - 1)]
+        self.asked += 1
+        return np.stack([mine, agreement._digest(str(listed))])
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """Makes this process one of two, the other as given, and time pass at once."""
+
+    def make(other: Other) -> Other:
+        monkeypatch.setattr(agreement.jax, "process_count", lambda: 2)
+        monkeypatch.setattr(agreement.multihost_utils, "process_allgather", other.process_allgather)
+        monkeypatch.setattr(agreement.time, "sleep", lambda _: None)
+        return other
+
+    return make
+
+
+def test_alone_nobody_is_asked(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        agreement.multihost_utils, "process_allgather", lambda _: pytest.fail("asked")
+    )
+    assert listed_alike(tmp_path, lambda _: [10, 20]) == [10, 20]
+
+
+def test_the_same_list_is_taken_at_once(beside, tmp_path):
+    other = beside(Other([10, 20]))
+    assert listed_alike(tmp_path, lambda _: [10, 20]) == [10, 20]
+    assert other.asked == 1
+
+
+def test_a_host_that_sees_an_older_folder_is_waited_for(beside, tmp_path):
+    other = beside(Other([10], [10], [10, 20]))
+    assert listed_alike(tmp_path, lambda _: [10, 20]) == [10, 20]
+    assert other.asked == 3
+
+
+def test_this_host_looks_again_too(beside, tmp_path):
+    views = iter([[], [10], [10, 20]])
+    beside(Other([10, 20]))
+    assert listed_alike(tmp_path, lambda _: next(views)) == [10, 20]
+
+
+def test_folders_that_are_not_one_are_an_error(beside, tmp_path):
+    other = beside(Other([]))
+    with pytest.raises(CheckpointError, match=r"not every host sees.*sees 10, 20\. All need one"):
+        listed_alike(tmp_path, lambda _: [10, 20])
+    assert other.asked == agreement._PATIENCE
