@@ -15,7 +15,8 @@ quarter of 2000, which is held out. Beside them the test set of 2014 has to be p
 
 Cost: 1.8e17 FLOPs by formula, a fifth of the paper's base model. Not trained by this project: at
 the rate recorded for base (benchmarks/results/training_speed_base.json) it would take nearly four
-days of two CPU cores.
+days of two CPU cores. By `plan`, on 8 TPU v5e: 23.5 ms a step at the longest shape, eight minutes,
+1.0 chip hours and 2.1 GiB a chip, by the compiler's estimates.
 """
 
 from ml_collections import ConfigDict

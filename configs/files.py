@@ -1,7 +1,7 @@
-"""Your own parallel text: two files a side, and nothing else to know.
+"""Your own parallel text: two files, one a side, and nothing else to know.
 
-    flaxformer-mt train --config files --workdir runs/mine \
-        --config.data.train.mine.src=train.en --config.data.train.mine.tgt=train.de \
+    flaxformer-mt train --config files --workdir runs/mine \\
+        --config.data.train.mine.src=train.en --config.data.train.mine.tgt=train.de \\
         --config.data.valid.src=valid.en --config.data.valid.tgt=valid.de
 
 `small`  up to a few hundred thousand pairs: 4 + 4 layers of width 256, 8,000 types, early stopping

@@ -9,8 +9,11 @@ translations.
 FOLDER holds `train`, `dev` and `test-tatoeba-v2021-08-07`, each as `.en.xz` and `.de.xz`: some
 157,000 pairs (CC BY 2.0 FR) that are in none of the other two.
 
-Cost: under three hours on two CPU cores. Not yet trained by this project. For orientation: a model
-of a thousand times this text has 43.7 sacreBLEU on the test set (OPUS-MT).
+Cost: two hours on two slow CPU cores (float32, 167 GFLOP/s; a device a core, docs/performance.md).
+Score: 34.1 sacreBLEU on the test set's 17,565 sentences, 43.6 on the 1,585 of `dev`. A model of a
+thousand times this text has 43.7 on the test set (OPUS-MT). By length: up to ten words 39.4, 11 to
+20 words 22.6, 21 to 30 words 6.8. Few of the training pairs are so long, and translations of such
+sentences end too early (0.91 and 0.66 of the references' length).
 """
 
 from ml_collections import ConfigDict

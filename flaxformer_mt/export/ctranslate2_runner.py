@@ -124,6 +124,7 @@ class Model:
             max_batch_size=BATCH,
             max_input_length=0,  # cuts nothing off
             max_decoding_length=limit,
+            min_decoding_length=0,  # an empty translation is one: the default of 1 forbids it
             beam_size=search["beam_size"],
             length_penalty=search["length_penalty"],
             no_repeat_ngram_size=search["no_repeat_ngram"],

@@ -209,7 +209,7 @@ class Batcher:
         self._call(self._deliver, shares, outcomes, report)
 
     def _outcomes(self, shares: list[Share]) -> tuple[list[Any], Exception | None]:
-        """A result or an exception for each item, and the exception of the whole batch if any."""
+        """A result or an exception for each item, and an exception where there is no result."""
         try:
             return self._results(shares), None
         except Exception as error:
@@ -228,7 +228,9 @@ class Batcher:
                 results = [error] * len(mine)
             for place, result in zip(mine, results, strict=True):
                 outcomes[place] = result
-        return outcomes, failure
+        # Each alone, all may have been answered: then nothing has failed that anybody knows of.
+        lost = any(isinstance(outcome, Exception) for outcome in outcomes)
+        return outcomes, failure if lost else None
 
     def _results(self, shares: list[Share]) -> list[Any]:
         items = [ticket.items[number] for ticket, number in shares]

@@ -27,7 +27,8 @@ from tests.reproduction.made_up import COMMIT, TOY, experiment, result, write
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "benchmarks" / "results" / "plan.json"
 # In the order of the page, which is that of docs/reproducing.md's command.
-OTHERS = ("multi30k_tiny", "multi30k_tiny_seeds", "multi30k_tiny_raw", "craft", "quickstart")
+OTHERS = ("multi30k_tiny", "multi30k_tiny_seeds", "multi30k_tiny_raw", "tatoeba", "craft")
+OTHERS += ("quickstart",)
 
 
 def line_of(page: str, row: str, heading: str) -> str:

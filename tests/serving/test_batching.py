@@ -22,7 +22,7 @@ class Model:
     def run(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
         assert self.may.acquire(timeout=20)
         self.batches.append((key, list(items)))
-        if "bad" in items:
+        if "bad" in items or ("alone" in items and len(items) > 1):
             raise RuntimeError("bad")
         return [item * 2 for item in items]
 
@@ -137,6 +137,19 @@ def test_one_failing_request_does_not_fail_its_neighbours() -> None:
         assert isinstance(results[1], RuntimeError)
         assert [report.error is None for report in reports] == [True, False]
         assert await batcher.submit("key", [4]) == [8]
+
+    run(test)
+
+
+def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure() -> None:
+    """Too large together, as where memory runs out, and answered one by one."""
+
+    async def test(batcher: Batcher, model: Model, reports: list[BatchReport]) -> None:
+        await held(batcher, model)
+        tasks = await waiting(batcher, ("key", [1]), ("key", ["alone"]), ("key", [3]))
+        model.go()
+        assert await asyncio.gather(*tasks) == [[2], ["alonealone"], [6]]
+        assert [report.error for report in reports] == [None, None]
 
     run(test)
 

@@ -26,6 +26,7 @@ else:
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, Defect, defect_of_sides
 from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.data.corpus.xz_streams import XzStreams
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _MAGIC = {
@@ -198,7 +199,7 @@ def _decompressed(raw: BinaryIO, form: str) -> Any:
     if form == "gzip":
         return gzip.GzipFile(fileobj=raw)
     if form == "xz":
-        return lzma.LZMAFile(raw)
+        return io.BufferedReader(XzStreams(raw), _BLOCK)
     if form == "zstandard":
         return zstd.ZstdFile(raw, options=_ZSTD_OPTIONS)
     return contextlib.nullcontext(raw)

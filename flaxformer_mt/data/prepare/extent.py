@@ -17,23 +17,25 @@ _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     ".zst": zstd.ZstdDecompressor,
 }
 _HEAD = 1 << 20
+_MOST = _HEAD << 4  # a megabyte of one repeated line would fill the memory
 
 
 def text_bytes(source: Source) -> int | None:
-    """Bytes of the corpus's lines, as `record_bytes` counts them; None if it is no text file.
+    """Bytes of the corpus's lines, as `record_bytes` counts them; None if that is not known.
 
     Of a compressed file it is an estimate: what its first megabyte gives, times its size.
     """
     if not isinstance(source, TwoFiles | TwoColumns):
         return None
-    return sum(map(_of_file, source.files.values()))
+    sizes = [_of_file(path) for path in source.files.values()]
+    return sum(size for size in sizes if size is not None) if None not in sizes else None
 
 
 def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
     return sum(len(column) + 1 for columns in records for column in columns)
 
 
-def _of_file(path: AnyPath) -> int:
+def _of_file(path: AnyPath) -> int | None:
     size, _ = paths.stamp(path)
     decompressor = _DECOMPRESSORS.get(path.suffix.lower())
     if decompressor is None:
@@ -41,7 +43,9 @@ def _of_file(path: AnyPath) -> int:
     with paths.reaching(path), paths.open_binary(path) as stream:
         head = stream.read(_HEAD)
     try:
-        text = decompressor().decompress(head)
+        text = decompressor().decompress(head, _MOST)
     except (zlib.error, lzma.LZMAError, zstd.ZstdError):
         return size  # Who reads it will say what is wrong with it.
+    if len(text) == _MOST:
+        return None
     return max(size, size * len(text) // max(1, len(head)))

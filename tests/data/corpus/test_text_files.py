@@ -184,6 +184,26 @@ def test_a_file_must_be_what_its_name_says(
     assert str(tmp_path / name) in str(caught.value)
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_archives_after_each_other_are_read_to_the_last_byte(tmp_path: Path, suffix: str) -> None:
+    first, second = (PACKERS[suffix](b"%d\tand so on\n" % number * 500) for number in (1, 2))
+    path = tmp_path / f"a.tsv{suffix}"
+    corpus = CorpusConfig(name="a", kind="tsv", path=path.name)
+    path.write_bytes(first + second)
+    assert len(read(corpus, tmp_path)[0]) == 1000
+    for behind in (bytes([second[0] ^ 1]) + second[1:], second[: len(second) // 2], b"1\t2\n" * 30):
+        path.write_bytes(first + behind)
+        with pytest.raises(CorpusError, match="the file is damaged or incomplete"):
+            read(corpus, tmp_path)
+
+
+def test_xz_streams_may_be_padded(tmp_path: Path) -> None:
+    stream = lzma.compress(b"1\t2\n" * 500)
+    (tmp_path / "a.tsv.xz").write_bytes(stream + bytes(8) + stream + bytes(4))
+    corpus = CorpusConfig(name="a", kind="tsv", path="a.tsv.xz")
+    assert len(read(corpus, tmp_path)[0]) == 1000
+
+
 def test_zstandard_files_may_have_many_frames(tmp_path: Path) -> None:
     # A frame that holds no text, as parallel compressors write first, and two that do.
     skippable = b"\x50\x2a\x4d\x18\x04\x00\x00\x00size"
