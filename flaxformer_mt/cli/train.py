@@ -166,7 +166,7 @@ def _guarded(
         with contextlib.suppress(RunDirectoryError):
             holding.check()
             before = read_status(run)
-            step = before.step if before else 0
+            step = max(before.step if before else 0, goodput.step)
             write_status(run, Status(state="failed", step=step, reason=str(error).split("\n")[0]))
         raise
     write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
@@ -192,7 +192,9 @@ def _train(
     profile: tuple[int, int] | None,
 ) -> Outcome:
     settings = config.training
-    has_checkpoint = bool(list_steps(run.checkpoints))
+    # The first process says it for all: who saw none would wait for an answer about weights that
+    # nobody asks for who sees one.
+    has_checkpoint = processes.first(lambda: bool(list_steps(run.checkpoints)))
     source = None if init_from is None or has_checkpoint else layout.open_run(init_from)
     if source is not None:
         # Before hours of preparing data for it.

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.cli import preparation, train as command
+from flaxformer_mt.config import default_config, freeze
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create
+from flaxformer_mt.training.goodput import Goodput
 
 T = TypeVar("T")
 
@@ -98,3 +100,28 @@ def test_killed_at_any_file_there_is_no_half_a_vocabulary(
     finally:
         _kill_in.clear()
     assert seen == [Vocabularies.load(source.vocabulary).digest]
+
+
+def test_the_first_process_says_whether_a_run_has_begun(tmp_path: Path) -> None:
+    """Another host may see its folder as it was: it must not go another way than the others."""
+    asked: list[bool] = []
+
+    class Second(Processes):
+        def first(self, action: Callable[[], T]) -> T:
+            asked.append(True)
+            if len(asked) > 1:
+                raise Killed
+            return True  # type: ignore[return-value]  # there, while this process sees none
+
+    missing: Any = None
+    with pytest.raises(Killed):  # and not: there is no run to begin from
+        command._train(
+            RunDirectory(tmp_path / "run"),
+            freeze(default_config(), "made up"),
+            "no such run",
+            missing,
+            missing,
+            Second(number=1, count=2),
+            Goodput(),
+            None,
+        )
