@@ -12,8 +12,9 @@ FOLDER holds `train`, `dev` and `test-tatoeba-v2021-08-07`, each as `.en.xz` and
 Cost: two hours on two slow CPU cores (float32, 167 GFLOP/s; a device a core, docs/performance.md).
 Score: 34.1 sacreBLEU on the test set's 17,565 sentences, 43.6 on the 1,585 of `dev`. A model of a
 thousand times this text has 43.7 on the test set (OPUS-MT). By length: up to ten words 39.4, 11 to
-20 words 22.6, 21 to 30 words 6.8. Few of the training pairs are so long, and translations of such
-sentences end too early (0.91 and 0.66 of the references' length).
+20 words 22.6, 21 to 30 words 6.8. Of the training pairs 92.8% have at most ten words and 187 in all
+21 to 30 (counted by hand), and translations of such sentences end too early (0.91 and 0.66 of the
+references' length).
 """
 
 from ml_collections import ConfigDict
@@ -40,7 +41,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.d_model = 256
     config.model.d_ff = 1024
     config.model.num_heads = 4
-    # Two hours of a CPU are some nine epochs: too few to learn the pairs by heart.
+    # Two hours of a CPU are some nine epochs. Other values were not tried.
     config.model.dropout = 0.1
 
     config.data.vocabulary.size = 6000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.reproduction.provenance import training_commits
 from flaxformer_mt.reproduction.result_file import Result
-from flaxformer_mt.reproduction.tables import machine, table
+from flaxformer_mt.reproduction.tables import commit, machine, table
 
 # What may be shown of a result, as its column is headed.
 SCORES = {
@@ -30,7 +30,7 @@ def other_text(results: Sequence[Result]) -> list[str]:
         return []
     shown = [metric for metric in SCORES if any(metric in one.metrics for one in results)]
     header = ["result", "config", *(SCORES[metric] for metric in shown)]
-    header += ["steps", "machine that scored", "trained by", "command"]
+    header += ["steps", "machine that scored", "scored by", "trained by", "command"]
     rows = [
         [
             f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else ""),
@@ -38,7 +38,8 @@ def other_text(results: Sequence[Result]) -> list[str]:
             *(f"{one.metrics[each]:.2f}" if each in one.metrics else "" for each in shown),
             f"{one.metrics['steps']:,.0f}" if "steps" in one.metrics else "",
             machine(one.machine),
-            ", ".join(training_commits(one)),
+            commit(one),
+            ", ".join(training_commits(one)) or "not told",
             f"`{one.command}`",
         ]
         for one, seeds in ((one, one.metrics.get("seeds")) for one in results)

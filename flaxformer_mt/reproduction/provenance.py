@@ -37,10 +37,10 @@ def trained_by(*records: RunRecord) -> dict[str, str]:
 
 
 def training_commits(result: Result) -> list[str]:
-    """What trained a result's runs, in short: each commit once; its own where that is not told."""
+    """What trained a result's runs, in short: each commit once; none where that is not told."""
     trained = json.loads(result.details.get("trained_by", "[]"))
     commits = [code["commit"] or _release(code["packages"]) for code in trained]
-    return list(dict.fromkeys(map(short, commits or [result.commit])))
+    return list(dict.fromkeys(map(short, commits)))
 
 
 def mixture(result: Result) -> str | None:

@@ -209,7 +209,7 @@ class Batcher:
         self._call(self._deliver, shares, outcomes, report)
 
     def _outcomes(self, shares: list[Share]) -> tuple[list[Any], Exception | None]:
-        """A result or an exception for each item, and an exception where there is no result."""
+        """A result or an exception for each item, and why the batch failed if any item did."""
         try:
             return self._results(shares), None
         except Exception as error:

@@ -31,7 +31,8 @@ from flaxformer_mt.rundir.layout import (
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.remote_lock import remotely_locked
-from flaxformer_mt.rundir.status import Status, write_status
+from flaxformer_mt.rundir.status import Status, read_status, write_status
+from flaxformer_mt.training.goodput import Goodput
 from flaxformer_mt.training.start_from import StartError
 from tests.cli.conftest import Run, settings
 from tests.conftest import ROOT
@@ -103,6 +104,24 @@ def test_a_finished_run_whose_next_start_is_killed_is_trained_by_the_one_after(
         train(workdir, overrides)
     with pytest.raises(Reached):
         train(workdir, overrides)
+
+
+def test_a_failed_run_says_how_far_it_had_come(
+    prepared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workdir, overrides = prepared
+
+    def broken(*arguments: Any) -> None:
+        goodput = next(each for each in arguments if isinstance(each, Goodput))
+        goodput.done(80)
+        raise RuntimeError("no memory left\nand more")
+
+    monkeypatch.setattr(training, "_train", broken)
+    with pytest.raises(RuntimeError, match="no memory left"):
+        train(workdir, overrides)
+    assert read_status(RunDirectory(workdir)) == Status(
+        state="failed", step=80, reason="no memory left"
+    )
 
 
 def test_prepare_does_not_change_what_a_trained_run_is(

@@ -295,6 +295,7 @@ def test_what_was_trained_on_other_text_stands_apart(tmp_path):
     section = page.partition("## On other text")[2].partition("\n## ")[0]
     small_line, trees_line = (line for line in section.split("\n") if line.startswith("| `"))
     assert small_line.startswith("| `small` | ") and "| 21.50 |  | 300 |" in small_line
+    assert "| not told |" in small_line
     assert "|  | 31.25 |  |" in trees_line and "`parsing:craft`" in trees_line
     assert status(page, "base") == "not run"
     assert "On other text" not in report(Records())

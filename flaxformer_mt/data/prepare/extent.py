@@ -23,12 +23,14 @@ _MOST = _HEAD << 4  # a megabyte of one repeated line would fill the memory
 def text_bytes(source: Source) -> int | None:
     """Bytes of the corpus's lines, as `record_bytes` counts them; None if that is not known.
 
-    Of a compressed file it is an estimate: what its first megabyte gives, times its size.
+    Of a compressed file it is an estimate: what its first megabyte gives, times its size; not
+    known where that megabyte gives more than 16.
     """
     if not isinstance(source, TwoFiles | TwoColumns):
         return None
     sizes = [_of_file(path) for path in source.files.values()]
-    return sum(size for size in sizes if size is not None) if None not in sizes else None
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:

@@ -136,3 +136,6 @@ def test_how_much_text_there_is_is_known_beforehand(tmp_path: Path, suffix: str)
     if suffix:
         (tmp_path / f"a{suffix}").write_bytes(b"nonsense")
         assert text_bytes(source) is not None
+        with opened[suffix](tmp_path / f"a{suffix}", "wb") as stream:
+            stream.write(b"again\n" * (4 << 20))  # 24 MiB, of which a megabyte is read
+        assert text_bytes(source) is None
