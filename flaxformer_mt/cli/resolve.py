@@ -14,7 +14,7 @@ from flaxformer_mt.config import (
     load_config,
     thaw,
 )
-from flaxformer_mt.config.consistency import ineffective
+from flaxformer_mt.config.ineffective import ineffective
 from flaxformer_mt.config.load import apply_override
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoints import list_steps

@@ -79,6 +79,7 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
         beam_size=translator.config.beam_size,
         encoder_layers=config.model.encoder_layers,
         decoder_layers=config.model.decoder_layers,
+        diverse=translator.config.diverse_groups > 1,
         # Only vocabularies with a table take a code for one token.
         codes=codes_among([] if src.table is None else src.pieces()),
     )

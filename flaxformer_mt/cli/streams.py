@@ -101,10 +101,13 @@ def _device(path: str) -> Iterator[BinaryIO]:
 def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
     """What decides of the output, but for the input: another command must not go on with it.
 
-    Settings within a mapping are named "its name.their name".
+    Settings within a mapping are named "its name.their name". The size of batches decides of
+    rounding alone, and what has run out of memory must be able to go on with smaller ones.
     """
+    decoding = dataclasses.asdict(translator.config)
+    del decoding["batch_tokens"]
     flat: dict[str, Any] = {}
-    for name, value in {"decoding": dataclasses.asdict(translator.config), **settings}.items():
+    for name, value in {"decoding": decoding, **settings}.items():
         if isinstance(value, Mapping):
             flat |= {f"{name}.{inner}": each for inner, each in value.items()}
         else:

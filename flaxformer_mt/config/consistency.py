@@ -45,6 +45,8 @@ _POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
 _LARGEST = 2**31 - 1
 # Positions among the candidates of a beam are int32; nobody searches as widely.
 LARGEST_BEAM = 1 << 16
+# Of the built-in grammar.
+SPLITS = ("train", "valid", "test")
 # The marks and one piece.
 _FEWEST_TYPES = 5
 
@@ -88,21 +90,6 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
                 )
             yield from _corpus(item, f"data.{group}.{item.name}")
     yield from _corpus(config.data.valid, "data.valid")
-
-
-def ineffective(config: ExperimentConfig) -> Iterator[str]:
-    """What is said in vain: a mistake in what is to be run, no damage to what was."""
-    training = config.training
-    if training.patience > 0 and not training.validate_every:
-        yield (
-            f"'training.patience' = {training.patience} counts validations, and there are none "
-            "while 'training.validate_every' = 0: set one of them"
-        )
-    if any(corpus.name == "valid" for corpus in config.data.test):
-        yield (
-            "'data.test.valid': `evaluate --set valid` means 'data.valid', and keeps its scores "
-            "under that name: call the test set something else"
-        )
 
 
 def _values(config: ExperimentConfig, groups: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
@@ -225,5 +212,5 @@ def _corpus(item: CorpusConfig, key: str) -> Iterator[str]:
     if item.kind == "synthetic":
         if item.size < 1:
             yield f"'{key}.size' must be at least 1 for the built-in grammar"
-        if item.split not in ("train", "valid", "test"):
+        if item.split not in SPLITS:
             yield f"'{key}.split' = '{item.split}' must be train, valid or test"

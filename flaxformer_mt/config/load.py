@@ -14,7 +14,6 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from flaxformer_mt.config.consistency import ineffective
 from flaxformer_mt.config.freeze import (
     ConfigError,
     complete,
@@ -24,6 +23,7 @@ from flaxformer_mt.config.freeze import (
     is_corpora,
     nearest,
 )
+from flaxformer_mt.config.ineffective import ineffective
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 
 # In a wheel the config files lie inside the package; in a checkout beside it.

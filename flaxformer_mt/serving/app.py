@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.assets import load_assets
@@ -83,16 +84,20 @@ def create_app(
         await service.stop()
 
     app = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        middleware=_cors(settings),
-        exception_handlers={HTTPException: _http_error},
+        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error}
     )
     # A trailing slash would otherwise be redirected, to an address made of the Host header.
     app.router.redirect_slashes = False
     paths = {route.path for route in routes}
     origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
-    return Guard(app, service, paths, origins=origins, connections=connections)
+    return Guard(
+        app,
+        service,
+        paths,
+        origins=origins,
+        readable=functools.partial(_readable, settings=settings),
+        connections=connections,
+    )
 
 
 class Endpoints:
@@ -199,15 +204,15 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return JsonResponse({"error": error.detail}, error.status_code, dict(error.headers or {}))
 
 
-def _cors(settings: ServerSettings) -> list[Middleware]:
+def _readable(app: ASGIApp, settings: ServerSettings) -> ASGIApp:
+    """`app`, whose answers the pages of the allowed origins may read."""
     if not settings.cors_origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-api-key"],
-            max_age=3600,
-        )
-    ]
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=settings.cors_origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type", "x-api-key"],
+        expose_headers=["retry-after"],
+        max_age=3600,
+    )

@@ -90,16 +90,24 @@ class Engine:
     """Runs batches on a translator; used from the model's thread alone.
 
     A search for n hypotheses is another compiled program for each n. Two are enough: the best one,
-    and `widest`, of which a request for fewer takes its part (the search is the same). For the same
-    reason batches have few sizes, 1, 4, 16 ... and are filled up by repetition.
+    and `widest`, of which a request for fewer takes its part (the search is the same). Where the
+    search is `diverse`, n are one of each group in turn, not the n best of more, and each n is a
+    program. For the same reason batches have few sizes, 1, 4, 16 ... and are filled up by
+    repetition.
     """
 
-    def __init__(self, translator: ServedTranslator, *, widest: int, largest: int) -> None:
+    def __init__(
+        self, translator: ServedTranslator, *, widest: int, largest: int, diverse: bool = False
+    ) -> None:
         self.translator = translator
-        self.widest, self._largest = widest, largest
+        self.widest, self._largest, self._diverse = widest, largest, diverse
 
     def key_of(self, n_best: int) -> Search:
-        return Search(1 if n_best == 1 else self.widest)
+        return Search(n_best if n_best == 1 or self._diverse else self.widest)
+
+    def searches(self) -> list[Search]:
+        """Every one that requests can come to need."""
+        return list(dict.fromkeys(self.key_of(n_best) for n_best in range(1, self.widest + 1)))
 
     def sizes(self, key: Hashable) -> list[int]:
         """The sizes of batches, from 1 on."""

@@ -61,6 +61,9 @@ class JsonResponse(Response):
 class Guard:
     """The outermost application. Paths not among `paths` are counted as one.
 
+    `readable` makes of an application one whose answers other origins' pages may read: refusals
+    are such answers, too.
+
     While more `connections` are open than may be, requests are refused; so are those that `origins`
     has no place for.
     """
@@ -72,9 +75,11 @@ class Guard:
         paths: Collection[str],
         *,
         origins: Origins,
+        readable: Callable[[ASGIApp], ASGIApp],
         connections: Callable[[], int] | None = None,
     ) -> None:
-        self.app, self.service, self.paths = app, service, frozenset(paths)
+        self.app, self.service, self.paths = readable(app), service, frozenset(paths)
+        self._readable = readable
         self._origins = origins
         self._connections = connections or (lambda: service.metrics.open_requests)
 
@@ -106,12 +111,12 @@ class Guard:
                     late = JsonResponse(
                         {"error": "the server is stopping"}, 503, {"retry-after": "5"}
                     )
-                    await late(scope, receive, send_guarded)
+                    await self._readable(late)(scope, receive, send_guarded)
             except Exception as error:
                 number = self.service.explain(error)
                 if not status:
                     broken = JsonResponse({"error": f"internal error {number}"}, 500)
-                    await broken(scope, receive, send_guarded)
+                    await self._readable(broken)(scope, receive, send_guarded)
         finally:
             metrics.open_requests -= 1
             seconds = time.perf_counter() - start
@@ -133,5 +138,6 @@ class Guard:
             self.service.metrics.refused.add(reason=refusal.reason)
             # Closed: so that it is soon one less, and with it what was not read.
             headers = {**refusal.headers, "connection": "close"}
-            return JsonResponse({"error": refusal.message}, refusal.status, headers)
+            answer = JsonResponse({"error": refusal.message}, refusal.status, headers)
+            return self._readable(answer)
         return self.app

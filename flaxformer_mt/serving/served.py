@@ -33,4 +33,5 @@ class Model:
     beam_size: int
     encoder_layers: int
     decoder_layers: int
+    diverse: bool = False  # whether the beam is searched in groups
     codes: frozenset[str] = frozenset()  # language codes that its sources may begin with

@@ -30,6 +30,9 @@ from flaxformer_mt.serving.warm_up import warm_up
 
 State = Literal["starting", "ok", "failing", "stopping"]
 _FAILING_AFTER = 3  # batches in a row
+# Seconds after the last of them. Who sends nothing to what is failing would never learn that it is
+# not: then one request may try, and if it fails, too, the time begins anew.
+_FAILING_FOR = 60.0
 _TOLD_WITHIN = 1.0  # seconds, in which requests that are given up at the end get their 503
 _T = TypeVar("_T")
 
@@ -54,7 +57,10 @@ class Service:
         self._failed = failed
         self.reader = Reader(model, settings)
         self.engine = Engine(
-            translator, widest=self.reader.most_hypotheses, largest=settings.batch_sentences
+            translator,
+            widest=self.reader.most_hypotheses,
+            largest=settings.batch_sentences,
+            diverse=model.diverse,
         )
         self.batcher = Batcher(
             self.engine.run,
@@ -71,6 +77,7 @@ class Service:
         self._deadline = 0.0
         self._hurried = asyncio.Event()
         self._failures = 0  # batches in a row
+        self._last_failure = 0.0
 
     @property
     def state(self) -> State:
@@ -78,7 +85,8 @@ class Service:
             return "stopping"
         if not self.batcher.ready:
             return "starting"
-        return "failing" if self._failures >= _FAILING_AFTER else "ok"
+        lately = time.monotonic() - self._last_failure < _FAILING_FOR
+        return "failing" if self._failures >= _FAILING_AFTER and lately else "ok"
 
     def start(self) -> None:
         self.batcher.start()
@@ -203,6 +211,7 @@ class Service:
         refused = isinstance(report.error, PairRefused)
         if not refused:
             self._failures = 0 if report.error is None else self._failures + 1
+            self._last_failure = time.monotonic()
         self.metrics.batch(report)
 
 

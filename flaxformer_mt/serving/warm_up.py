@@ -51,7 +51,6 @@ def warm_up(engine: Engine, *, words: int, progress: Progress) -> None:
 
 def _groups(engine: Engine, length: int, longest: int) -> list[list[Step]]:
     """What is to be run for sentences of one length, the smallest batch of a kind first."""
-    keys = [engine.key_of(1)] if engine.widest == 1 else [engine.key_of(1), engine.key_of(2)]
     text = _text(length)
 
     def align() -> None:
@@ -63,7 +62,7 @@ def _groups(engine: Engine, length: int, longest: int) -> list[list[Step]]:
     return [
         *(
             [_search(engine, key, length, size, longest) for size in _sizes(engine, key)]
-            for key in keys
+            for key in engine.searches()
         ),
         [(f"alignment of {length} words", align)],
         [(f"attention of {length} words", attend)],

@@ -76,7 +76,8 @@ class Utilization:
 
         Projections, feed-forward and softmax are counted token by token. In attention a token is
         taken to see as many as a sentence has in the mean: a little less than what sentences of
-        uneven lengths need, some thousandths of the whole.
+        uneven lengths need, some thousandths of the whole. Of frozen parameters it counts the
+        gradients, too, that nobody computes.
         """
         flops = training_flops(
             self.model,

@@ -55,8 +55,8 @@ def test_what_else_fails_is_not_the_devices_fault() -> None:
             sink.finish()
 
 
-def test_every_member_of_an_ensemble_decides() -> None:
-    def known(*dtypes: str) -> dict[str, object]:
+def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not() -> None:
+    def known(*dtypes: str, **decoding: int) -> dict[str, object]:
         members = [
             ({"a": np.ones(2)}, SimpleNamespace(config=dataclasses.replace(ModelConfig(), dtype=d)))
             for d in dtypes
@@ -66,9 +66,12 @@ def test_every_member_of_an_ensemble_decides() -> None:
             model=members[0][1],
             name="best",
             vocabularies=SimpleNamespace(digest="0" * 64),
-            config=DecodingConfig(),
+            config=DecodingConfig(**decoding),  # type: ignore[arg-type]
         )
         return identity(translator, window=3)  # type: ignore[arg-type]
 
     assert known("float32")["dtype"] == "float32"
     assert known("float32", "bfloat16") != known("float32", "float32")
+    # What ran out of memory goes on with smaller ones.
+    assert known("float32", batch_tokens=99) == known("float32")
+    assert known("float32", beam_size=2) != known("float32")

@@ -98,6 +98,41 @@ def test_patience_without_validations_is_a_mistake_but_no_damage_to_a_run():
     assert frozen.training.patience == 3
 
 
+@pytest.mark.parametrize(
+    ("spec", "override", "wanted"),
+    [
+        (
+            "wmt14_en_de",
+            "training.schedule.peak=0.001",
+            "is for 'training.schedule.kind' = 'peak', and that is 'paper': ",
+        ),
+        (
+            "multi30k",
+            "training.schedule.factor=2",
+            "is for 'training.schedule.kind' = 'paper', and that is 'peak': ",
+        ),
+        ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (but of 'files' or"),
+        ("quickstart", "data.train.grammar.path=mine.tsv", "kind 'synthetic' (but of 'tsv' or"),
+        ("multi30k", "data.train.multi30k.size=100", "kind 'files' (but of 'synthetic'): set"),
+        ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (but of 'tsv' or 'jsonl'"),
+        ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files', which is taken whole"),
+        ("multi30k", "data.valid.weight=2", "only corpora to train on are mixed"),
+    ],
+)
+def test_what_nothing_would_read_is_a_mistake(spec, override, wanted):
+    name = override.partition("=")[0]
+    with pytest.raises(ConfigError) as caught:
+        load_config(spec, [override])
+    said = str(caught.value)
+    assert said.startswith(f"{spec}: '{name}' = ") and wanted in said
+
+
+def test_a_split_s_name_may_be_left_over():
+    settings = ["kind=files", "size=0", "src=a.en", "tgt=a.de"]
+    config = load_config("quickstart", [f"data.valid.{each}" for each in settings])
+    assert config.data.valid.split == "valid"
+
+
 def test_a_test_set_called_valid_is_a_mistake_too():
     settings = ["data.test.valid.src=a.en", "data.test.valid.tgt=a.de"]
     with pytest.raises(ConfigError, match="'data.test.valid': .* call the test set something else"):

@@ -50,6 +50,13 @@ def test_a_batch_is_filled_up_and_its_filling_left_out() -> None:
     assert lines == texts + texts[-1:] * 7
 
 
+def test_a_diverse_search_for_fewer_is_another_one() -> None:
+    made = Engine(StandIn(), widest=4, largest=16, diverse=True)
+    assert [made.key_of(n) for n in (1, 2, 3, 4)] == made.searches() == [*map(Search, range(1, 5))]
+    assert engine(16).searches() == [BEST, WIDE]
+    assert Engine(StandIn(), widest=1, largest=16).searches() == [BEST]
+
+
 class Broken(StandIn):
     def __init__(self, error: Exception) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flaxformer_mt.serving import service
 from tests.serving.stand_in import Running, StandIn, eventually, quick, reversed_words, running
 
 
@@ -165,6 +166,19 @@ def test_a_failing_model_tells_the_client_nothing_and_the_operator_where() -> No
         assert server.ask("GET", "/health")[:2] == (503, {"status": "failing"})
         assert server.post("/translate", {"text": "whole"})[0] == 200
         assert server.ask("GET", "/health")[0] == 200
+
+
+def test_what_nobody_asks_any_more_is_not_failing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(StandIn()) as server:
+        for _ in range(3):
+            server.post("/translate", {"text": "BROKEN"})
+        assert server.ask("GET", "/health")[0] == 503
+        with monkeypatch.context() as later:
+            later.setattr(service, "_FAILING_FOR", 0.0)  # a minute has passed
+            assert server.ask("GET", "/health")[0] == 200
+        # One more failure, and the time begins anew.
+        server.post("/translate", {"text": "BROKEN"})
+        assert server.ask("GET", "/health")[0] == 503
 
 
 def test_a_text_cannot_pass_for_lines_of_the_log() -> None:

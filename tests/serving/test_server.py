@@ -145,16 +145,19 @@ def test_an_address_is_one_servers_from_the_start() -> None:
 
 
 def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted() -> None:
-    with running(StandIn(), quick(connections=4)) as server:
+    origin = "https://their.site"
+    with running(StandIn(), quick(connections=4, cors_origins=(origin,))) as server:
         others = [connect(server) for _ in range(3)]
         eventually(lambda: len(server.server.server_state.connections) == 3)
         assert server.post("/translate", {"text": "a"})[0] == 200
         others.append(connect(server))
         eventually(lambda: len(server.server.server_state.connections) == 4)
-        status, answer, headers = server.ask("GET", "/languages")
+        status, answer, headers = server.ask("GET", "/languages", headers={"origin": origin})
         assert (status, answer) == (503, {"error": "more than 4 connections are open"})
         assert int(headers["retry-after"]) >= 1 and headers["connection"] == "close"
         assert "content-security-policy" in headers
+        assert headers["access-control-allow-origin"] == origin
+        assert headers["access-control-expose-headers"] == "retry-after"
         # Whoever looks after it sees what is the matter.
         assert server.ask("GET", "/health")[0] == 200
         assert server.metric('flaxformer_refused_total{reason="connections"}') == 1

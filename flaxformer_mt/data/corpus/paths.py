@@ -43,12 +43,18 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
     """The existing file that a setting names; `key` is that setting's place in the configuration.
 
     Raises:
-      CorpusError: there is no such file, or its object store cannot be reached.
+      CorpusError: there is no such file, it can be read only once, or its object store cannot be
+        reached.
     """
     path = locate(setting, folder)
     with reaching(path):
-        exists = path.exists()
-        if exists and not path.is_dir():
+        exists, folder_there = path.exists(), path.is_dir()
+        if exists and not folder_there:
+            if isinstance(path, Path) and not path.is_file():
+                raise CorpusError(
+                    f"{key}: {path} is a pipe or a device, and a corpus is read several times: "
+                    "write its text into a file first"
+                )
             return path
     what = "is not a file" if exists else "does not exist"
     raise CorpusError(

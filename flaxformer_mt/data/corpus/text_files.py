@@ -15,7 +15,7 @@ import itertools
 import lzma
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 if sys.version_info >= (3, 14):
@@ -124,7 +124,9 @@ def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
     begun: list[bytes] = []  # The line that the next block continues, in pieces.
     try:
         with open_text(path) as (stream, _):
-            while data := stream.read(_BLOCK):
+            # What came before a fault is given, and so the fault's place is told.
+            read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+            while data := read(_BLOCK):
                 end = data.rfind(b"\n")
                 if end < 0:
                     begun.append(data)

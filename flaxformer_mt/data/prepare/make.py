@@ -32,7 +32,7 @@ from flaxformer_mt.data.prepare.meter import Meter, Report
 from flaxformer_mt.data.prepare.picture import PICTURE, picture
 from flaxformer_mt.data.prepare.progress import LEFTOVERS, PROGRESS, VOCABULARY, Progress
 from flaxformer_mt.data.prepare.reuse import reuse
-from flaxformer_mt.data.prepare.sample import sizes, train_vocabulary
+from flaxformer_mt.data.prepare.sample import require_validation, sizes, train_vocabulary
 from flaxformer_mt.data.prepare.scripts import script_of
 from flaxformer_mt.data.prepare.workers import Workers
 from flaxformer_mt.data.store import Store
@@ -160,6 +160,7 @@ def _begin(
         )
     for line in inputs.repeated(read_from):
         meter.say(f"prepare: {line}")
+    require_validation(config)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     records: list[int] = []

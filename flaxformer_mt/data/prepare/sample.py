@@ -47,7 +47,7 @@ def train_vocabulary(
     drops = Drops()
     pairs = _sound(sources, drawn, drops)
     if not pairs:
-        pairs = _sound(sources, sample(_sound_records(config), size, seed), drops)
+        pairs = _sound(sources, sample(_sound_records(config, "train"), size, seed), drops)
     without = f", leaving out {drops.describe()}" if drops.total else ""
     meter.say(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
     vocabularies = vocabulary.train_pair(pairs, config.vocabulary)
@@ -90,16 +90,27 @@ def _records(
                 yield number, columns
 
 
-def _sound_records(config: DataConfig) -> Iterator[tuple[int, Record]]:
+def require_validation(config: DataConfig) -> None:
+    """Reads what will be validated on: to find after hours that it cannot be would be late.
+
+    Raises:
+      PrepareError: there is no sound pair.
+      CorpusError: see there.
+    """
+    for _ in _sound_records(config, "valid"):
+        pass
+
+
+def _sound_records(config: DataConfig, split: str) -> Iterator[tuple[int, Record]]:
     """The records that are pairs; raises PrepareError after the last if there are none."""
     drops, found = Drops(), False
-    train = (named for named in named_corpora(config) if named[0] == "train")
-    for number, (_, key, corpus) in enumerate(train):
+    of_split = (named for named in named_corpora(config) if named[0] == split)
+    for number, (_, key, corpus) in enumerate(of_split):
         for pair in corpora.read_pairs(corpus, config.folder, drops=drops, key=key):
             found = True
             yield number, (pair.src.encode("utf-8"), pair.tgt.encode("utf-8"))
     if not found:
-        raise nothing_left("train", drops)
+        raise nothing_left(split, drops)
 
 
 def _sound(

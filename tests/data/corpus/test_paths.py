@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 from etils.epath import backend
+from fsspec.implementations.memory import MemoryFile
 from fsspec.registry import _registry
 
 from flaxformer_mt.config.schema import CorpusConfig
@@ -77,14 +78,17 @@ class Refused(Exception):
 def test_what_the_client_raises_names_the_path(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
         raise Refused("no such account")
 
+    def refuse_later(file: MemoryFile, size: int) -> bytes:
+        return super(MemoryFile, file).read1(size) if file.tell() == 0 else refuse()
+
     corpus = CorpusConfig(kind="tsv", path="gs://b/a.tsv")
-    bucket.pipe("gs://b/a.tsv", b"one\teins\n" * 100_000)
+    bucket.pipe("gs://b/a.tsv", b"one\teins\n" * 200_000)
+    monkeypatch.setattr(MemoryFile, "read1", refuse_later)
     stream = read_pairs(corpus)
     assert next(stream).line == 1
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFile.read", refuse)
     with pytest.raises(CorpusError, match=r"gs://b/a\.tsv: .* line [1-9].*: no such account"):
         list(stream)
     monkeypatch.setattr(Bucket, "exists", refuse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,6 +132,9 @@ def test_missing_files_name_the_setting(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"data\.valid\.path is not set: .*'tsv' needs it"):
         list(read_pairs(CorpusConfig(kind="tsv"), key="data.valid"))
     (tmp_path / "no.en").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device, and"):
+        list(read_pairs(CorpusConfig(kind="tsv", path="pipe"), str(tmp_path), key="data.valid"))
     with pytest.raises(CorpusError, match=r"data\.train\.a\.src: .* is not a file"):
         list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
 
@@ -148,7 +152,7 @@ def test_paths_stand_in_the_folder_unless_absolute(
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_truncated_archives_are_errors(tmp_path: Path, suffix: str) -> None:
     # Text that does not pack to nothing, so that half of the archive holds some of the lines.
-    text = b"".join(b"line %d of many\n" % (i * 7919 % 100_003) for i in range(10_000))
+    text = b"".join(b"line %d of many\n" % (i * 7919 % 100_003) for i in range(40_000))
     corpus = two_files(tmp_path, text, text, suffix)
     path = tmp_path / f"a.en{suffix}"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -156,6 +160,8 @@ def test_truncated_archives_are_errors(tmp_path: Path, suffix: str) -> None:
         read(corpus, tmp_path)
     message = str(caught.value)
     assert message.startswith(f"{path}: cannot be read beyond line ")
+    # What the half holds was read, though it is less than is read at a time.
+    assert int(message.partition("beyond line ")[2].partition(":")[0].replace(",", "")) > 1000
     assert message.endswith("the file is damaged or incomplete: fetch it again")
 
 
