@@ -12,7 +12,7 @@ from typing import Any
 from flaxformer_mt.rundir.atomic import read_json, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class OutputError(ValueError):

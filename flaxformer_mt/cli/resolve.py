@@ -14,8 +14,7 @@ from flaxformer_mt.config import (
     load_config,
     thaw,
 )
-from flaxformer_mt.config.ineffective import ineffective
-from flaxformer_mt.config.load import apply_override
+from flaxformer_mt.config.load import apply_override, refuse_vain
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoints import list_steps
 from flaxformer_mt.rundir.errors import RunDirectoryError
@@ -61,7 +60,7 @@ def continued_config(
     if spec is None:
         config = _changed(run, overrides)
     else:
-        config = load_config(spec, overrides)
+        config = load_config(spec, overrides, recorded=recorded)
     if list_steps(run.checkpoints):
         return config, check_resume(recorded, config, str(run))
     return config, differences(recorded, config)
@@ -74,9 +73,5 @@ def _changed(run: RunDirectory, overrides: Sequence[str]) -> ExperimentConfig:
     for override in overrides:
         apply_override(thawed, override)
     config = freeze(thawed, str(run.config_file))
-    # What was recorded once keeps nobody from going on.
-    before = set(ineffective(recorded))
-    for said in ineffective(config):
-        if said not in before:
-            raise ConfigError(f"{run}: {said}")
+    refuse_vain(config, overrides, str(run), recorded=recorded)
     return config

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
 
 from flaxformer_mt.config.consistency import SPLITS
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, ScheduleConfig
@@ -18,11 +19,33 @@ _READ = {
 }
 
 
-def ineffective(config: ExperimentConfig) -> Iterator[str]:
-    """What is said in vain: a mistake in what is to be run, no damage to what was."""
+@dataclasses.dataclass(frozen=True)
+class _Vain:
+    """What is said in vain by `key`, which is read where `kind`, another key, has another value."""
+
+    text: str
+    key: str = ""
+    kind: str = ""
+
+
+def ineffective(config: ExperimentConfig, overrides: Sequence[str] = ()) -> Iterator[str]:
+    """What is said in vain: a mistake in what is to be run, no damage to what was.
+
+    Where one of `overrides` chose another kind, what the config said for the former one is left
+    over, and no mistake.
+    """
+    given = {override.partition("=")[0] for override in overrides}
+    return (said.text for said in _said(config) if not _left_over(said, given))
+
+
+def _left_over(said: _Vain, given: Collection[str]) -> bool:
+    return said.kind in given and said.key not in given
+
+
+def _said(config: ExperimentConfig) -> Iterator[_Vain]:
     training = config.training
     if training.patience > 0 and not training.validate_every:
-        yield (
+        yield _Vain(
             f"'training.patience' = {training.patience} counts validations, and there are none "
             "while 'training.validate_every' = 0: set one of them"
         )
@@ -30,21 +53,22 @@ def ineffective(config: ExperimentConfig) -> Iterator[str]:
     for key, corpus in _corpora(config):
         yield from _unread(corpus, key)
     if any(corpus.name == "valid" for corpus in config.data.test):
-        yield (
+        yield _Vain(
             "'data.test.valid': `evaluate --set valid` means 'data.valid', and keeps its scores "
             "under that name: call the test set something else"
         )
 
 
-def _other_schedule(schedule: ScheduleConfig) -> Iterator[str]:
-    of_kind = {"paper": ("factor", 1.0), "peak": ("peak", 0.0)}
-    for kind, (name, default) in of_kind.items():
+def _other_schedule(schedule: ScheduleConfig) -> Iterator[_Vain]:
+    group = "training.schedule"
+    for kind, (name, default) in {"paper": ("factor", 1.0), "peak": ("peak", 0.0)}.items():
         value = getattr(schedule, name)
         if kind != schedule.kind and value != default:
-            yield (
-                f"'training.schedule.{name}' = {value} is for 'training.schedule.kind' = '{kind}', "
-                f"and that is '{schedule.kind}': set it to '{kind}', or {name} to {default}"
+            said = (
+                f"'{group}.{name}' = {value} is for '{group}.kind' = '{kind}', and that is "
+                f"'{schedule.kind}': set it to '{kind}', or {name} to {default}"
             )
+            yield _Vain(said, f"{group}.{name}", f"{group}.kind")
 
 
 def _corpora(config: ExperimentConfig) -> Iterator[tuple[str, CorpusConfig]]:
@@ -54,20 +78,24 @@ def _corpora(config: ExperimentConfig) -> Iterator[tuple[str, CorpusConfig]]:
     yield "data.valid", config.data.valid
 
 
-def _unread(corpus: CorpusConfig, key: str) -> Iterator[str]:
+def _unread(corpus: CorpusConfig, key: str) -> Iterator[_Vain]:
     """Settings that would say what is read, were the corpus of another kind."""
     for name in ("src", "tgt", "path", "size"):
         if (value := getattr(corpus, name)) and name not in _READ[corpus.kind]:
             kinds = " or ".join(f"'{kind}'" for kind, read in _READ.items() if name in read)
-            yield (
+            said = (
                 f"'{key}.{name}' = {value!r} is not read of a corpus of kind '{corpus.kind}' (but "
                 f"of {kinds}): set '{key}.kind', or {key}.{name}={'0' if name == 'size' else ''}"
             )
-    # A split's mere name is left over where a corpus of the built-in grammar became another.
-    if corpus.kind not in ("tfds", "synthetic") and corpus.split not in SPLITS:
-        yield (
+            yield _Vain(said, f"{key}.{name}", f"{key}.kind")
+    # A mere name asks for no part of a corpus.
+    if "split" not in _READ[corpus.kind] and corpus.split not in SPLITS:
+        said = (
             f"'{key}.split' = {corpus.split!r} is not read of a corpus of kind '{corpus.kind}', "
             "which is taken whole: set it to 'train'"
         )
+        yield _Vain(said, f"{key}.split", f"{key}.kind")
     if corpus.weight and not key.startswith("data.train."):
-        yield f"'{key}.weight' = {corpus.weight}: only corpora to train on are mixed; set it to 0"
+        yield _Vain(
+            f"'{key}.weight' = {corpus.weight}: only corpora to train on are mixed; set it to 0"
+        )

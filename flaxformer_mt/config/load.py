@@ -57,10 +57,13 @@ def find_config(name: str) -> Path:
     raise ConfigError(f"{name}: no such config file; {nearest(path.stem, built_in_names())}")
 
 
-def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
+def load_config(
+    spec: str, overrides: Sequence[str] = (), *, recorded: ExperimentConfig | None = None
+) -> ExperimentConfig:
     """`FILE[:variant]` and `a.b=value` overrides to a frozen config.
 
-    Raises ConfigError naming the file or the override, the key and the nearest valid name.
+    It may say in vain what `recorded`, that of a run to go on with, says too. Raises ConfigError
+    naming the file or the override, the key and the nearest valid name.
     """
     name, _, variant = spec.partition(":")
     path = find_config(name)
@@ -89,9 +92,24 @@ def load_config(spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
     for override in overrides:
         apply_override(config, override)
     frozen = freeze(config, spec)
-    for said in ineffective(frozen):
-        raise ConfigError(f"{spec}: {said}")
+    refuse_vain(frozen, overrides, spec, recorded=recorded)
     return frozen
+
+
+def refuse_vain(
+    config: ExperimentConfig,
+    overrides: Sequence[str],
+    origin: str,
+    *,
+    recorded: ExperimentConfig | None,
+) -> None:
+    """Raises ConfigError for what a config says in vain.
+
+    What was recorded once keeps nobody from going on.
+    """
+    known = set() if recorded is None else set(ineffective(recorded))
+    if found := [said for said in ineffective(config, overrides) if said not in known]:
+        raise ConfigError(f"{origin}: " + "; ".join(found))
 
 
 def _explained(error: Exception, path: Path) -> str:

@@ -63,9 +63,8 @@ class Planner:
         )
         self._longest = int(src.max()), int(tgt.max())
         window = batch.window
-        pairs_a_batch = batch.tokens * counts.sum() / (np.maximum(src, tgt) * counts).sum()
-        _require_full_batches(pairs_a_batch, len(pairs), window, epoch_pairs)
         if resampler is not None:
+            pairs_a_batch = batch.tokens * counts.sum() / (np.maximum(src, tgt) * counts).sum()
             window = min(window, max(_SAMPLED_PAIRS, int(_SAMPLED_BATCHES * pairs_a_batch)))
         self.order = Order(pairs.parts, seed, window, epoch_pairs)
 
@@ -88,20 +87,6 @@ class Planner:
         if self._resampler is None:
             plan = dataclasses.replace(plan, pairs=indices[plan.pairs])
         return PlannedWindow(pairs, plan)
-
-
-def _require_full_batches(pairs_a_batch: float, pairs: int, window: int, epoch_pairs: int) -> None:
-    """Raises PlanError where settings, and not the text's size, keep every batch from being full.
-
-    Batches are made of a window's pairs, and windows of an epoch's.
-    """
-    fewest = min(pairs_a_batch, pairs)
-    for name, value in (("batch.window", window), ("epoch_pairs", epoch_pairs or pairs)):
-        if value < fewest:
-            raise PlanError(
-                f"'data.{name}' = {value:,} pairs, and a batch of 'data.batch.tokens' holds some "
-                f"{pairs_a_batch:,.0f}: no batch would be full; raise the one or lower the other"
-            )
 
 
 def _expected_lengths(

@@ -139,5 +139,6 @@ class Guard:
             # Closed: so that it is soon one less, and with it what was not read.
             headers = {**refusal.headers, "connection": "close"}
             answer = JsonResponse({"error": refusal.message}, refusal.status, headers)
-            return self._readable(answer)
+            # Whoever asks whether it may ask would be told yes.
+            return answer if scope["method"] == "OPTIONS" else self._readable(answer)
         return self.app

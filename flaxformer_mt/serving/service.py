@@ -30,9 +30,10 @@ from flaxformer_mt.serving.warm_up import warm_up
 
 State = Literal["starting", "ok", "failing", "stopping"]
 _FAILING_AFTER = 3  # batches in a row
-# Seconds after the last of them. Who sends nothing to what is failing would never learn that it is
-# not: then one request may try, and if it fails, too, the time begins anew.
+# Seconds after the last of them, twice as many after each further one, up to 16 minutes. Whoever
+# sends nothing to a server that is failing would never learn that it is not any more.
 _FAILING_FOR = 60.0
+_MOST_DOUBLINGS = 4
 _TOLD_WITHIN = 1.0  # seconds, in which requests that are given up at the end get their 503
 _T = TypeVar("_T")
 
@@ -85,8 +86,11 @@ class Service:
             return "stopping"
         if not self.batcher.ready:
             return "starting"
-        lately = time.monotonic() - self._last_failure < _FAILING_FOR
-        return "failing" if self._failures >= _FAILING_AFTER and lately else "ok"
+        further = self._failures - _FAILING_AFTER
+        if further < 0:
+            return "ok"
+        seconds = _FAILING_FOR * 2 ** min(further, _MOST_DOUBLINGS)
+        return "failing" if time.monotonic() - self._last_failure < seconds else "ok"
 
     def start(self) -> None:
         self.batcher.start()

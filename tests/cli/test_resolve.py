@@ -56,5 +56,8 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
     patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=3))
     recorded = RunDirectory(tmp_path / "recorded")
     create(recorded.path, to_dict(patient), ["train"])
-    config, changed = continued_config(recorded, None, ["training.log_every=7"])
-    assert config.training.patience == 3 and changed.keys() == {"training.log_every"}
+    again = [*none, "training.patience=3"]  # as in the command that began it
+    for spec, overrides in ((None, []), ("quickstart", again)):
+        changes = [*overrides, "training.log_every=7"]
+        config, changed = continued_config(recorded, spec, changes)
+        assert config.training.patience == 3 and changed.keys() == {"training.log_every"}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flaxformer_mt.serving.served import Model
 from tests.cli.conftest import Run
 from tests.decoding.runs import PAIRS, make_run
 
@@ -272,6 +274,26 @@ def test_a_beam_that_its_groups_do_not_divide(run: Run, workdir: Path, in_groups
     # Draws have no groups.
     done = run("translate", "--workdir", in_groups, "--sample", "--beam-size", 3, stdin=TEXT)
     assert done.status == 0, done.errors
+
+
+def test_a_server_is_told_that_its_search_is_diverse(
+    run: Run, workdir: Path, in_groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+
+    class Server:
+        model_at_work = False
+
+        def __init__(self, translator: Any, model: Model, *_: Any, **__: Any) -> None:
+            told.append(model.diverse)
+
+        def run_until_stopped(self) -> None:
+            pass
+
+    monkeypatch.setattr("flaxformer_mt.serving.server.TranslationServer", Server)
+    for folder in (workdir, in_groups):
+        assert run("serve", "--workdir", folder, "--port", 0).status == 0
+    assert told == [False, True]
 
 
 def test_a_diversity_of_one_group(run: Run, workdir: Path, in_groups: Path) -> None:

@@ -127,10 +127,14 @@ def test_what_nothing_would_read_is_a_mistake(spec, override, wanted):
     assert said.startswith(f"{spec}: '{name}' = ") and wanted in said
 
 
-def test_a_split_s_name_may_be_left_over():
-    settings = ["kind=files", "size=0", "src=a.en", "tgt=a.de"]
-    config = load_config("quickstart", [f"data.valid.{each}" for each in settings])
-    assert config.data.valid.split == "valid"
+def test_what_is_left_over_of_another_kind_is_no_mistake():
+    settings = ["data.valid.kind=files", "data.valid.src=a.en", "data.valid.tgt=a.de"]
+    settings.append("training.schedule.kind=paper")
+    config = load_config("quickstart", settings)
+    assert config.data.valid.split == "valid" and config.data.valid.size
+    assert config.training.schedule.peak
+    with pytest.raises(ConfigError, match=r"schedule.peak' = 0.1 .*; 'data.valid.size' = 9"):
+        load_config("quickstart", [*settings, "data.valid.size=9", "training.schedule.peak=0.1"])
 
 
 def test_a_test_set_called_valid_is_a_mistake_too():

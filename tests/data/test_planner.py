@@ -7,7 +7,6 @@ import pytest
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.order import Part
-from flaxformer_mt.data.plan import PlanError
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import TokenPairs
 from tests.data.test_bucket import corpus
@@ -30,19 +29,6 @@ def test_in_a_mixture_shapes_are_for_the_pairs_as_they_are_drawn(form: str, boun
     src, tgt = (pairs.sides[side].lengths(window.plan.pairs) for side in ("src", "tgt"))
     assert (src > 100).mean() == pytest.approx(0.9, abs=0.01)
     assert window.plan.padding(src, tgt) < bound
-
-
-def test_a_window_of_less_than_a_batch_is_refused() -> None:
-    """Or every batch would be nearly empty; a small corpus is no such setting."""
-    src, tgt = corpus(5000)
-    pairs = pairs_of(src, tgt)
-    with pytest.raises(PlanError, match=r"'data.batch.window' = 20 pairs, and a batch of .* holds"):
-        Planner(pairs, BatchConfig(tokens=4000, window=20), 1)
-    weighted = pairs_of(src, tgt, Part("a", 0, 4000, 1.0), Part("b", 4000, 1000, 1.0))
-    with pytest.raises(PlanError, match=r"'data.epoch_pairs' = 30 pairs, and a batch of"):
-        Planner(weighted, BatchConfig(tokens=4000), 1, epoch_pairs=30)
-    few = pairs_of(src[:10], tgt[:10])
-    assert Planner(few, BatchConfig(tokens=4000, window=10), 1).order.windows == 1
 
 
 def test_windows_of_an_epoch_hold_every_pair_once() -> None:

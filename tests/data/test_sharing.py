@@ -13,14 +13,13 @@ from flaxformer_mt.data.batch import Batch, Share, assemble
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.position import Position
-from tests.data.test_pipeline import make_pairs
+from tests.data.test_pipeline import PAIRS
 
-PAIRS = make_pairs(600)
 HOSTS = (1, 2, 3, 4, 8)
 CONFIGS = [
-    BatchConfig(form=form, tokens=4000, max_shapes=3, multiple=24, window=window)
+    BatchConfig(form=form, tokens=2000, max_shapes=3, multiple=24, window=window)
     for form in ("bucket", "pack")
-    for window in (400, 1000)
+    for window in (30, 1000)
 ]
 
 

@@ -220,6 +220,16 @@ def test_assets_are_asked_for_and_not_sent_twice(server: Running) -> None:
     assert again[:2] == (304, b"")
 
 
+def test_a_diverse_search_is_for_as_many_as_were_asked_for() -> None:
+    for diverse, searched in ((False, 4), (True, 2)):
+        translator = StandIn()
+        with running(translator, model=dataclasses.replace(MODEL, diverse=diverse)) as server:
+            status, answer = server.post("/translate", {"text": "a b", "n_best": 2})
+        assert status == 200
+        assert len(answer["translations"][0]["sentences"][0]["hypotheses"]) == 2
+        assert translator.calls[-1][1] == searched
+
+
 def test_no_cors_unless_asked() -> None:
     origin = {"origin": "https://example.org"}
     preflight = {**origin, "access-control-request-method": "POST"}

@@ -6,7 +6,9 @@ import concurrent.futures
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,16 +171,28 @@ def test_a_failing_model_tells_the_client_nothing_and_the_operator_where() -> No
 
 
 def test_what_nobody_asks_any_more_is_not_failing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = 0.0
+    clocks = SimpleNamespace(**vars(time))
+    clocks.monotonic = lambda: time.monotonic() + later
+    monkeypatch.setattr(service, "time", clocks)  # the event loop's own goes on as it is
     with running(StandIn()) as server:
+
+        def health_after(seconds: float) -> int:
+            nonlocal later
+            later += seconds
+            return server.ask("GET", "/health")[0]
+
         for _ in range(3):
             server.post("/translate", {"text": "BROKEN"})
-        assert server.ask("GET", "/health")[0] == 503
-        with monkeypatch.context() as later:
-            later.setattr(service, "_FAILING_FOR", 0.0)  # a minute has passed
-            assert server.ask("GET", "/health")[0] == 200
-        # One more failure, and the time begins anew.
+        assert health_after(50) == 503
+        assert health_after(20) == 200
+        # One more failure, and the time begins anew, twice as long.
         server.post("/translate", {"text": "BROKEN"})
-        assert server.ask("GET", "/health")[0] == 503
+        assert health_after(110) == 503
+        assert health_after(20) == 200
+        server.post("/translate", {"text": "BROKEN"})
+        assert server.post("/translate", {"text": "whole"})[0] == 200
+        assert health_after(0) == 200
 
 
 def test_a_text_cannot_pass_for_lines_of_the_log() -> None:

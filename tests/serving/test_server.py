@@ -158,9 +158,12 @@ def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted() ->
         assert "content-security-policy" in headers
         assert headers["access-control-allow-origin"] == origin
         assert headers["access-control-expose-headers"] == "retry-after"
+        preflight = {"origin": origin, "access-control-request-method": "POST"}
+        status, _, headers = server.ask("OPTIONS", "/translate", headers=preflight)
+        assert status == 503 and headers["connection"] == "close"
         # Whoever looks after it sees what is the matter.
         assert server.ask("GET", "/health")[0] == 200
-        assert server.metric('flaxformer_refused_total{reason="connections"}') == 1
+        assert server.metric('flaxformer_refused_total{reason="connections"}') == 2
         assert server.metric('flaxformer_requests_total{path="/languages",status="503"}') == 1
         for each in others:
             each.close()

@@ -91,6 +91,9 @@ def prepare(name: str, data_dir: Path, archives: AnyPath | None, key: str) -> An
             builder.download_and_prepare(download_dir=download_dir, download_config=config)
         # The set's own code reads the archives: what it raises is as varied as the sets.
         except Exception as error:
+            # A set takes its place whole: another process, that made it too, was there first.
+            if (Path(builder.data_dir) / "dataset_info.json").exists():
+                return tfds.builder_from_directory(str(builder.data_dir))
             raise CorpusError(
                 f"{key}.path: {name} cannot be prepared from its archives: "
                 f"{type(error).__name__}: {error}"

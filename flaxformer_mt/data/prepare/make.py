@@ -141,6 +141,9 @@ def _begin(
 ) -> tuple[Progress, Vocabularies]:
     """What an earlier call has left, if it was a call for the same; otherwise a new start."""
     earlier = Progress.read(aside)
+    if earlier is None:
+        # Before any training text is read or made: that takes hours, and this a moment.
+        require_validation(config)
     settings = settings_of(config, seed)
     known = earlier.inputs if earlier else []
     read_from = inputs.describe_all(named_corpora(config), config.folder, known=known, make=True)
@@ -160,7 +163,8 @@ def _begin(
         )
     for line in inputs.repeated(read_from):
         meter.say(f"prepare: {line}")
-    require_validation(config)
+    if earlier is not None:
+        require_validation(config)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     records: list[int] = []

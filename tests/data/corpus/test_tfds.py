@@ -237,6 +237,19 @@ def test_wmt14_is_made_from_its_archives(
     assert capsys.readouterr().out == ""
 
 
+def test_who_comes_second_reads_what_another_process_has_made(
+    fake_wmt14: Path, tmp_path: Path, no_network: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = tfds.core.DatasetBuilder.download_and_prepare
+
+    def overtaken(builder: Any, **settings: Any) -> None:
+        make(builder, **settings)
+        raise FileExistsError(39, "Directory not empty")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", overtaken)
+    assert len(list(read_pairs(wmt14(tmp_path / "data", fake_wmt14)))) == 12
+
+
 def test_archives_that_are_missing_are_named(fake_wmt14: Path, tmp_path: Path) -> None:
     (fake_wmt14 / "dev.tgz").unlink()
     with pytest.raises(CorpusError) as caught:

@@ -20,6 +20,7 @@ from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
     describe,
+    inputs,
     prepare,
     read_manifest,
     sample as sampling,
@@ -242,6 +243,22 @@ def test_mismatched_files_stop_prepare_and_name_both(config: DataConfig, tmp_pat
     with pytest.raises(CorpusError, match=r"train\.en has 25 lines and .*train\.de has 24"):
         prepare(config, seed=1, directory=tmp_path / "run")
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_what_cannot_be_validated_on_is_found_before_training_text_is_read(
+    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(inputs, "describe_all", lambda *_, **__: opened.append("training text"))
+    valid = tmp_path / "text" / "valid.en"
+    for content, error in (
+        (b"one more\n" + valid.read_bytes(), CorpusError),
+        (b"\n" * valid.read_bytes().count(b"\n"), PrepareError),
+    ):
+        valid.write_bytes(content)
+        with pytest.raises(error, match=r"valid.en has \d+ lines|data.valid: none of the"):
+            prepare(config, seed=1, directory=tmp_path / "run")
+    assert not opened
 
 
 def test_the_manifest_records_inputs_and_lengths(config: DataConfig, tmp_path: Path) -> None:
