@@ -87,6 +87,11 @@ def test_a_file_that_fails_while_it_is_digested_is_named(
         def read(self, size: int | None = -1) -> bytes:
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(inputs.paths, "open_binary", lambda path: Failing())
+    whole = inputs.paths.open_binary
+
+    def opened(path: Path) -> Any:
+        return Failing() if path.name == "train.en" else whole(path)
+
+    monkeypatch.setattr(inputs.paths, "open_binary", opened)
     with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
         prepare(config, seed=1, directory=tmp_path / "run")
