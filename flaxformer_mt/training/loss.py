@@ -127,8 +127,14 @@ def _softmax(form: LossForm, table: Array, bias: Array | None) -> _Softmax:
 
 
 def slice_width(rows: int, length: int, chunk: int) -> int:
-    """How many positions of each row have logits at one time."""
-    return length if chunk == 0 else min(length, max(1, chunk // rows))
+    """How many positions of each row have logits at one time.
+
+    As many in each slice, or the last one would be mostly padding, which costs as much as text.
+    """
+    if chunk == 0:
+        return length
+    count = -(-length // max(1, chunk // rows))
+    return -(-length // count)
 
 
 def _by_chunks(

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.training.loss import LossSums, smoothed_cross_entropy, smoothing_constant
+from flaxformer_mt.training.loss import (
+    LossSums,
+    slice_width,
+    smoothed_cross_entropy,
+    smoothing_constant,
+)
 
 ROWS, LENGTH, D_MODEL, VOCAB = 3, 7, 5, 11
 CHUNKS = (0, 1, 6, 9, 1000)  # with 3 rows at a time 7, 1, 2, 3, 7 of 7 positions
@@ -62,6 +67,16 @@ def compiled(smoothing: float, chunk: int, dtype: str = "float32") -> Callable[.
 
     gradient = jax.jit(jax.grad(objective, (0, 1), has_aux=True))
     return lambda *inputs: gradient(*inputs)[::-1]
+
+
+@settings(deadline=None)
+@given(rows=st.integers(1, 300), length=st.integers(1, 600), chunk=st.integers(0, 9000))
+def test_slices_are_even(rows: int, length: int, chunk: int) -> None:
+    """No more positions at a time than were asked for, in as few slices, and hardly any padding."""
+    width = slice_width(rows, length, chunk)
+    most = length if chunk == 0 else max(1, chunk // rows)
+    count = math.ceil(length / most)
+    assert 1 <= width <= most and count * width - length < count
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
