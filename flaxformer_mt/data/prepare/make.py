@@ -161,10 +161,9 @@ def _begin(
             f"prepare: what an earlier call left in {aside} is of other data or settings and is "
             f"started anew: {'; '.join(changes)}"
         )
+        require_validation(config)
     for line in inputs.repeated(read_from):
         meter.say(f"prepare: {line}")
-    if earlier is not None:
-        require_validation(config)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     records: list[int] = []
