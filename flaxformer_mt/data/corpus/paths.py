@@ -48,8 +48,8 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
     """
     path = locate(setting, folder)
     with reaching(path):
-        exists, folder_there = path.exists(), path.is_dir()
-        if exists and not folder_there:
+        exists = path.exists()
+        if exists and not path.is_dir():
             if isinstance(path, Path) and not path.is_file():
                 raise CorpusError(
                     f"{key}: {path} is a pipe or a device, and a corpus is read several times: "
