@@ -51,6 +51,5 @@ def explanations(cls: type, prefix: str) -> Iterator[str]:
             yield from explanations(typing.cast(type, hint), f"{prefix}{field.name}.")
         elif not (cls is CorpusConfig and field.name == "name"):
             key = f"{prefix}{field.name}"
-            fixed = "NAME" in key or not may_change(key)
-            note = " [fixed once training has begun]" if fixed else ""
+            note = "" if may_change(key) else " [fixed once training has begun]"
             yield f"{key} = {json.dumps(field.default)}: {field.metadata['help']}{note}"

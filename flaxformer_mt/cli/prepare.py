@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
 from flaxformer_mt.cli.preparation import prepared
@@ -14,6 +15,7 @@ from flaxformer_mt.config import (
     load_config,
     to_dict,
 )
+from flaxformer_mt.config.resume import trains
 from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.prepare import describe, read_manifest
 from flaxformer_mt.data.sampling import resampler_for
@@ -41,12 +43,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     config = load_config(options.config, overrides)
     run = RunDirectory(as_path(options.workdir))
-    command, changed = [*prog.split(), *arguments], False
+    command = [*prog.split(), *arguments]
+    changed: dict[str, tuple[Any, Any]] = {}
     layout.make_folder(run)
     with locked(run, "preparing its data"):
         if layout.has_record(run):
             recorded = freeze(layout.read_record(run).config, str(run.config_file))
-            changed = bool(differences(recorded, config))
+            changed = differences(recorded, config)
             if list_steps(run.checkpoints):
                 check_resume(recorded, config, str(run))
         else:
@@ -54,7 +57,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         with prepared(run, config, thorough=True) as (store, folder):
             if changed:
                 # The record says what is there, so that `train` goes on with just that.
-                reopen(run, "its settings have changed")
+                if trains(changed):
+                    reopen(run, "its settings have changed")
                 layout.record_start(run, to_dict(config), command)
     print(describe(read_manifest(folder / "data")))
     planned_pass(store.valid, config.data.batch)

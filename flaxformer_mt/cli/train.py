@@ -15,6 +15,7 @@ from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.resolve import continued_config, new_config, wants_determinism
 from flaxformer_mt.cli.validation import validation_decoder
 from flaxformer_mt.config import ExperimentConfig, TrainingConfig, freeze, to_dict
+from flaxformer_mt.config.resume import trains
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
@@ -128,12 +129,14 @@ def train_run(
                 return fresh
             continued, changed = continued_config(run, spec, overrides)
             status = read_status(run)
-            if status and status.state == "finished" and not changed:
-                say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
-                return None
             for key, (old, new) in changed.items():
                 say(f"{key}: was {old!r}, now {new!r}")
             config = to_dict(continued)
+            if status and status.state == "finished" and not trains(changed):
+                if changed:
+                    layout.record_start(run, config, command)
+                say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
+                return None
             reopen(run, "its settings have changed")
             layout.record_start(run, config, command)
             return config

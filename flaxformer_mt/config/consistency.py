@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flaxformer_mt.config.languages import undecided
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, VocabularyConfig
 
 # Group -> its settings, for each range.
@@ -122,6 +123,7 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
             "'model.tie' = 'all' needs 'data.vocabulary.shared' = true "
             "(or set 'model.tie' to 'target')"
         )
+    yield from undecided(data)
     yield from _target_words(data.vocabulary)
     if data.filter.max_length > model.max_length:
         yield (

@@ -8,7 +8,7 @@ from flaxformer_mt.config.freeze import fields_along, flatten
 from flaxformer_mt.config.schema import ExperimentConfig
 from flaxformer_mt.config.setting import Decides
 
-FIRST: dict[str, Any] = {}
+FIRST: dict[str, Any] = {"data.src_lang": "en", "data.tgt_lang": "de"}
 """What a setting was by default when it was new, of those whose default has changed since.
 
 The key is the setting's, without the name of a corpus (`data.train.split`). Whoever changes a

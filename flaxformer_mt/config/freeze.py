@@ -15,6 +15,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from flaxformer_mt.config.consistency import inconsistencies
+from flaxformer_mt.config.languages import with_languages
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 
 
@@ -145,10 +146,12 @@ def _defaults(config: Any) -> dict[str, Any]:
 def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentConfig:
     """The frozen form of a complete or partial mapping; absent keys take their defaults.
 
-    Raises ConfigError, which names `origin` (the file), the key and the nearest valid name.
+    Empty languages become those that the files' names end in. Raises ConfigError, which names
+    `origin` (the file), the key and the nearest valid name.
     """
     plain = config.to_dict() if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
+    frozen = dataclasses.replace(frozen, data=with_languages(frozen.data))
     problems = list(inconsistencies(frozen))
     if problems:
         raise ConfigError(f"{origin}: " + "; ".join(problems))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 
 from flaxformer_mt.config.consistency import SPLITS
+from flaxformer_mt.config.languages import contradicted
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, ScheduleConfig
 
 # What of a corpus's settings says what is read of it.
@@ -50,6 +51,7 @@ def _said(config: ExperimentConfig) -> Iterator[_Vain]:
             "while 'training.validate_every' = 0: set one of them"
         )
     yield from _other_schedule(training.schedule)
+    yield from map(_Vain, contradicted(config.data))
     for key, corpus in _corpora(config):
         yield from _unread(corpus, key)
     if any(corpus.name == "valid" for corpus in config.data.test):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from flaxformer_mt.config.decisive import decides
 from flaxformer_mt.config.freeze import ConfigError, fields_along, flatten
 from flaxformer_mt.config.schema import ExperimentConfig
+
+# Only the pairs that data.filter.script drops depend on them.
+_LANGUAGES = {"data.src_lang", "data.tgt_lang"}
 
 
 def may_change(key: str) -> bool:
@@ -23,12 +28,19 @@ def differences(old: ExperimentConfig, new: ExperimentConfig) -> dict[str, tuple
     }
 
 
+def trains(changed: Iterable[str]) -> bool:
+    """Whether one of these changes, which `check_resume` allows, has a part in what is trained."""
+    return any(decides(key) == "training" and key not in _LANGUAGES for key in changed)
+
+
 def check_resume(
     old: ExperimentConfig, new: ExperimentConfig, run: str
 ) -> dict[str, tuple[Any, Any]]:
     """The settings that differ, old and new value; raises ConfigError if one of them may not."""
     changed = differences(old, new)
     fixed = {key: pair for key, pair in changed.items() if not may_change(key)}
+    if new.data.filter.script:
+        fixed |= {key: changed[key] for key in _LANGUAGES & changed.keys()}
     if fixed:
         listed = "; ".join(f"'{key}' was {a!r}, is now {b!r}" for key, (a, b) in fixed.items())
         raise ConfigError(

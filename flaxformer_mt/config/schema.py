@@ -101,10 +101,14 @@ class CorpusConfig:
     data_dir: str = setting(
         "",
         "tfds: where prepared sets are (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)",
+        resume=True,
         decides="nothing",
     )
     archives: str = setting(
-        "", "tfds: folder with the set's original archives, fetched by hand", decides="nothing"
+        "",
+        "tfds: folder with the set's original archives, fetched by hand",
+        resume=True,
+        decides="nothing",
     )
     size: int = setting(0, "synthetic: how many pairs")
     weight: float = setting(
@@ -187,8 +191,13 @@ class BatchConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    src_lang: str = setting("en", "source language")
-    tgt_lang: str = setting("de", "target language")
+    src_lang: str = setting(
+        "",
+        "source language, a code such as en (empty: by the endings of the files of train and "
+        "valid, such as train.en.gz; else en)",
+        resume=True,
+    )
+    tgt_lang: str = setting("", "target language, as src_lang (else de)", resume=True)
     tokenized: bool = setting(
         False,
         "the text is tokenised already (and usually lower-cased): BLEU splits at blanks alone",

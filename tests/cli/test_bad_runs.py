@@ -82,6 +82,18 @@ def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
     write_status(open_run(workdir), Status(state="finished", step=5))
     assert run("prepare", *arguments).status == 0
     assert "nothing to do" in run("train", *arguments).errors
+    done = run("train", "--workdir", workdir, "--config.data.tgt_lang=nl")
+    assert done.status == 2 and "'data.train.mine.tgt' = 'train.de' ends in 'de'" in done.last
+    done = run(
+        "train",
+        "--workdir",
+        workdir,
+        "--config.data.test.new.kind=synthetic",
+        "--config.data.test.new.size=9",
+    )
+    assert done.status == 0 and "data.test.new.size: was None, now 9" in done.errors
+    assert "nothing to do" in done.last
+    assert read_record(open_run(workdir)).config["data"]["test"]["new"]["size"] == 9
     assert run("prepare", *arguments, "--config.training.steps=8").status == 0
     with pytest.raises(Reached):
         train(workdir, [*overrides, "training.steps=8"])

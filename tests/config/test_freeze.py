@@ -38,8 +38,8 @@ def message(values: Any) -> str:
 
 
 def test_default_round_trips():
-    config = ExperimentConfig()
-    assert freeze({}, "nothing") == config
+    config = freeze({}, "nothing")
+    assert (config.data.src_lang, config.data.tgt_lang) == ("en", "de")
     assert freeze(to_dict(config), "its JSON") == config
     assert freeze(thaw(config), "thawed") == config
     assert freeze(default_config(), "the defaults") == config

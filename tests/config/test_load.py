@@ -69,6 +69,34 @@ def test_override_is_read_as_the_settings_type(override, value):
     assert type(got) is type(value)
 
 
+@pytest.mark.parametrize(
+    ("sides", "said", "languages"),
+    [
+        (["train.de.gz", "valid.fr"], [], ("de", "fr")),
+        (["a.b/train.tok.pt_BR.txt.xz", "fr"], [], ("pt_BR", "fr")),
+        (["train.src", "train.en.tok"], [], ("en", "de")),
+        (["train.en", "train.de"], ["tgt=deu"], ("en", "deu")),
+        (["train.pt", "train.de"], ["src=pt-BR"], ("pt-BR", "de")),
+        (["train.en", "train.fr"], ["tgt=de"], "'data.tgt_lang' = 'de', but 'data.train.a.tgt'"),
+        (["train.en", "train.fr", "b.en", "b.de"], ["tgt=de"], ("en", "de")),
+        (
+            ["train.en", "train.fr", "b", "b.de"],
+            [],
+            "'data.tgt_lang' must be set: 'data.train.a.tgt' =",
+        ),
+    ],
+)
+def test_languages_are_those_that_files_are_named_for(sides, said, languages):
+    keys = ("train.a.src", "train.a.tgt", "valid.src", "valid.tgt")
+    overrides = [f"data.{key}={name}" for key, name in zip(keys, sides, strict=False)]
+    overrides += [f"data.{setting.replace('=', '_lang=')}" for setting in said]
+    if isinstance(languages, str):
+        assert languages in refused(*overrides)
+    else:
+        data = with_overrides(*overrides).data
+        assert (data.src_lang, data.tgt_lang) == languages
+
+
 def test_corpora_are_added_and_changed_by_name():
     config = with_overrides(
         "data.train.mine.src=a.en",

@@ -32,6 +32,8 @@ BEFORE = changed()
         "model.dtype=bfloat16",
         "model.remat=true",
         "data.folder=elsewhere",
+        "data.tgt_lang=fr",
+        "data.train.news.data_dir=elsewhere",
         "data.test.more.src=new.en",
         "training.steps=9000",
         "training.loss_chunk=0",
@@ -88,6 +90,12 @@ def test_a_corpus_that_is_added_or_gone_is_a_change():
         check_resume(BEFORE, more, "runs/a")
     with pytest.raises(ConfigError, match="'data.train.more.src' was 'a', is now None"):
         check_resume(more, BEFORE, "runs/a")
+
+
+def test_a_language_is_fixed_where_its_script_is_filtered():
+    before, after = (changed("data.filter.script=0.5", f"data.tgt_lang={a}") for a in ("de", "fr"))
+    with pytest.raises(ConfigError, match="'data.tgt_lang' was 'de', is now 'fr'"):
+        check_resume(before, after, "runs/a")
 
 
 def test_every_forbidden_change_is_listed_and_only_those():

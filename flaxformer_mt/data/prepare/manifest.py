@@ -66,9 +66,12 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
 def changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """Each setting that differs, as "KEY: THEN then, NOW now".
 
-    A setting that an older program did not know had what is its default now.
+    A setting that an older program did not know had what is its default now. Languages decide which
+    script is dropped, and nothing where none is.
     """
     then = {key: _default(key) for key in wanted if key not in recorded} | recorded
+    if not (then["data.filter.script"] or wanted["data.filter.script"]):
+        then |= {key: wanted[key] for key in ("data.src_lang", "data.tgt_lang")}
     return [
         f"{key}: {then.get(key, 'not set')!r} then, {wanted.get(key, 'not set')!r} now"
         for key in sorted(then.keys() | wanted.keys())

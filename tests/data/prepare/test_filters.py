@@ -93,6 +93,8 @@ def config(tmp_path: Path) -> DataConfig:
     write(text, "good", GOOD * 4)
     write(text, "bad", BAD)
     return DataConfig(
+        src_lang="en",
+        tgt_lang="de",
         folder=str(text),
         train=(
             CorpusConfig(name="good", src="good.en", tgt="good.de"),
