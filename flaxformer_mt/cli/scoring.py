@@ -9,7 +9,7 @@ from pathlib import PurePath
 from flaxformer_mt.cli.arguments import count
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.metrics import TOKENIZERS
-from flaxformer_mt.evaluation.nonbreaking import LANGUAGES
+from flaxformer_mt.evaluation.moses import LANGUAGES
 from flaxformer_mt.evaluation.resampling import RESAMPLES, SEED
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.testsets import check_testset

@@ -18,10 +18,9 @@ from jaxtyping import Float
 
 from flaxformer_mt.evaluation import formulas
 from flaxformer_mt.evaluation.metrics import Bleu
-from flaxformer_mt.evaluation.moses import tokenize
-from flaxformer_mt.evaluation.nonbreaking import LANGUAGES
+from flaxformer_mt.evaluation.moses import LANGUAGES, tokenize
 
-PROTOCOL = 1  # goes up with every change that can change a score
+PROTOCOL = 2  # goes up with every change that can change a score
 _QUOTES = dict.fromkeys("“”„‟「」《》", '"') | dict.fromkeys("‘’‚‛", "'")
 _FULL_WIDTH = {chr(ord(plain) + 0xFEE0): plain for plain in "0123456789,:?!();%~"}
 _OTHERS = {"、": ",", "∶": ":", "…": "...", "━": "-", "〈": "<", "〉": ">", "【": "[", "】": "]"}

@@ -12,7 +12,7 @@ from flaxformer_mt.evaluation.comet import Comet
 from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.lengths import Bucket, by_length
 from flaxformer_mt.evaluation.metrics import TOKENIZERS, Chrf, Measured, Metric, Ter, measure
-from flaxformer_mt.evaluation.nonbreaking import LANGUAGES
+from flaxformer_mt.evaluation.moses import LANGUAGES
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, has_rules_for
 from flaxformer_mt.evaluation.resampling import RESAMPLES, SEED, Interval, intervals
 

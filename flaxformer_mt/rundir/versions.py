@@ -18,6 +18,7 @@ PACKAGES = (
     "numpy",
     "sentencepiece",
     "sacrebleu",
+    "sacremoses",
     "ml-collections",
 )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given, strategies as st
 
 from flaxformer_mt.evaluation import ScoringError
-from flaxformer_mt.evaluation.moses import tokenize
+from flaxformer_mt.evaluation.moses import LANGUAGES, _abbreviations, tokenize
+from flaxformer_mt.evaluation.paper_protocol import PROTOCOL
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,15 @@ from flaxformer_mt.evaluation.moses import tokenize
         ("en", "at 5 p.m.", "at 5 p.m ."),
         ("de", "Am 5. Mai 1999. Danach Nr. 7.", "Am 5. Mai 1999 . Danach Nr. 7 ."),
         ("de", "z.B. Hunde usw. Und", "z.B. Hunde usw. Und"),
+        # The abbreviations are Moses's, with what it has from English and without some of German.
+        ("de", "Lt. Adm. Kurz, Corp. Nos. Eins", "Lt. Adm. Kurz , Corp. Nos. Eins"),
+        (
+            "de",
+            "Hr. Max, Bd. Zwei, inkl. Mehrwertsteuer",
+            "Hr . Max , Bd . Zwei , inkl . Mehrwertsteuer",
+        ),
+        ("en", "On Mar. 5, Sept. Nos. Art. Art. 9", "On Mar. 5 , Sept . Nos. Art . Art. 9"),
+        ("fr", "Mme. Bel, al. Ces SS. Amis", "Mme . Bel , al. Ces SS. Amis"),
         ("fr", "M. Dupont, p. ex. la p. 7.", "M. Dupont , p. ex. la p. 7 ."),
         ("en", ".", "."),
         ("en", ".5 and 3.14", ".5 and 3.14"),
@@ -48,6 +60,12 @@ from flaxformer_mt.evaluation.moses import tokenize
 )
 def test_rules(language: str, text: str, tokens: str) -> None:
     assert tokenize(text, language) == tokens
+
+
+def test_the_lists_are_those_of_this_protocol() -> None:
+    """If a release of SacreMoses changes them, `paper_protocol.PROTOCOL` goes up."""
+    lists = repr([sorted(_abbreviations(language).items()) for language in LANGUAGES])
+    assert (hashlib.sha256(lists.encode()).hexdigest()[:12], PROTOCOL) == ("7958ffe18291", 2)
 
 
 @given(st.text(max_size=40) | st.text("a.\ue000'", max_size=9), st.sampled_from(["de", "en", "fr"]))

@@ -94,7 +94,7 @@ def test_case_counts_and_no_order_is_smoothed() -> None:
 def test_the_signature_tells_all_steps() -> None:
     assert PaperBleu(language="de").signature == (
         "nrefs:1|case:mixed|eff:no|norm:quotes|tok:moses-de|compounds:atat|smooth:none|"
-        "version:flaxformer_mt.1"
+        "version:flaxformer_mt.2"
     )
     assert "tok:moses-fr|compounds:no" in PaperBleu(language="fr").signature
     assert has_rules_for("en") and not has_rules_for("cs") and not has_rules_for("")
