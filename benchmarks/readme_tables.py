@@ -17,6 +17,7 @@ from benchmarks import speed_table
 from benchmarks.deviations import page as deviations
 from benchmarks.result_file import RESULTS, Result, ResultError, read_results
 from benchmarks.showing import show_machine, show_seconds
+from flaxformer_mt.evaluation.paper_protocol import protocol_note
 from flaxformer_mt.reproduction.provenance import mixture
 
 README = Path(__file__).parent.parent / "README.md"
@@ -191,7 +192,9 @@ def render_table(results: Sequence[Result]) -> str:
     rows = ["| experiment | measured | machine | time |", "|---|---|---|---|"]
     others = [result for result in results if not speed_table.is_contest(result)]
     for result in others:
-        shown = (f"{label(name)} {show_value(name, value)}" for name, value in headlines(result))
+        shown = (
+            f"{called(result, name)} {show_value(name, value)}" for name, value in headlines(result)
+        )
         rows.append(
             f"| [`{result.name}`](docs/results.md#{result.name}) | {'; '.join(shown)} "
             f"| {show_machine(result.machine)} | {show_seconds(result.seconds)} |"
@@ -230,7 +233,9 @@ def render_section(result: Result) -> str:
         "| metric | value |",
         "|---|---:|",
     ]
-    lines += [f"| {label(name)} | {show_value(name, x)} |" for name, x in result.metrics.items()]
+    lines += [
+        f"| {called(result, name)} | {show_value(name, x)} |" for name, x in result.metrics.items()
+    ]
     if result.signatures:
         # Below the table: in it, their bars would divide cells.
         lines += ["", "Signatures:", ""]
@@ -263,6 +268,14 @@ def label(name: str) -> str:
     if name in LABELS:
         return LABELS[name]
     return name.removesuffix("_seconds").replace("_", " ")
+
+
+def called(result: Result, name: str) -> str:
+    """A metric's label, with the protocol of a score whose protocol is no longer the current one.
+
+    What is scored on the validation set is scored like the test set, whose signature is kept.
+    """
+    return label(name) + protocol_note(result.signatures.get(name.removeprefix("valid_"), ""))
 
 
 def show_value(name: str, value: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, TRAINED, Searched, Trained
 from benchmarks.result_file import Result
+from flaxformer_mt.evaluation.paper_protocol import protocol_note
 
 UNKNOWN = "not measured yet"
 
@@ -51,7 +52,7 @@ def _explained(result: Result | None) -> str:
         f"{told}has a mean BLEU of {metrics[f'{PAPER}_{BLEU}']:.2f}, the lowest {lowest:.2f} and "
         f"the highest {highest:.2f}: **what differs by less than these do has not been told "
         f"apart.** {each} The same outputs score {metrics[f'{PAPER}_bleu_paper']:.2f} by the "
-        "paper's own BLEU."
+        f"paper's own BLEU{protocol_note(result.signatures.get(f'{PAPER}_bleu_paper', ''))}."
     )
 
 

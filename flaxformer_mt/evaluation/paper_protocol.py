@@ -53,6 +53,12 @@ def has_rules_for(language: str) -> bool:
     return language in LANGUAGES
 
 
+def protocol_note(signature: str) -> str:
+    """What tables add to a score of an earlier protocol, " (protocol 1)"; nothing to others."""
+    found = re.search(r"\|version:flaxformer_mt\.(\d+)$", signature)
+    return f" (protocol {found[1]})" if found and int(found[1]) != PROTOCOL else ""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperBleu:
     """The paper's BLEU for a target language with rules (`has_rules_for`), on raw text."""

@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 
+from flaxformer_mt.evaluation.paper_protocol import protocol_note
 from flaxformer_mt.reproduction.orderings import group_of, verdict
 from flaxformer_mt.reproduction.paper import TABLES, Row, row_of, rows_of
 from flaxformer_mt.reproduction.provenance import mixture
@@ -69,17 +70,21 @@ def _measured(group: str, results: Sequence[Result]) -> list[str]:
     rows: dict[str, list[Result]] = {}
     for result in results:
         rows.setdefault(result.details["row"], []).append(result)
+    first = results[0]  # all have its signatures
+    names = {
+        metric: _NAMES[metric] + protocol_note(first.signatures.get(metric, ""))
+        for metric in scores
+    }
     header = [
-        *("row", "seeds", *(_NAMES[metric] for metric in scores), "perplexity", "steps", "pairs"),
+        *("row", "seeds", *names.values(), "perplexity", "steps", "pairs"),
         *("million parameters", "device-hours", "FLOPs", "machine", "commit"),
     ]
     lines = []
     for label in (row.label for row in rows_of(row_of(results[0].details["row"]).table)):
         if found := rows.get(label):
             lines.append(_line(row_of(label), found, scores))
-    first = results[0]
     signatures = [
-        f"- {_NAMES[metric]}: `{first.signatures[metric]}`"
+        f"- {names[metric]}: `{first.signatures[metric]}`"
         for metric in scores
         if metric in first.signatures
     ]
@@ -173,8 +178,8 @@ def _ordering(found: Result) -> list[str]:
         table(header, lines, right={1, 2, 4, 5, 7, 8}),
         "Differences are the row's score minus the base's, all seeds together. p is paired "
         "bootstrap's over the sentences of the test set; an order holds, or does not, where p is "
-        "below 0.05 and every seed has it. Perplexity is shown without a test of its own. BLEU: "
-        f"`{signature}`.",
+        "below 0.05 and every seed has it. Perplexity is shown without a test of its own. BLEU"
+        f"{protocol_note(signature)}: `{signature}`.",
     ]
 
 

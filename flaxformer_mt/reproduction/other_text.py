@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flaxformer_mt.evaluation.paper_protocol import protocol_note
 from flaxformer_mt.reproduction.provenance import training_commits
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.tables import commit, machine, table
@@ -35,7 +36,12 @@ def other_text(results: Sequence[Result]) -> list[str]:
         [
             f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else ""),
             f"`{one.config}`",
-            *(f"{one.metrics[each]:.2f}" if each in one.metrics else "" for each in shown),
+            *(
+                f"{one.metrics[each]:.2f}{protocol_note(one.signatures.get(each, ''))}"
+                if each in one.metrics
+                else ""
+                for each in shown
+            ),
             f"{one.metrics['steps']:,.0f}" if "steps" in one.metrics else "",
             machine(one.machine),
             commit(one),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
+from flaxformer_mt.evaluation.paper_protocol import protocol_note
 from flaxformer_mt.reproduction.cost import SENTENCE, planned_flops, planned_parameters
 from flaxformer_mt.reproduction.measurements import (
     compares,
@@ -20,7 +21,6 @@ from flaxformer_mt.reproduction.scaling import RULE
 from flaxformer_mt.reproduction.settings import Settings
 from flaxformer_mt.reproduction.status import MEANING, Standing, standing
 from flaxformer_mt.reproduction.tables import commit, short, table
-from flaxformer_mt.reproduction.text import TEXTS
 
 _HEAD = """\
 # The paper, row by row
@@ -162,7 +162,8 @@ def _remarks() -> list[str]:
                 "- Parameters by formula are with vocabularies of the config's size; the paper's "
                 "column is that of no one vocabulary (configs/table3.py).",
                 "- The paper's BLEU is tokenised, with compounds split in German; sacreBLEU of the "
-                "same output is lower, and the two are not to be compared.",
+                "same output is lower, and the two are not to be compared. (protocol 1) marks "
+                "scores of an earlier tokenisation (docs/evaluating.md).",
                 f"- `--scale S` is this rule: {rule}",
             ]
         ),
@@ -276,17 +277,18 @@ def _name(row: Row) -> list[str]:
 def _ours(results: Sequence[Result], metric: str) -> str:
     """The mean over seeds, with their spread, of each form of the text; a dash where there is none.
 
-    What TensorFlow Datasets has is nearly the paper's text, and no seed of the same experiment.
+    What TensorFlow Datasets has is nearly the paper's text, and no seed of the same experiment;
+    nor is a score of an earlier protocol, which is marked.
     """
-    by_text: dict[str, list[float]] = {text: [] for text in TEXTS}
+    groups: dict[tuple[str, str], list[float]] = {}
     for result in results:
         if metric in result.metrics:
             text = Settings.from_json(result.details["settings"]).text
-            by_text[text].append(result.metrics[metric])
+            note = protocol_note(result.signatures.get(metric, ""))
+            groups.setdefault((text, note), []).append(result.metrics[metric])
     shown = [
-        _mean(values) + ("" if text == "files" else f" ({text})")
-        for text, values in by_text.items()
-        if values
+        _mean(values) + ("" if text == "files" else f" ({text})") + note
+        for (text, note), values in sorted(groups.items())
     ]
     return ", ".join(shown) or "–"
 

@@ -13,6 +13,7 @@ from flaxformer_mt.evaluation.paper_protocol import (
     has_rules_for,
     normalize_punctuation,
     prepare,
+    protocol_note,
     split_compounds,
 )
 
@@ -89,6 +90,12 @@ def test_case_counts_and_no_order_is_smoothed() -> None:
     assert measured.totals.tolist() == [5, 5, 3, 2, 1, 0, 5, 4, 3, 2]
     assert measured.score == 0
     assert measured.sentence_scores[0] > 0
+
+
+def test_a_score_of_an_earlier_protocol_is_marked() -> None:
+    now = PaperBleu(language="de").signature
+    assert protocol_note(now) == protocol_note("tok:13a|version:2.6.0") == ""
+    assert protocol_note(now.replace("mt.2", "mt.1")) == " (protocol 1)"
 
 
 def test_the_signature_tells_all_steps() -> None:

@@ -145,6 +145,20 @@ def test_rows_of_two_languages_are_not_described_as_one(tmp_path):
         assert f"{pairs} training pairs" in above and f"`{signature}`" in below
 
 
+def test_scores_of_two_protocols_have_no_common_mean(tmp_path):
+    for seed, score in ((1, 27.0), (2, 28.0)):
+        found = result(experiment("table2/en_de_base", scale=1.0, seed=seed), bleu_paper=score)
+        found["metrics"]["pairs"] = 4_508_785
+        found["signatures"]["bleu_paper"] = f"tok:moses-de|version:flaxformer_mt.{seed}"
+        write(tmp_path, found)
+    records = read_records(tmp_path)
+    page = report(records, others=records.rows)
+    shown = line_of(page, "en_de_base", "Table 2")
+    assert "| 27.3 | 28.00, 27.00 (protocol 1) | 24.25 ± 0.00 (2 seeds) |" in shown
+    assert page.count("the paper's BLEU (protocol 1) |") == 1  # a table of its own
+    assert "| 27.00 (protocol 1) |" in page.partition("## On other text")[2]
+
+
 def test_seeds_on_a_share_of_the_text_have_a_mean_of_their_own(tmp_path):
     for seed, pairs, status_of in ((1, 4_500_000, "full"), (2, 200_000, "reduced")):
         text = {"data": f"wmt14: {pairs:,} training pairs"}
