@@ -30,7 +30,7 @@ def average_checkpoints(
 ) -> tuple[dict[str, Any], list[int]]:
     """The arithmetic mean of the parameters of the `n` newest or best checkpoints, and their steps.
 
-    Only regular ones: what was saved because a run started or stopped there lies anywhere between
+    A checkpoint's parameters are its moving average where it has one, as in validation. Only regular ones: what was saved because a run started or stopped there lies anywhere between
     them. Nested dictionaries of NumPy arrays in the parameters' dtype. The sum is kept in float64
     and one checkpoint is in memory at a time. Raises CheckpointError if there are fewer than n or
     one of them is damaged: no other takes its place silently.
@@ -42,9 +42,7 @@ def average_checkpoints(
     total: Any = None
     dtypes: Any = None
     for step in steps:
-        folder = run.checkpoints / str(step)
-        tree = stored.read_tree_as_stored(folder, stored.read_meta(folder), "params")
-        arrays = jax.tree.map(np.asarray, tree)
+        arrays = jax.tree.map(np.asarray, stored.read_weights(run.checkpoints / str(step)))
         if total is None:
             dtypes = jax.tree.map(lambda array: array.dtype, arrays)
             total = jax.tree.map(lambda array: array.astype(np.float64), arrays)

@@ -318,10 +318,7 @@ def load_params(
     else:
         folder = run.checkpoints / str(select_step(run.checkpoints, which))
     try:
-        meta = stored.read_meta(folder)
-        if weights == "auto":
-            weights = "ema" if "ema" in meta["leaves"] else "params"
-        return stored.read_tree_as_stored(folder, meta, weights)
+        return stored.read_weights(folder, weights)
     except DamagedError as error:
         # Choosing another model in its place is the user's decision.
         raise DamagedError(

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -119,6 +119,19 @@ def read_tree_as_stored(folder: Path, meta: Mapping[str, Any], name: str) -> dic
     }
     tree: dict[str, Any] = read_tree(folder, meta, name, _nested(leaves))
     return tree
+
+
+def read_weights(
+    folder: Path, weights: Literal["auto", "params", "ema"] = "auto"
+) -> dict[str, Any]:
+    """A checkpoint's parameters, as `read_tree_as_stored`.
+
+    "auto" is the moving average where there is one: validation scores it.
+    """
+    meta = read_meta(folder)
+    if weights == "auto":
+        weights = "ema" if "ema" in meta["leaves"] else "params"
+    return read_tree_as_stored(folder, meta, weights)
 
 
 def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> None:

@@ -17,12 +17,12 @@ from flaxformer_mt.rundir.weights import default_weights
 from tests.rundir.snapshots import snapshot, tree
 
 
-def numpy_mean(*steps):
+def numpy_mean(*steps, seed=0):
     def mean(*arrays):
         stacked = np.stack([np.asarray(array, np.float64) for array in arrays])
         return stacked.mean(axis=0).astype(arrays[0].dtype)
 
-    return jax.tree.map(mean, *[tree(step) for step in steps])
+    return jax.tree.map(mean, *[tree(step, seed) for step in steps])
 
 
 def assert_equal(got, wanted):
@@ -34,16 +34,20 @@ def assert_equal(got, wanted):
         )
 
 
-def test_the_newest_or_the_best_are_averaged(run, saved):
-    saved(*(snapshot(step, bleu=float(bleu)) for step, bleu in [(1, 9), (2, 1), (3, 8), (4, 2)]))
+@pytest.mark.parametrize("ema", [False, True])
+def test_the_newest_or_the_best_are_averaged(run, saved, ema):
+    """What was validated is: of checkpoints with a moving average, that one."""
+    bleu = {1: 9.0, 2: 1.0, 3: 8.0, 4: 2.0}
+    saved(*(snapshot(step, ema=ema, bleu=value) for step, value in bleu.items()))
+    seed = 3 if ema else 0
     params, steps = average_checkpoints(run, 3)
     assert steps == [2, 3, 4]
-    assert_equal(params, numpy_mean(2, 3, 4))
+    assert_equal(params, numpy_mean(2, 3, 4, seed=seed))
     params, steps = average_checkpoints(run, 2, by="best")
     assert steps == [1, 3]
-    assert_equal(params, numpy_mean(1, 3))
+    assert_equal(params, numpy_mean(1, 3, seed=seed))
     params, steps = average_checkpoints(run, 1)
-    assert_equal(params, tree(4))
+    assert_equal(params, tree(4, seed))
 
 
 def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):
