@@ -30,10 +30,11 @@ def average_checkpoints(
 ) -> tuple[dict[str, Any], list[int]]:
     """The arithmetic mean of the parameters of the `n` newest or best checkpoints, and their steps.
 
-    A checkpoint's parameters are its moving average where it has one, as in validation. Only regular ones: what was saved because a run started or stopped there lies anywhere between
-    them. Nested dictionaries of NumPy arrays in the parameters' dtype. The sum is kept in float64
-    and one checkpoint is in memory at a time. Raises CheckpointError if there are fewer than n or
-    one of them is damaged: no other takes its place silently.
+    A checkpoint's parameters are its moving average where it has one, as in validation. Only
+    regular ones and the end: what was saved because a run started, stopped or once ended there lies
+    anywhere between them. Nested dictionaries of NumPy arrays in the parameters' dtype. The sum is
+    kept in float64 and one checkpoint is in memory at a time. Raises CheckpointError if there are
+    fewer than n or one of them is damaged: no other takes its place silently.
     """
     orbax_quiet.hush()
     if n < 1:
@@ -113,7 +114,7 @@ def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[in
         present, setting = sorted(best_steps(run.checkpoints, n)), "training.keep_best"
     if len(present) < n:
         kind = "validated" if by == "best" else "regular"
-        others = "" if by == "best" else "; those saved at a start or a stop do not count"
+        others = "" if by == "best" else "; those of a start, a stop or an earlier end do not count"
         raise CheckpointError(
             f"{run}: cannot average {n} {kind} checkpoints, there are {len(present)} (steps "
             f"{joined(present) or 'none'}{others}); average fewer, or train with a higher "

@@ -12,8 +12,8 @@ from typing import Any, Literal
 class KeepPolicy:
     """Keeps the `keep_latest` newest and the `keep_best` best steps, and what is to be averaged.
 
-    To be averaged are the `keep_for_average` newest of those that were not saved for a start or a
-    stop alone: where a run was stopped decides about no other checkpoint.
+    To be averaged are the `keep_for_average` newest of those that were not saved for a start, a
+    stop or an end alone: where a run was stopped or extended decides about no other checkpoint.
     Best is the highest (`mode` "max", as for BLEU) or lowest ("min", as for a loss) value of
     `metric` among the metrics saved with a checkpoint; those without it are never best.
     """
@@ -50,7 +50,7 @@ def steps_to_keep(
 ) -> set[int]:
     """The steps that `policy` keeps, out of `steps` with their `metrics`.
 
-    `irregular` ones were saved because the run started or stopped there.
+    `irregular` ones were saved because the run started, stopped or ended there.
     """
     present = {step: metrics.get(step, {}) for step in steps}
     best = ranked(present, policy.metric, policy.mode)[: policy.keep_best]

@@ -15,9 +15,9 @@ from flaxformer_mt.rundir.retention import ranked
 AVERAGE = "average"
 BEFORE = "average.before"
 
-# What a checkpoint was saved for: the weights that a run began with, an interval or a validation or
-# the end of training, or a stop on request.
-Kind = Literal["start", "regular", "stop"]
+# What a checkpoint was saved for: the weights that a run began with, an interval, the end of
+# training where no interval ends, or a stop on request.
+Kind = Literal["start", "regular", "end", "stop"]
 
 
 def list_steps(directory: Path) -> list[int]:
@@ -98,17 +98,23 @@ def kind_of(meta: Mapping[str, Any]) -> Kind:
 
 
 def is_regular(meta: Mapping[str, Any]) -> bool:
-    """Whether an undisturbed run, begun from nothing, would have this checkpoint as well."""
+    """Whether any longer run, undisturbed and begun from nothing, would have this checkpoint."""
     return kind_of(meta) == "regular"
 
 
 def regular_steps(directory: Path) -> list[int]:
-    """The steps that may be averaged, in order.
+    """The steps that may be averaged, in order: regular ones, and the end of the run.
 
-    A damaged one is among them: it is named when it is used.
+    An end from which the run was extended is not among them. A damaged step is: it is named when it
+    is used.
     """
-    irregular = {step for step, meta in readable_metas(directory) if not is_regular(meta)}
-    return [step for step in list_steps(directory) if step not in irregular]
+    steps = list_steps(directory)
+    irregular = {
+        step
+        for step, meta in readable_metas(directory)
+        if not (is_regular(meta) or (kind_of(meta) == "end" and step == steps[-1]))
+    }
+    return [step for step in steps if step not in irregular]
 
 
 def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:

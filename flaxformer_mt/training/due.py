@@ -9,7 +9,11 @@ from flaxformer_mt.config import TrainingConfig
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Due:
-    """What is due after a step. A validation brings a checkpoint along."""
+    """What is due after a step.
+
+    `checkpoint` is a regular one. The last step's validation may be due without: its checkpoint is
+    the run's end.
+    """
 
     report: bool = False
     validation: bool = False
@@ -22,11 +26,11 @@ class Due:
 
 def due_after(step: int, settings: TrainingConfig, *, waiting: Due) -> Due:
     """What is due after `step`; validations and checkpoints that were `waiting` still are."""
-    last = step == settings.steps
+    last, validation = step == settings.steps, _divides(settings.validate_every, step)
     return Due(
         report=last or _divides(settings.log_every, step),
-        validation=waiting.validation or last or _divides(settings.validate_every, step),
-        checkpoint=waiting.checkpoint or _divides(settings.save_every, step),
+        validation=waiting.validation or last or validation,
+        checkpoint=waiting.checkpoint or validation or _divides(settings.save_every, step),
     )
 
 

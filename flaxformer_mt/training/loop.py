@@ -74,7 +74,8 @@ def train(
       2. every `log_every` steps a report;
       3. every `validate_every` steps and after the last: validation, then a checkpoint with its
          scores; every `save_every` steps, and when a stop is requested: a checkpoint alone, which
-         in the latter case is not a regular one and not averaged. A checkpoint holds the state
+         in the latter case is not a regular one and not averaged; nor is the last step's, once
+         the run is extended, if no interval ends there. A checkpoint holds the state
          after step n and the position of batch n + 1, so that a restart repeats nothing.
     While updates are being skipped, what 3. says waits for one that is made: parameters from which
     nothing but non-finite gradients come are nothing to go back to. `max_bad_updates` skipped in a
@@ -343,7 +344,7 @@ class _Run:
             self.telemetry.message(doubtful)
         self.window.pause(time.perf_counter() - start)
         self.goodput.lap("evaluation")
-        self.save(scores, kind="regular")
+        self.save(scores, kind="regular" if self.due.checkpoint else "end")
         return self.patience_over()
 
     def patience_over(self) -> Outcome | None:

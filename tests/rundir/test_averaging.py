@@ -59,7 +59,7 @@ def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):
     params, steps = average_checkpoints(run, 3)
     assert steps == [2, 4, 6]
     assert_equal(params, numpy_mean(2, 4, 6))
-    with pytest.raises(CheckpointError, match=r"4 regular .* 3 \(steps 2, 4, 6; those saved at a"):
+    with pytest.raises(CheckpointError, match=r"4 regular .* 3 \(steps 2, 4, 6; those of a start,"):
         average_checkpoints(run, 4)
 
 
@@ -81,8 +81,8 @@ def test_too_few_checkpoints_are_refused(run, saved):
     saved(snapshot(1), snapshot(2, bleu=1.0))
     with pytest.raises(
         CheckpointError,
-        match=r"there are 2 \(steps 1, 2; those saved at a start or a stop do not count\); "
-        r"average fewer, or train with a higher "
+        match=r"there are 2 \(steps 1, 2; those of a start, a stop or an earlier end do not "
+        r"count\); average fewer, or train with a higher "
         r"training\.keep_for_average",
     ):
         average_checkpoints(run, 5)

@@ -23,7 +23,7 @@ SETTINGS = tiny(
         (1, Due()),
         (3, Due(report=True)),
         (4, Due(checkpoint=True)),
-        (6, Due(report=True, validation=True)),
+        (6, Due(report=True, validation=True, checkpoint=True)),
         (12, Due(report=True, validation=True, checkpoint=True)),
         (20, Due(report=True, validation=True, checkpoint=True)),
     ],
@@ -42,4 +42,4 @@ def test_what_waits_stays_due_but_a_report():
 def test_no_interval_is_never_but_at_the_end():
     settings = tiny({"training.steps": 6, "training.validate_every": 0}).training
     assert not due_after(5, settings, waiting=Due()).validation
-    assert due_after(6, settings, waiting=Due()).validation
+    assert due_after(6, settings, waiting=Due()) == Due(report=True, validation=True)

@@ -74,15 +74,23 @@ def test_stops_leave_no_trace(in_one_go, tmp_path):
         assert_same(a, b)
 
 
-def test_stops_leave_no_trace_in_the_average(in_one_go, tmp_path):
+@pytest.mark.parametrize("kind", ["stop", "end"])
+def test_stops_and_earlier_ends_leave_no_trace_in_the_average(in_one_go, tmp_path, kind):
     """What they save is gone on from, and pushes out nothing that is averaged."""
-    run = Run(tmp_path, {**SETTINGS, "training.keep_for_average": 3})
-    for step in (5, 8, 9, 10, 11):
+    settings = {**SETTINGS, "training.keep_for_average": 3}
+    run = Run(tmp_path, settings)
+    for step in (5, 8, 9, 10):
         assert run.start(stop_after=step).step == step
+    if kind == "end":
+        run.changes = {**settings, "training.steps": 11}
+    assert run.start(stop_after=11).step == 11
     assert run.steps() == [4, 6, 8, 10, 11]
-    assert [run.snapshot(step).kind for step in (8, 10)] == ["regular", "stop"]
+    assert [run.snapshot(step).kind for step in (8, 10, 11)] == ["regular", "stop", kind]
+    newest = average_checkpoints(RunDirectory(tmp_path), 3)[1]
+    assert newest == ([6, 8, 11] if kind == "end" else [4, 6, 8])
+    run.changes = settings
     assert run.start().state == "finished"
-    assert {8, 12, 13} <= set(run.steps()) and not {9, 10, 11} & set(run.steps())
+    assert {8, 12, 13} <= set(run.steps()) and not {9, 10} & set(run.steps())
     (params, steps), (wanted, undisturbed) = (
         average_checkpoints(RunDirectory(each.folder), 3) for each in (run, in_one_go)
     )
