@@ -254,7 +254,9 @@ class OptimizerConfig:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     seed: int = setting(1, "seed of initialisation, order and dropout")
-    steps: int = setting(100_000, "optimizer updates in all", resume=True)
+    steps: int = setting(
+        100_000, "optimizer updates in all, skipped ones (max_bad_updates) included", resume=True
+    )
     label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
     loss_chunk: int = setting(
         4096,
