@@ -74,7 +74,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
         "--weights",
         default="auto",
         metavar="WHICH",
-        help="average, best, latest, a step, or auto: the first of these that there is",
+        help="average, best, latest, a step, or auto: a current average, else best, else latest",
     )
     parser.add_argument(
         "--beam-size", type=_beam, metavar="K", help="default: the run's decoding.beam_size"

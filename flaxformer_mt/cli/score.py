@@ -41,7 +41,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         "--weights",
         default="auto",
         metavar="WHICH",
-        help="average, best, latest, a step, or auto: the first of these that there is",
+        help="average, best, latest, a step, or auto: a current average, else best, else latest",
     )
     parser.add_argument(
         "--length-penalty",

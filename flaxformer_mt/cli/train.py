@@ -25,7 +25,7 @@ from flaxformer_mt.model.parameters import summary
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
 from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.averaging import averaged_steps
+from flaxformer_mt.rundir.averaging import averaged_steps, stale_average
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
 from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
@@ -288,11 +288,14 @@ def _tell_of_average(run: RunDirectory) -> None:
         return
     try:
         steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
+        say(
+            stale_average(run)
+            or f"the average of steps {steps} is out of date with the next checkpoint: run "
+            "`average` again after training"
+        )
     except CheckpointError as error:
         # Training makes no use of it.
-        say(f"warning: {error}; until `average` makes it anew, translate and evaluate fail")
-        return
-    say(f"translate and evaluate use the mean of steps {steps} until `average` is run again")
+        say(f"warning: {error}; until then, translate and evaluate fail")
 
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:

@@ -82,8 +82,9 @@ class Translator:
     def load(cls, run_dir: str | os.PathLike[str], *, which: Which | Chosen = "auto") -> Translator:
         """The model of a run directory (`gs://` too), with the decoding settings recorded there.
 
-        `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto",
-        the first of average, best and latest that exists; or it is what that has come to before.
+        `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto":
+        the average unless the run has gone on since, else the best, else the latest; or it is what
+        that has come to before.
 
         Raises RunDirectoryError, CheckpointError, VocabularyError and ConfigError, each naming the
         file and what to do.

@@ -11,7 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from flaxformer_mt.rundir import orbax_quiet, stored
-from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.errors import CheckpointError, DamagedError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import is_remote
 from flaxformer_mt.rundir.remote_folders import remove, replace
@@ -20,7 +20,10 @@ from flaxformer_mt.rundir.selection import (
     BEFORE,
     average_folder,
     best_steps,
+    existing_average,
+    has_average,
     joined,
+    list_steps,
     regular_steps,
 )
 
@@ -69,7 +72,8 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     place = run.checkpoints / AVERAGE
     aside = run.checkpoints / f"{AVERAGE}.new"
     before = run.checkpoints / BEFORE
-    arguments = stored.composite({"params": params}, {"meta": {"steps": list(steps)}})
+    meta = {"steps": list(steps), "newest": max([*steps, *list_steps(run.checkpoints)])}
+    arguments = stored.composite({"params": params}, {"meta": meta})
     try:
         for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
             if is_remote(leftover):
@@ -104,7 +108,33 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
 
 def averaged_steps(run: RunDirectory) -> list[int]:
     """The steps whose mean `checkpoints/average` is. Raises CheckpointError."""
-    return list(stored.read_meta(average_folder(run.checkpoints))["steps"])
+    return list(_meta(run)["steps"])
+
+
+def stale_average(run: RunDirectory) -> str | None:
+    """A sentence about `checkpoints/average` if the run has saved a newer step since it was made.
+
+    None if it has not, or if there is no average. Raises CheckpointError.
+    """
+    if not has_average(run.checkpoints):
+        return None
+    meta = _meta(run)
+    made = meta.get("newest", max(meta["steps"]))  # early ones do not say
+    newest = max(list_steps(run.checkpoints), default=made)
+    if newest <= made:
+        return None
+    return (
+        f"{run}: the average is of steps {joined(meta['steps'])}, and the run is at step {newest} "
+        "now; run `average` again"
+    )
+
+
+def _meta(run: RunDirectory) -> dict[str, Any]:
+    folder = existing_average(run.checkpoints)
+    try:
+        return stored.read_meta(folder)
+    except DamagedError as error:
+        raise DamagedError(f"{error}; run `average` again") from error
 
 
 def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:

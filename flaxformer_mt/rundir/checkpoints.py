@@ -31,9 +31,8 @@ from flaxformer_mt.rundir.retention import KeepPolicy, ranked, steps_to_keep
 from flaxformer_mt.rundir.selection import (
     AVERAGE as AVERAGE,
     Kind,
-    average_folder,
     best_steps as best_steps,
-    has_average,
+    existing_average,
     is_regular,
     is_there,
     joined,
@@ -310,11 +309,7 @@ def load_params(
     """
     orbax_quiet.hush()
     if which == "average":
-        folder = average_folder(run.checkpoints)
-        if not has_average(run.checkpoints):
-            raise CheckpointError(
-                f"{run}: has no averaged parameters; `average` makes them from its checkpoints"
-            )
+        folder = existing_average(run.checkpoints)
     else:
         folder = run.checkpoints / str(select_step(run.checkpoints, which))
     try:

@@ -60,6 +60,16 @@ def average_folder(directory: Path) -> Path:
     return before if not is_remote(place) and not place.is_dir() and before.is_dir() else place
 
 
+def existing_average(directory: Path) -> Path:
+    """Where averaged parameters lie. Raises CheckpointError if there are none."""
+    if not has_average(directory):
+        raise CheckpointError(
+            f"{directory.parent}: has no averaged parameters; `average` makes them from its "
+            "checkpoints"
+        )
+    return average_folder(directory)
+
+
 def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
     """The step that `which` names in a checkpoints directory. Raises CheckpointError."""
     steps = list_steps(directory)

@@ -165,7 +165,7 @@ def test_a_damaged_average_keeps_nothing_from_training(
     with pytest.raises(Reached):
         train(workdir, overrides)
     told = capfdbinary.readouterr().err.decode()
-    assert "average: meta does not match its checksum; until `average` makes it anew" in told
+    assert "average: meta does not match its checksum; run `average` again; until then" in told
 
 
 def test_weights_to_start_from_are_looked_for_first(

@@ -164,7 +164,7 @@ def test_streaming_reads_no_further_than_its_window(translator):
         next(translator.translate_lines(lines, window=0))
 
 
-def test_which_weights(run, tmp_path):
+def test_which_weights(run, tmp_path, caplog):
     def same(translator: Translator, seed: int) -> bool:
         expected = parameters(translator.model, seed)
         equal = jax.tree.map(np.array_equal, translator.params, expected)
@@ -190,7 +190,14 @@ def test_which_weights(run, tmp_path):
     assert Translator.load(other.path).name == "latest, step 2"
     write_average(other, *average_checkpoints(other, 2))
     averaged = Translator.load(other.path)
-    assert averaged.name == "average" and not same(averaged, 2)
+    assert averaged.name == "average of steps 1, 2" and not same(averaged, 2)
+    assert not caplog.messages
+    (other.checkpoints / "2").rename(other.checkpoints / "5")  # as if trained on
+    for which, name in (("auto", "latest, step 5"), ("average", "average of steps 1, 2")):
+        assert chosen_weights(other, which).name == name
+        told = caplog.messages.pop()
+        assert "of steps 1, 2, and the run is at step 5 now; run `average` again" in told
+        assert told.endswith(f"The weights used are '{name}'")
 
 
 def test_parameters_and_vocabulary_must_belong_together(translator):

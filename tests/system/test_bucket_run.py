@@ -82,7 +82,8 @@ def test_train_resume_average_translate_and_evaluate(
     assert translated.stdout == locally.stdout
     done = command("evaluate", "--workdir", workdir)
     assert done.returncode == 0, done.stderr
-    assert json.loads((run.evaluation / "held_out.json").read_bytes())["weights"] == "average"
+    scored = json.loads((run.evaluation / "held_out.json").read_bytes())
+    assert scored["weights"] == "average of steps 15, 20"
     assert os.listdir(tmp_path / "elsewhere") != []
 
 

@@ -54,20 +54,22 @@ def test_n_best_with_scores_descends(command: Run, averaged: Path, tmp_path: Pat
         *("--input", source, "--output", target),
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "" and "the weights 'average'" in done.stderr
+    assert done.stdout == "" and "the weights 'average of steps 10, 15, 20'" in done.stderr
     rows = [line.split("\t") for line in target.read_text().splitlines()]
     scores = [float(score) for _, score, _ in rows]
     assert [number for number, _, _ in rows] == ["1"] * 3
     assert scores == sorted(scores, reverse=True)
 
 
-def test_going_on_says_that_the_average_is_of_earlier_steps(
-    command: Run, averaged: Path, tmp_path: Path
-) -> None:
+def test_going_on_leaves_the_average_behind(command: Run, averaged: Path, tmp_path: Path) -> None:
     workdir = shutil.copytree(averaged, tmp_path / "run")
     done = command("train", "--workdir", workdir, "--config.training.steps=21")
     assert done.returncode == 0, done.stderr
-    assert "the mean of steps 10, 15, 20 until `average` is run again" in done.stderr
+    assert "the average of steps 10, 15, 20 is out of date with the next checkpoint" in done.stderr
+    done = command("translate", "--workdir", workdir, stdin="A dog.\n")
+    assert done.returncode == 0, done.stderr
+    assert "the average is of steps 10, 15, 20, and the run is at step 21 now" in done.stderr
+    assert "The weights used are 'best, step" in done.stderr
 
 
 def test_evaluate_scores_the_configured_test_sets(command: Run, averaged: Path) -> None:
@@ -76,7 +78,7 @@ def test_evaluate_scores_the_configured_test_sets(command: Run, averaged: Path) 
     assert done.stdout.startswith("held_out: sacrebleu_13a ")
     assert "tok:13a" in done.stdout
     recorded = json.loads((averaged / "evaluation" / "held_out.json").read_text())
-    assert recorded["sentences"] == 20 and recorded["weights"] == "average"
+    assert recorded["sentences"] == 20 and recorded["weights"] == "average of steps 10, 15, 20"
     hypotheses = (averaged / "evaluation" / "held_out.hyp.txt").read_text()
     assert hypotheses.count("\n") == 20
 
