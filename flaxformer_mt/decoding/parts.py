@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
@@ -72,6 +72,18 @@ def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
                     "of reading bytes that are not UTF-8"
                 ) from None
         raise
+
+
+def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:
+    """The pairs. Raises TypeError for what is none: a `str` would pass for its two characters."""
+    pairs = list(pairs)
+    for number, pair in enumerate(pairs):
+        if isinstance(pair, str) or len(pair) != 2:
+            raise TypeError(
+                f"pair {number} is {pair!r}, not a (source, translation) tuple; a single pair "
+                "must be in a list as well"
+            )
+    return pairs
 
 
 def cut_pairs(
@@ -214,6 +226,8 @@ def _part(
 
 def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
     """The tokens, end marks included. Raises TargetError for what stands in no translation."""
+    if any(isinstance(token, str) for token in tokens):
+        raise TargetError(number, "a translation is one str, or a sequence of token ids")
     ids = [int(token) for token in tokens]
     for token in ids:
         if not 0 <= token < vocabulary.size or token in (PAD, BOS):

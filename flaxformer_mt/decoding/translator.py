@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
@@ -25,6 +25,7 @@ from flaxformer_mt.decoding.parts import (
     cut_pairs,
     describe_overlong,
     encode,
+    listed,
     source_pieces,
 )
 from flaxformer_mt.decoding.sampling import Sampling
@@ -40,6 +41,19 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
+
+
+class Search(TypedDict, total=False):
+    """What `Translator.translate` takes beside the lines."""
+
+    beam_size: int | None
+    length_penalty: float | None
+    n_best: int
+    overlong: Overlong
+    prefixes: str | Sequence[str] | None
+    suppress: str | Sequence[str]
+    sampling: Sampling | None
+    first: int
 
 
 class Translator:
@@ -152,30 +166,38 @@ class Translator:
         other.model = other.members[0][1]
         return other
 
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too
+        self, lines: str, **search: Unpack[Search]
+    ) -> Translation: ...
+    @overload
+    def translate(self, lines: Sequence[str], **search: Unpack[Search]) -> list[Translation]: ...
     def translate(
         self,
-        lines: Sequence[str],
+        lines: str | Sequence[str],
         *,
         beam_size: int | None = None,
         length_penalty: float | None = None,
         n_best: int = 1,
         overlong: Overlong = "split",
-        prefixes: Sequence[str] | None = None,
-        suppress: Sequence[str] = (),
+        prefixes: str | Sequence[str] | None = None,
+        suppress: str | Sequence[str] = (),
         sampling: Sampling | None = None,
         first: int = 0,
-    ) -> list[Translation]:
-        """Each line's translation, in order. A blank line's is empty, with score 0.
+    ) -> Translation | list[Translation]:
+        """Each line's translation, in order, or that of one line given as a `str`.
+
+        A blank line's translation is empty, with score 0.
 
         Settings left out are the run's. In float32 a line's translation does not depend on the
         other lines. A line longer than `model.max_length` tokens is cut at sentence ends (else
         between clauses, words, characters), translated in pieces, rejoined and marked `split`; its
         hypotheses then join each piece's n-th. `overlong` "refuse" makes it an OverlongError.
 
-        A translation begins with its line's prefix, if there are `prefixes`, and has none of the
-        pieces `suppress` names. With `sampling`, the `n_best` likeliest of beam_size draws are
-        given; the noise of a draw depends on the seed and the line's number, of which the first is
-        `first`, and on which draw it is.
+        A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
+        line's), and has none of the pieces `suppress` names. With `sampling`, the `n_best`
+        likeliest of beam_size draws are given; the noise of a draw depends on the seed and the
+        line's number, of which the first is `first`, and on which draw it is.
 
         Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
         ValueError for an `n_best` above the beam size.
@@ -186,12 +208,19 @@ class Translator:
             length_penalty=length_penalty,
             sample=sampling is not None,
         )
+        single = isinstance(lines, str)
+        if isinstance(lines, str):
+            lines = [lines]
+        if isinstance(prefixes, str):
+            prefixes = [prefixes] * len(lines)
         max_length = self.max_length
         if not 1 <= n_best <= config.beam_size:
             raise ValueError(
                 f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
             )
-        banned = types_of(suppress, self.vocabularies.tgt)
+        banned = types_of(
+            [suppress] if isinstance(suppress, str) else suppress, self.vocabularies.tgt
+        )
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
         for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
@@ -235,7 +264,7 @@ class Translator:
                 mesh=self.mesh,
             )
         )
-        return [
+        found = [
             joined(
                 parts,
                 list(itertools.islice(decoded, len(parts))),
@@ -244,6 +273,7 @@ class Translator:
             )
             for parts in pieces
         ]
+        return found[0] if single else found
 
     def compile(
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
@@ -275,7 +305,7 @@ class Translator:
 
     def score(
         self,
-        pairs: Sequence[tuple[str, Target]],
+        pairs: Iterable[tuple[str, Target]],
         *,
         length_penalty: float | None = None,
         overlong: Overlong = "refuse",
@@ -294,7 +324,7 @@ class Translator:
         return score_parts(
             self.params,
             self.model,
-            self._cut(pairs, overlong),
+            self._cut(listed(pairs), overlong),
             average=self.config.length_norm == "average",
             coverage=self.config.coverage_penalty,
             length_penalty=with_search(self.config, length_penalty=length_penalty).length_penalty,
@@ -318,7 +348,7 @@ class Translator:
 
     def align(
         self,
-        pairs: Sequence[tuple[str, Target]],
+        pairs: Iterable[tuple[str, Target]],
         *,
         layer: int | None = None,
         overlong: Overlong = "split",
@@ -331,6 +361,7 @@ class Translator:
         is not.
         """
         self._alone("alignments are")
+        pairs = listed(pairs)
         lines = [
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(pairs, self._cut(pairs, overlong), strict=True)
@@ -371,6 +402,8 @@ class Translator:
         n_best: int = 1,
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines: reads and keeps at most `window` at a time."""
+        if isinstance(lines, str):
+            raise TypeError("translate_lines takes lines, not one str: `translate` does")
         if window < 1:
             raise ValueError(f"window = {window} must be at least 1")
         remaining = iter(lines)

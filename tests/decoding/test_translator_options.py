@@ -10,7 +10,7 @@ import pytest
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding import DecodingError, Translator
-from flaxformer_mt.decoding.parts import PrefixError
+from flaxformer_mt.decoding.parts import PrefixError, TargetError
 from flaxformer_mt.decoding.sampling import Sampling
 from tests.decoding.runs import PAIRS, make_run
 
@@ -27,6 +27,25 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def translator(runs):
     return Translator.load(runs[0])
+
+
+def test_one_str_is_one_line_and_not_its_characters(translator):
+    [alone] = translator.translate([LINES[0]], prefixes=["die katze"], suppress=["s"])
+    assert translator.translate(LINES[0], prefixes="die katze", suppress="s") == alone
+    assert translator.translate("").text == ""
+    with pytest.raises(TypeError, match="lines, not one str"):
+        next(translator.translate_lines(LINES[0]))
+
+
+def test_a_pair_alone_or_texts_for_tokens_are_refused(translator):
+    """Of two characters, a text would pass for a pair; digits would for tokens."""
+    for ask in (translator.score, translator.align):
+        assert len(ask(zip(LINES, LINES, strict=True))) == len(LINES)
+        for pairs in ("ab", ("ab", "cd"), ["ab"], [("ab", "cd", "ef")]):
+            with pytest.raises(TypeError, match="not a .source, translation. tuple; a single pair"):
+                ask(pairs)
+    with pytest.raises(TargetError, match="is one str, or a sequence of token ids"):
+        translator.attend("ab", ["4", "5"])
 
 
 def test_a_translation_begins_with_its_prefix(translator):
