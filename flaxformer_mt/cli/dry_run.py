@@ -71,7 +71,9 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
     program = build(
         config, src_vocab_size=vocabularies.src.size, tgt_vocab_size=vocabularies.tgt.size
     )
-    peak, line = find_peak(list(program.mesh.devices.flat), config.training.chip_tflops)
+    peak, line = find_peak(
+        list(program.mesh.devices.flat), config.training.chip_tflops, config.model.dtype
+    )
     say(line)
     trial = try_step(
         program,

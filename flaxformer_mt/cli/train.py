@@ -216,7 +216,9 @@ def _train(
     src_size, tgt_size = vocabularies.src.size, vocabularies.tgt.size
     program = build(config, src_vocab_size=src_size, tgt_vocab_size=tgt_size)
     say(model_table(program, config, src_vocab_size=src_size, tgt_vocab_size=tgt_size))
-    peak, line = find_peak(list(program.mesh.devices.flat), settings.chip_tflops)
+    peak, line = find_peak(
+        list(program.mesh.devices.flat), settings.chip_tflops, config.model.dtype
+    )
     say(line)
     initial = None if source is None else _weights(source, vocabularies, program, processes)
 

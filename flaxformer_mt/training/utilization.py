@@ -25,12 +25,14 @@ class Peak:
     source: str
 
 
-def find_peak(devices: Sequence[jax.Device], chip_tflops: float) -> tuple[Peak | None, str]:
+def find_peak(
+    devices: Sequence[jax.Device], chip_tflops: float, dtype: str
+) -> tuple[Peak | None, str]:
     """The peak that MFU is a share of, and a line about it for people; None if it is unknown.
 
     `chip_tflops`, if not 0, is a device's. Otherwise an accelerator's is the bfloat16 peak of the
-    chip table, whatever type the model computes in; that of CPUs is a float32 product, measured now
-    in less than half a second, of which every process contributes one.
+    chip table, whatever type the model computes in; that of CPUs is a product of `dtype`, the
+    model's, measured now in about half a second, of which every process contributes one.
     """
     kind, count = devices[0].device_kind, len(devices)
     if chip_tflops:
@@ -40,14 +42,14 @@ def find_peak(devices: Sequence[jax.Device], chip_tflops: float) -> tuple[Peak |
         begin = time.perf_counter()
         here = jax.local_devices()[0]
         processes = len({device.process_index for device in devices})
-        measured = product_flops(here, dtype="float32", size=_CPU_SIZE, seconds=_CPU_SECONDS)
+        measured = product_flops(here, dtype=dtype, size=_CPU_SIZE, seconds=_CPU_SECONDS)
         line = (
-            f"MFU: of {measured / 1e9:,.0f} GFLOP/s, a float32 matrix product measured now in "
+            f"MFU: of {measured / 1e9:,.0f} GFLOP/s, a {dtype} matrix product measured now in "
             f"{time.perf_counter() - begin:.1f} s"
         )
         if processes > 1:
             line += f", x {processes} processes"
-        return Peak(measured * processes, "measured float32 product"), line
+        return Peak(measured * processes, f"measured {dtype} product"), line
     chip = chip_of(kind)
     if chip is None:
         return None, (

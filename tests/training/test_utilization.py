@@ -23,33 +23,41 @@ class Device:
 
 
 def test_a_known_chip_has_its_peak_by_name():
-    peak, line = find_peak([Device("TPU v5 lite", "tpu")] * 8, 0.0)
+    peak, line = find_peak([Device("TPU v5 lite", "tpu")] * 8, 0.0, "float32")
     assert peak == Peak(8 * 197e12, "TPU v5e")
     assert "197 TFLOP/s a device" in line
 
 
 def test_an_unknown_chip_is_said_in_one_line():
-    peak, line = find_peak([Device("Nonesuch 9", "gpu")], 0.0)
+    peak, line = find_peak([Device("Nonesuch 9", "gpu")], 0.0, "float32")
     assert peak is None
     assert "the peak of 'Nonesuch 9' is unknown; set training.chip_tflops" in line
 
 
 def test_the_setting_wins():
-    peak, _ = find_peak([Device("TPU v5 lite", "tpu")] * 2, 3.5)
+    peak, _ = find_peak([Device("TPU v5 lite", "tpu")] * 2, 3.5, "float32")
     assert peak == Peak(7e12, "training.chip_tflops")
 
 
-def test_a_cpu_is_measured():
-    peak, line = find_peak(jax.devices(), 0.0)
-    assert peak is not None
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_cpu_is_measured_in_the_type_that_the_model_multiplies_in(monkeypatch, dtype):
+    measure, measured = utilization.product_flops, []
+    monkeypatch.setattr(
+        utilization,
+        "product_flops",
+        lambda *given, **how: measured.append(how["dtype"]) or measure(*given, **how),
+    )
+    peak, line = find_peak(jax.devices(), 0.0, dtype)
+    assert peak is not None and measured == [dtype]
     assert 1e8 < peak.flops < 1e14
-    assert "GFLOP/s, a float32 matrix product measured now" in line
+    assert f"GFLOP/s, a {dtype} matrix product measured now" in line
+    assert peak.source == f"measured {dtype} product"
 
 
 def test_every_process_brings_a_cpu(monkeypatch):
     monkeypatch.setattr(utilization, "product_flops", lambda *_, **__: 5e9)
     cpus = [Device("cpu", "cpu", process) for process in (0, 0, 1, 1)]
-    peak, line = find_peak(cpus, 0.0)
+    peak, line = find_peak(cpus, 0.0, "float32")
     assert peak is not None and peak.flops == 1e10
     assert "x 2 processes" in line
 
