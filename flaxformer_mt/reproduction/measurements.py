@@ -139,6 +139,12 @@ def _score(metric: str, results: Sequence[Result]) -> str:
     return shown if low is None or high is None else f"{shown} ({low:.2f} to {high:.2f})"
 
 
+_BOOTSTRAP = (
+    " Not decided: an earlier version recorded only the bootstrap's p, which is one-sided. Run "
+    "`reproduce` again where the outputs are kept."
+)
+
+
 def _ordering(found: Result) -> list[str]:
     (base,) = rows_of("table3", ["base"])
     header = [
@@ -152,8 +158,9 @@ def _ordering(found: Result) -> list[str]:
             continue
         of_row = {
             key: found.metrics[f"{prefix}_{key}"]
-            for key in ("difference", "low", "high", "p", "agreeing", "seeds")
+            for key in ("difference", "low", "high", "agreeing", "seeds")
         }
+        p = found.metrics.get(f"{prefix}_p_randomization")
         judged = verdict(row, found.metrics) or "the paper has none"
         verdicts.setdefault(judged, []).append(f"`{row.name}`")
         lines.append(
@@ -162,7 +169,7 @@ def _ordering(found: Result) -> list[str]:
                 f"{row.values['bleu'] - base.values['bleu']:+.1f}",
                 f"{of_row['difference']:+.2f}",
                 f"{of_row['low']:+.2f} to {of_row['high']:+.2f}",
-                f"{of_row['p']:.3f}",
+                f"{found.metrics[f'{prefix}_p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
                 f"{of_row['agreeing']:.0f} of {of_row['seeds']:.0f}",
                 judged,
                 f"{row.values['perplexity'] - base.values['perplexity']:+.2f}",
@@ -176,10 +183,12 @@ def _ordering(found: Result) -> list[str]:
         f"{told[:1].upper()}{told[1:]}. Scored on {found.details['test']}; commit {commit(found)}."
         f"{_overrides(found.details['group'])}",
         table(header, lines, right={1, 2, 4, 5, 7, 8}),
-        "Differences are the row's score minus the base's, all seeds together. p is paired "
-        "bootstrap's over the sentences of the test set; an order holds, or does not, where p is "
-        "below 0.05 and every seed has it. Perplexity is shown without a test of its own. BLEU"
-        f"{protocol_note(signature)}: `{signature}`.",
+        "Differences are the row's score minus the base's, all seeds together, with paired "
+        "bootstrap's interval over the sentences of the test set. p is approximate "
+        "randomization's, two-sided; an order holds, or does not, where p is below 0.05 and every "
+        "seed has it. Perplexity is shown without a test of its own. BLEU"
+        f"{protocol_note(signature)}: `{signature}`."
+        + (_BOOTSTRAP if "not decided" in verdicts else ""),
     ]
 
 

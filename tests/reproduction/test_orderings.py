@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.evaluation.kept import read_kept
+from flaxformer_mt.evaluation.metrics import Measured, measure
+from flaxformer_mt.evaluation.significance import approximate_randomization
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
 from flaxformer_mt.reproduction.result_file import Result
@@ -42,6 +45,18 @@ class Folder:
             path = evaluation / f"{of.kept_as}.{kind}.txt"
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
+    def counts(self, label: str) -> Measured:
+        """All seeds' outputs of a row, sentence by sentence."""
+        found = []
+        for seed in (1, 2, 3):
+            of = experiment(label, seed=seed)
+            kept = read_kept(self.run_of(of).evaluation, of.kept_as)
+            (metric,) = (
+                one for one in of.scoring.metrics(kept.references) if one.name == "bleu_paper"
+            )
+            found.append(measure([metric], kept.hypotheses, kept.references)[0])
+        return Measured(found[0].metric, sum(one.counts for one in found))
+
     def compared(self, seed: int, **settings: object) -> Result | None:
         """What a call with this seed writes."""
         asked = experiment(seed=seed, **settings).settings
@@ -62,6 +77,9 @@ def folder(tmp_path: Path) -> Folder:
 def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) -> None:
     first = folder.compared(1)
     assert first is not None and first.metrics["c_n2_seeds"] == 3
+    totals = [folder.counts("table3/base"), folder.counts("table3/c_N2")]
+    (by_exchange,) = approximate_randomization(*([one] for one in totals))
+    assert first.metrics["c_n2_p_randomization"] == by_exchange.p_value
     again = folder.compared(3)
     assert again is not None and again.metrics == first.metrics
     assert " --seeds 1 2 3" in again.command

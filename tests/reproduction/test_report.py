@@ -247,8 +247,8 @@ def ordering(folder: Path, **metrics: float) -> None:
     base, row = (experiment(f"table3/{name}") for name in ("base", "c_N2"))
     for one in (base, row):
         write(folder, result(one))
-    found = {"seeds": 2, "difference": -1.5, "low": -2.0, "high": -1.0, "p": 0.001, "agreeing": 2}
-    compared = {**found, "perplexity_difference": 0.5, **metrics}
+    found = {"seeds": 2, "difference": -1.5, "low": -2.0, "high": -1.0, "agreeing": 2}
+    compared = {**found, "perplexity_difference": 0.5, "p_randomization": 0.001} | metrics
     group = json.dumps({"corpus": None, "overrides": [], "scale": 0.01})
     content = result(base) | {
         "name": base.stem("orderings"),
@@ -268,7 +268,7 @@ def ordering(folder: Path, **metrics: float) -> None:
     [
         ({}, "holds"),
         ({"difference": 1.5}, "does not hold"),
-        ({"p": 0.05}, "cannot be told apart"),
+        ({"p_randomization": 0.05}, "cannot be told apart"),
         ({"agreeing": 1}, "cannot be told apart"),
         ({"difference": 0.0}, "cannot be told apart"),
     ],
@@ -281,8 +281,25 @@ def test_an_order_is_judged_by_chance_and_by_every_seed(tmp_path, metrics, judge
     assert f"{judged.capitalize()}: `c_N2`" in page
 
 
+def test_a_p_of_the_bootstrap_alone_decides_nothing_and_says_what_it_is(tmp_path):
+    ordering(tmp_path, p=0.001)
+    path = next(tmp_path.glob("*orderings*.json"))
+    content = json.loads(path.read_text())
+    del content["metrics"]["c_n2_p_randomization"]
+    write(tmp_path, content)
+    page = report(read_records(tmp_path))
+    line = line_of(page, "c_N2", "Which of Table 3's orderings hold")
+    assert "| 0.001 (bootstrap) |" in line and "| not decided |" in line
+    assert "Not decided: `c_N2`" in page and "the bootstrap's p, which is one-sided" in page
+
+
 def test_where_the_paper_has_no_order_there_is_none_to_hold():
-    metrics = {"a_h16_difference": 1.0, "a_h16_p": 0.0, "a_h16_agreeing": 1, "a_h16_seeds": 1}
+    metrics = {
+        "a_h16_difference": 1.0,
+        "a_h16_p_randomization": 0.0,
+        "a_h16_agreeing": 1,
+        "a_h16_seeds": 1,
+    }
     assert verdict(row_of("table3/a_h16"), metrics) is None
     assert verdict(row_of("table3/c_N2"), metrics) is None  # not tested
 
