@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.result_file import RESULTS, write_result
 from benchmarks.trained_run import seconds_trained, trained, training_details, training_metrics
 from flaxformer_mt.cli import translate, trees
+from flaxformer_mt.evaluation import read_segments
 from flaxformer_mt.rundir.layout import RunDirectory
 
 SPEC = "parsing:craft"
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metrics={**parsed(run, text), **training_metrics(run)},
         signatures={"f1": "EVALB, COLLINS.prm"},
         details=training_details(run),
+        hypotheses={"test": read_segments(str(text / "test.out"))},
     )
     print(json.dumps(dict(result.metrics), indent=2))
     return 0

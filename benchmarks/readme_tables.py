@@ -219,6 +219,7 @@ def render_section(result: Result) -> str:
 
     Of one that was trained also when, and by which code where that is not what scored it.
     """
+    files = (f"{result.name}.json", *result.hypotheses)
     dirty = "-dirty" if result.commit.endswith("-dirty") else ""
     lines = [
         f"## {result.name}",
@@ -227,7 +228,7 @@ def render_section(result: Result) -> str:
         "",
         f"Commit {result.commit[:10]}{dirty}, {show_machine(result.machine)}, "
         f"{show_seconds(result.seconds)}; "
-        f"[{result.name}.json](../benchmarks/results/{result.name}.json).",
+        f"{', '.join(f'[{file}](../benchmarks/results/{file})' for file in files)}.",
         "",
         *_training(result),
         "| metric | value |",

@@ -12,6 +12,7 @@ from benchmarks.result_file import RESULTS, Result, write_result
 from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.corpus import read_pairs
+from flaxformer_mt.evaluation.kept import read_kept
 from flaxformer_mt.reproduction.provenance import trained_by
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
@@ -122,4 +123,5 @@ def record(run: RunDirectory, *, name: str, command: str, config: str, test: str
         },
         signatures=scores["signatures"],
         details=training_details(run),
+        hypotheses={of: read_kept(run.evaluation, of).hypotheses for of in (test, "valid")},
     )

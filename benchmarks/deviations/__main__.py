@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: Measured = {}
     runs: list[RunDirectory] = []
     signatures: dict[str, str] = {}
+    hypotheses: dict[str, list[str]] = {}
     for name, (settings, seeds) in trainings.items():
         for seed in range(1, seeds + 1):
             workdir = Path(options.workdir) / f"{name}-{seed}"
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             if status:
                 return status
-            for metric, value in measured(workdir, name, signatures):
+            for metric, value in measured(workdir, name, signatures, hypotheses):
                 found.setdefault(metric, []).append(value)
             print(json.dumps(found, indent=2), file=sys.stderr)
     write_result(
@@ -85,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metrics=summary(found, options.steps, options.paper_seeds, options.seeds),
         signatures=signatures,
         details=training_details(*runs),
+        hypotheses=hypotheses,
     )
     return 0
 
@@ -106,12 +108,17 @@ def trained(workdir: Path, steps: int, seed: int, settings: Sequence[str]) -> in
     return status
 
 
-def measured(workdir: Path, name: str, signatures: dict[str, str]) -> Iterator[tuple[str, float]]:
-    """Metrics of one run; of the paper's form also those by other rules of search and of BLEU."""
+def measured(
+    workdir: Path, name: str, signatures: dict[str, str], hypotheses: dict[str, list[str]]
+) -> Iterator[tuple[str, float]]:
+    """Metrics of one run; of the paper's form also those by other rules of search and of BLEU.
+
+    Adds to `signatures` by metric, and to `hypotheses` by run and search.
+    """
     run = open_run(workdir)
     reports = [line for line in read_metrics(run.metrics) if line["kind"] == "valid"]
     yield f"{name}_perplexity", reports[-1]["perplexity"]
-    scores = translated(run)
+    scores, hypotheses[workdir.name] = translated(run)
     yield f"{name}_{BLEU}", scores.bleu
     signatures[f"{name}_{BLEU}"] = scores.signatures[BLEU]
     if name != PAPER:
@@ -120,12 +127,13 @@ def measured(workdir: Path, name: str, signatures: dict[str, str]) -> Iterator[t
         yield f"{PAPER}_{other}", scores.metrics[other]
         signatures[f"{PAPER}_{other}"] = scores.signatures[other]
     for search in SEARCHED:
-        yield f"{search.name}_{BLEU}", translated(run, search).bleu
+        found, hypotheses[f"{workdir.name}-{search.name}"] = translated(run, search)
+        yield f"{search.name}_{BLEU}", found.bleu
         signatures[f"{search.name}_{BLEU}"] = scores.signatures[BLEU]
 
 
-def translated(run: RunDirectory, search: Searched | None = None) -> Scores:
-    """Scores on the run's test set."""
+def translated(run: RunDirectory, search: Searched | None = None) -> tuple[Scores, list[str]]:
+    """Scores on the run's test set, and what was scored."""
     data = freeze(read_record(run).config, str(run.config_file)).data
     (corpus,) = data.test
     pairs = list(read_pairs(corpus, data.folder, key=f"data.test.{corpus.name}"))
@@ -136,7 +144,8 @@ def translated(run: RunDirectory, search: Searched | None = None) -> Scores:
         translator = translator.with_config(settings)
     hypotheses = [found.text for found in translator.translate([pair.src for pair in pairs])]
     scoring = Scoring(language=data.tgt_lang, ter=False, resamples=0)
-    return assess(hypotheses, [pair.tgt for pair in pairs], scoring=scoring).scores
+    found = assess(hypotheses, [pair.tgt for pair in pairs], scoring=scoring)
+    return found.scores, hypotheses
 
 
 def summary(found: Measured, steps: int, paper_seeds: int, seeds: int) -> dict[str, float]:

@@ -115,6 +115,7 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
             "data": _data(experiment.config.data.train, counted["pairs"]),
             "test": f"{test.name}, {len(test.sources):,} sentences",
         },
+        hypotheses={test.name: [item.text for item in found.translations]},
         release=__version__,
     )
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import lzma
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.rundir.atomic import write_json
+from flaxformer_mt.rundir.atomic import remove_file, write_bytes, write_json
 from flaxformer_mt.rundir.versions import git_commit, package_versions
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -30,7 +32,7 @@ PRODUCT_INSTRUCTIONS = (
     *("amx_bf16", "avx512_bf16", "avx512f", "avx2"),
     *("svebf16", "bf16", "sve2", "sve", "asimd"),
 )
-OPTIONAL = {"details", "cpu", "instructions"}
+OPTIONAL = {"details", "hypotheses", "cpu", "instructions"}
 
 
 class ResultError(Exception):
@@ -61,7 +63,8 @@ class Result:
     differed (or "release X.Y.Z"); `seconds` the wall-clock time of the command. `metrics` maps
     plain names to finite numbers; `signatures` says, for those metrics that need it, exactly how
     they were computed (sacreBLEU's signature strings). `details`, which most files leave out, says
-    in words what numbers cannot.
+    in words what numbers cannot. `hypotheses` maps each file of scored translations beside the
+    result, as `evaluate --hypotheses` reads it, to the SHA-256 of the text in it.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Result:
     metrics: Mapping[str, float]
     signatures: Mapping[str, str]
     details: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hypotheses: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def this_machine(accelerator: str | None = None) -> Machine:
@@ -120,10 +124,14 @@ def write_result(
     metrics: Mapping[str, float],
     signatures: Mapping[str, str],
     details: Mapping[str, str] | None = None,
+    hypotheses: Mapping[str, Sequence[str]] | None = None,
     machine: Machine | None = None,
     release: str | None = None,
 ) -> Result:
     """Writes `path`, named `NAME.json`, and returns what it says.
+
+    The lines of each of `hypotheses`, by test set, go to `NAME.SET.hyp.xz` beside it, so that they
+    can be scored again; those of an earlier result of this name are removed.
 
     Commit, library versions and (unless given) the machine are those of this process. Outside a
     checkout `release`, a version, stands for the commit. Raises ResultError, and writes nothing, if
@@ -145,8 +153,19 @@ def write_result(
     }
     if details:
         content["details"] = dict(details)
+    texts = {
+        f"{path.stem}.{of}.hyp.xz": "".join(f"{line}\n" for line in lines).encode()
+        for of, lines in (hypotheses or {}).items()
+    }
+    if texts:
+        content["hypotheses"] = {file: sha256(text).hexdigest() for file, text in texts.items()}
     result = parse(content, path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for old in path.parent.glob(f"{path.stem}.*.hyp.xz"):
+        if old.name not in texts:
+            remove_file(old)
+    for file, text in texts.items():
+        write_bytes(path.with_name(file), lzma.compress(text))
     write_json(path, content)
     return result
 
@@ -206,6 +225,11 @@ def parse(content: Any, path: Path) -> Result:
         check.number(value, f"metrics.{key}")
     check.texts(signatures, "signatures")
     check.texts(content.get("details", {}), "details")
+    hypotheses = content.get("hypotheses", {})
+    check.texts(hypotheses, "hypotheses")
+    for file in hypotheses:
+        fits = re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None
+        check.that(fits, f"hypotheses '{file}': must be named {name}.SET.hyp.xz")
     strangers = sorted(set(signatures) - set(metrics))
     check.that(not strangers, f"signatures of metrics that are not there: {', '.join(strangers)}")
     return Result(**{**content, "machine": Machine(**machine)})

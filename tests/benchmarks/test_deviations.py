@@ -137,5 +137,8 @@ def test_a_few_steps_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     measured = {form.name for form in SEARCHED} | {"paper", "norm_pre"}
     assert all(f"{name}_{BLEU}" in result.metrics for name in measured)
     assert result.details["training"].startswith("2 starts, ")
+    systems = {"paper-1", "norm_pre-1", *(f"paper-1-{form.name}" for form in SEARCHED)}
+    kept = {f"deviations.{system}.hyp.xz" for system in systems}
+    assert kept == set(result.hypotheses) == {path.name for path in tmp_path.glob("*.xz")}
     assert result.metrics["steps"] == 3 and result.metrics["norm_pre_perplexity"] > 1
     assert "not measured yet" in render(result)

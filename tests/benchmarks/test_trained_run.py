@@ -40,6 +40,7 @@ def run(tmp_path, monkeypatch):
     for name in ("test", "valid"):
         scores = {"metrics": {"chrf": 50.0}, "signatures": {"chrf": "nc:6"}}
         (found.evaluation / f"{name}.json").write_text(json.dumps(scores))
+        (found.evaluation / f"{name}.hyp.txt").write_text(f"scored on {name}\n")
     monkeypatch.setattr("flaxformer_mt.reproduction.result_file.git_commit", lambda: SCORED)
     monkeypatch.setattr("flaxformer_mt.reproduction.result_file.package_versions", dict)
     for module in (trained_run, craft):
@@ -59,13 +60,20 @@ def is_told(result) -> None:
 def test_a_result_names_the_code_that_trained_its_run(run):
     trained_run.record(run, name="some", command="python", config="quickstart", test="test")
     is_told(read_result(run.path.parent / "some.json"))
+    for name in ("test", "valid"):
+        kept = lzma.decompress((run.path.parent / f"some.{name}.hyp.xz").read_bytes())
+        assert kept.decode() == f"scored on {name}\n"
 
 
 def test_a_parsers_result_does_as_well(run, monkeypatch):
     monkeypatch.setattr(craft, "linearized", lambda *_: None)
     monkeypatch.setattr(craft, "trained", lambda *_, **__: run)
     monkeypatch.setattr(craft, "parsed", lambda *_: {"f1": 90.0})
-    assert craft.main(["--treebank", "FOLDER", "--workdir", "DIR"]) == 0
+    text = run.path.parent / "text"
+    text.mkdir()
+    (text / "test.out").write_text("(S XX )S\n")
+    assert craft.main(["--treebank", "FOLDER", "--workdir", str(text.parent)]) == 0
+    assert (text.parent / "craft.test.hyp.xz").exists()
     is_told(read_result(run.path.parent / "craft.json"))
 
 
@@ -103,6 +111,7 @@ def test_a_corpus_is_trained_and_scored_on_its_test_sets(run, monkeypatch, bench
         scores = {"metrics": {"chrf": 50.0 + len(scored), **bleu}, "signatures": {}}
         scored.append(said["--set"])
         (run.evaluation / f"{said['--set']}.json").write_text(json.dumps(scores))
+        (run.evaluation / f"{said['--set']}.hyp.txt").write_text("a\n")
 
     monkeypatch.setattr(trained_run, "read_pairs", lambda *_, **__: iter(()))
     monkeypatch.setattr(trained_run, "trained", trains)

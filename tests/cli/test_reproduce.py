@@ -74,6 +74,11 @@ def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> N
     assert 0 < metrics["pairs"] <= 200 and metrics["training_flops"] > 0
     assert metrics["device_hours"] > 0 and metrics["perplexity"] > 1
     assert {"bleu_paper", "sacrebleu_13a"} <= set(found["signatures"])
+    kept = results / f"{other}.valid.hyp.xz"
+    again = run("evaluate", "--hypotheses", kept, "--ref", text / "valid.de", "--json")
+    (scores,) = json.loads(again.output).values()
+    assert scores["metrics"]["bleu_paper"] == metrics["bleu_paper"]
+    assert scores["signatures"].items() >= found["signatures"].items()
     assert found["details"]["status"] == "measured at reduced scale"
     (trained,) = json.loads(found["details"]["trained_by"])
     assert trained["commit"] in (found["commit"], None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 
+from flaxformer_mt.evaluation import read_segments
 from flaxformer_mt.reproduction import result_file
 from flaxformer_mt.reproduction.result_file import (
     Machine,
@@ -57,6 +59,25 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch):
     assert written.machine == MACHINE
     assert {"jax", "flax", "sacrebleu"} <= set(written.versions)
     assert dict(written.metrics) == {"chrf": 60.0, "parameters": 7}
+
+
+def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
+    """Of the last result alone, as text that `evaluate --hypotheses` reads, in the same bytes."""
+    monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40)
+
+    def written(**hypotheses):
+        numbers = {"seconds": 1.0, "metrics": {"chrf": 1.0}, "signatures": {}, "machine": MACHINE}
+        path = tmp_path / "tiny.json"
+        found = write_result(path, command="c", config="c", hypotheses=hypotheses, **numbers)
+        assert read_result(path) == found
+        return {path.name: path.read_bytes() for path in tmp_path.glob("*.xz")}, found.hypotheses
+
+    first = written(test=["ein Häuschen", "", "\u2028"], valid=["b"])
+    assert read_segments(str(tmp_path / "tiny.test.hyp.xz")) == ["ein Häuschen", "", "\u2028"]
+    assert first[0].keys() == first[1].keys() == {"tiny.test.hyp.xz", "tiny.valid.hyp.xz"}
+    assert first[1]["tiny.valid.hyp.xz"] == hashlib.sha256(b"b\n").hexdigest()
+    assert written(valid=["b"])[0] == {"tiny.valid.hyp.xz": first[0]["tiny.valid.hyp.xz"]}
+    assert written() == ({}, {})
 
 
 def test_an_invalid_result_is_not_written(tmp_path, monkeypatch):
@@ -159,6 +180,7 @@ MALFORMED = [
     ("metrics.chrf", True, "metrics.chrf must be a finite number"),
     ("metrics.chrf", float("inf"), "metrics.chrf must be a finite number"),
     ("metrics.BLEU score", 1.0, "metric 'BLEU score' must match"),
+    ("hypotheses", {"../tiny.test.hyp.xz": "0"}, "must be named tiny.SET.hyp.xz"),
     ("signatures.chrf", "nrefs:1", "signatures of metrics that are not there: chrf"),
 ]
 
