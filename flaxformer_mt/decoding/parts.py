@@ -133,12 +133,10 @@ def cut_pairs(
 
 
 def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
-    """What to say of a line whose `source` or `target` has too many tokens."""
-    longest = max(tokens, key=lambda side: len(tokens[side]))
-    return (
-        f"the {longest} has {len(tokens[longest]) + 1} tokens, the end mark included; the model "
-        f"takes {max_length} (model.max_length)"
-    )
+    """What to say of a line whose `source`, `target` or both have too many tokens."""
+    counts = [(side, len(ids) + 1) for side, ids in tokens.items() if len(ids) >= max_length]
+    said = " and ".join(f"the {side} has {count} tokens" for side, count in counts)
+    return f"{said}, the end mark included; the model takes {max_length} (model.max_length)"
 
 
 def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:

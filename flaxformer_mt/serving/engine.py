@@ -179,9 +179,10 @@ class Engine:
 
     def _attend(self, pair: Pair) -> Attended:
         translation = pair.translation
-        if translation is None:
-            translation = self.translator.translate([pair.text])[0].text
         try:
+            if translation is None:
+                (own,) = self.translator.translate([pair.text], overlong="refuse")
+                translation = own.text
             found = self.translator.attend(pair.text, translation)
         except (OverlongError, TargetError) as error:
             raise PairRefused(str(error)) from error

@@ -8,13 +8,16 @@ from typing import Protocol
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
+from flaxformer_mt.decoding.parts import Overlong
 from flaxformer_mt.decoding.translation import Translation
 
 
 class ServedTranslator(Protocol):
     """The part of `decoding.translator.Translator` that requests reach, from one thread only."""
 
-    def translate(self, lines: Sequence[str], *, n_best: int = 1) -> list[Translation]: ...
+    def translate(
+        self, lines: Sequence[str], *, n_best: int = 1, overlong: Overlong = "split"
+    ) -> list[Translation]: ...
     def compile(
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
     ) -> frozenset[tuple[int, int]]: ...

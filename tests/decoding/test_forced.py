@@ -188,10 +188,15 @@ def test_overlong_lines_are_refused_with_their_number_or_split(translator):
     encode = translator.vocabularies.tgt.encode
     target = " ".join(target for _, target in PAIRS)
     assert len(encode([target])[0]) >= MAX_LENGTH
-    for pair in ((LONG, "hund"), ("dog", target), (LONG, target)):
+    for pair, blamed in (
+        ((LONG, "hund"), ["source"]),
+        (("dog", target), ["target"]),
+        ((LONG, target), ["source", "target"]),
+    ):
         with pytest.raises(OverlongError, match=f"takes {MAX_LENGTH}") as caught:
             translator.score([(LINES[0], "hund"), pair])
         assert caught.value.number == 1
+        assert re.findall(r"the (\w+) has", str(caught.value)) == blamed
         assert caught.value.splits
         (found,) = translator.score([pair], overlong="split")
         assert found.tokens.count(EOS) > 1

@@ -16,7 +16,7 @@ import numpy as np
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.parts import OverlongError
+from flaxformer_mt.decoding.parts import Overlong, OverlongError, describe_overlong
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.served import Model
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
@@ -49,7 +49,9 @@ class StandIn:
         self.calls: list[tuple[list[str], int]] = []
         self.threads: set[int] = set()
 
-    def translate(self, lines: Sequence[str], *, n_best: int = 1) -> list[Translation]:
+    def translate(
+        self, lines: Sequence[str], *, n_best: int = 1, overlong: Overlong = "split"
+    ) -> list[Translation]:
         self.threads.add(threading.get_ident())
         self.calls.append((list(lines), n_best))
         assert self.open.wait(30)
@@ -57,6 +59,8 @@ class StandIn:
         if any("BROKEN" in line for line in lines):
             raise RuntimeError(" ".join(lines))
         assert not any("\n" in line for line in lines)
+        if overlong == "refuse":
+            _check_lengths(source=lines[0].split())
         return [self._translation(line, n_best) for line in lines]
 
     def compile(
@@ -90,9 +94,8 @@ class StandIn:
 
     def attend(self, src: str, tgt: str) -> Attention:
         self.threads.add(threading.get_ident())
+        _check_lengths(source=src.split(), target=tgt.split())
         rows, columns = (*tgt.split(), "</s>"), (*src.split(), "</s>")
-        if len(columns) > LONGEST:
-            raise OverlongError(0, f"{len(columns)} tokens; the model takes {LONGEST}")
 
         def weights(layers: int, *shape: int) -> Any:
             heads = np.random.default_rng(1).random((layers, 2, *shape), np.float32)
@@ -108,6 +111,11 @@ class StandIn:
         )
 
 
+def _check_lengths(**sides: Sequence[str]) -> None:
+    if any(len(words) >= LONGEST for words in sides.values()):
+        raise OverlongError(0, describe_overlong(LONGEST, **sides))
+
+
 @dataclasses.dataclass
 class Running:
     """A server in a thread of this process, and the least of a client."""
@@ -116,6 +124,7 @@ class Running:
     port: int
     said: list[str]
     ended: list[ServerError]
+    thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
@@ -144,6 +153,11 @@ class Running:
         headers = {"content-type": "application/json", **headers}
         status, answer, _ = self.ask("POST", path, json.dumps(payload), headers)
         return status, answer
+
+    def cpu_seconds(self) -> float:
+        """What the event loop has computed so far: how long it kept others waiting, at most."""
+        assert self.thread is not None and self.thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident))
 
     def metric(self, line: str) -> float:
         """The value of a metric, named with its labels."""
@@ -177,7 +191,7 @@ def running(
 
     # The port first: a server that cannot start closes its listener.
     running = Running(server, listener.getsockname()[1], said, ended)
-    thread = threading.Thread(target=run, daemon=True)
+    running.thread = thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         while not server.started:

@@ -111,9 +111,23 @@ def test_attention_of_a_given_translation(server: Running) -> None:
     assert (answer["kind"], answer["layer"]) == ("cross", 2)  # the last
 
 
-def test_attention_that_the_model_cannot_give_says_why(server: Running) -> None:
-    status, answer = server.post("/attention", {"text": "w " * 50})
+@pytest.mark.parametrize(
+    ("source", "target", "blamed"),
+    [
+        (50, None, ["source"]),
+        (50, 9, ["source"]),
+        (9, 50, ["target"]),
+        (50, 60, ["source", "target"]),
+    ],
+)
+def test_attention_that_the_model_cannot_give_says_why(
+    server: Running, source: int, target: int | None, blamed: list[str]
+) -> None:
+    """Without a translation of the client's, the model's own is not to blame."""
+    translation = None if target is None else "w " * target
+    status, answer = server.post("/attention", {"text": "w " * source, "translation": translation})
     assert status == 400 and "the model takes 40" in answer["error"]
+    assert re.findall(r"the (\w+) has", answer["error"]) == blamed
 
 
 # --- LibreTranslate -------------------------------------------------------------------------------
