@@ -29,14 +29,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = _parser(prog, purpose)
     options = parser.parse_args(arguments)
     chosen = weights(options.weights, parser)
-    for package in ("starlette", "uvicorn"):
+    for package in ("httptools", "starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise ServeError(
                 f"{package} is not installed: pip install 'flaxformer-mt[serve]', or "
                 "FLAXFORMER_EXTRAS=serve before launch/local.sh"
             )
     from flaxformer_mt.serving.keys import KeyFileError, read_keys
-    from flaxformer_mt.serving.server import TranslationServer, address, bind
+    from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
     try:
         keys = read_keys(_text(options.api_keys)) if options.api_keys else frozenset()
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     )
     if options.api_keys and not settings.keys:
         raise ServeError(f"{options.api_keys}: has no key; write one a line")
-    # Before the model is loaded: a port that is taken should show at once.
+    # Before the model is loaded, so that errors show at once.
+    allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
         translator, model = _load(options, chosen)
         server = TranslationServer(translator, model, settings, listener=listener, say=say)

@@ -193,10 +193,7 @@ class Endpoints:
 
     def _refused(self, refusal: Refusal) -> Response:
         self.service.metrics.refused.add(reason=refusal.reason)
-        headers = dict(refusal.headers)
-        if refusal.status in (408, 413):
-            headers["connection"] = "close"  # the rest of the body is not worth reading
-        return JsonResponse({"error": refusal.message}, refusal.status, headers)
+        return JsonResponse({"error": refusal.message}, refusal.status, refusal.headers)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-import h11
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -95,16 +95,24 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
-            try:
-                await send(message)
-            except (OSError, h11.LocalProtocolError):
-                pass  # what came after the request was no HTTP: uvicorn has hung up already
+                if unread:
+                    message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        headers = Headers(scope=scope)
+        unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+        async def receive_guarded() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
 
         metrics = self.service.metrics
         metrics.open_requests += 1
         try:
             try:
-                await self._chosen(scope)(scope, receive, send_guarded)
+                await self._chosen(scope)(scope, receive_guarded, send_guarded)
             except asyncio.CancelledError:
                 # The time that a stopping server gives its last requests is over.
                 if not status:

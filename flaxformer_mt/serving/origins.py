@@ -41,7 +41,7 @@ class Origins:
         A link from another site to a page is followed.
         """
         headers = Headers(scope=scope)
-        host = headers.get("host", "").lower()
+        host = ",".join(headers.getlist("host")).lower()  # two are no name
         if host and self._asks_for_names and not self._is_called(_name(host)):
             raise Refusal(
                 403,

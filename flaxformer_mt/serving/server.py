@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+import httptools
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from flaxformer_mt.serving.app import create_app
 from flaxformer_mt.serving.origins import is_local
 from flaxformer_mt.serving.served import Model, ServedTranslator
-from flaxformer_mt.serving.settings import ServerSettings
+from flaxformer_mt.serving.settings import ServerSettings, SettingsError
+
+_HEAD_BYTES = 64 * 1024  # of a request beside its body: the head, and the marks of chunks
+_HEADERS = 100
+_PIPELINED = 16  # requests of one connection that wait for the answers of those before them
+_OTHER_FILES = 64  # open at most, beside the connections of clients
 
 
 class ServerError(Exception):
@@ -55,6 +62,29 @@ def address(listener: socket.socket) -> str:
     return f"http://{f'[{named}]' if ':' in named else named}:{port}"
 
 
+def _sockets(connections: int) -> int:
+    """How many may be open: those beyond `connections` get an answer that says so."""
+    return 2 * connections + 16
+
+
+def allow_files(connections: int) -> None:
+    """Raises the process's limit of open files to what `connections` need.
+
+    Raises SettingsError if the hard limit is lower.
+    """
+    needed = _sockets(connections) + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if needed <= soft or soft == resource.RLIM_INFINITY:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    except (ValueError, OSError):
+        raise SettingsError(
+            f"--connections {connections} needs {needed} open files, and this process may open "
+            f"{hard}: lower it, or raise the limit (ulimit -Hn)"
+        ) from None
+
+
 class TranslationServer(uvicorn.Server):
     """Serves on a listening socket until a signal or `stop()`, answers what it has accepted, and
     returns.
@@ -84,13 +114,14 @@ class TranslationServer(uvicorn.Server):
         )
         self._service = app.service
 
-        class Patient(PatientProtocol):
+        class Bounded(BoundedProtocol):
             patience = settings.body_seconds
+            most_bytes = settings.max_body_bytes + _HEAD_BYTES
 
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Patient,
+                http=Bounded,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -99,7 +130,7 @@ class TranslationServer(uvicorn.Server):
                 # Addresses of clients are not used, so those that proxies report are not either.
                 proxy_headers=False,
                 # The application answers those beyond `connections`; this is for what floods it.
-                limit_concurrency=2 * settings.connections + 16,
+                limit_concurrency=_sockets(settings.connections),
                 timeout_keep_alive=max(1, round(settings.body_seconds)),
                 timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
             )
@@ -172,23 +203,66 @@ class TranslationServer(uvicorn.Server):
             logger.level, logger.propagate = before
 
 
-class PatientProtocol(H11Protocol):
-    """A connection that is closed when its client keeps the server waiting without any progress.
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection that is closed when its client sends more than a request may have, or keeps the
+    server waiting without any progress.
 
     uvicorn closes idle connections between requests. This also ends those that never finish a
     request's head, and those that do not read their answer.
     """
 
     patience = 10.0  # seconds
+    most_bytes = 0  # of a request as it is sent: with its head and the marks of its chunks
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._bytes = 0
         self._seen: object = None
         self._watch = self.loop.call_later(self.patience, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watch.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._bytes += len(data)
+        if self._bytes > self.most_bytes:
+            self.send_400_response("The request is too large.")
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # Java's HttpClient offers to change to HTTP/2. The parser then skips the body, so the
+            # request is parsed again without the offer.
+            head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+            head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+            self.data_received(b"\r\n".join([*head, b"", data[upgrade.args[0] :]]))
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    # The parser turns what these callbacks raise into a HttpParserError.
+
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= _PIPELINED:
+            raise ValueError("too many requests before their answers")
+        self._bytes = 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= _HEADERS:  # trailers are counted too
+            raise ValueError("too many headers")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self.parser.get_method() == b"CONNECT":
+            raise ValueError("this is no proxy")
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def _look(self) -> None:
         unread = self.transport.get_write_buffer_size()
@@ -208,7 +282,4 @@ class _Lines(logging.Handler):
         self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage().strip()
-        # So ends a request whose client went on with something that is no HTTP.
-        if message != "ASGI callable returned without completing response.":
-            self._say(message)  # without its trace, which could quote a request
+        self._say(record.getMessage().strip())  # without its trace, which could quote a request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -210,12 +211,86 @@ def _received(client: socket.socket) -> bytes:
         b"QUIT / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        b"CONNECT / HTTP/1.1\r\nHost: localhost\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_what_is_no_http_ends_without_a_server_error(server: Running, data: bytes) -> None:
     answer = raw(server, data)
     assert b"Traceback" not in answer and b" 500 " not in answer.partition(b"\r\n")[0]
+
+
+HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "again", "clients"),
+    [
+        (b"GET / HTTP/1.1\r\n" + CHUNKED, b"1\r\na\r\n", 1),
+        (b"POST /translate HTTP/1.1\r\n" + CHUNKED, b"1\r\n \r\n", 5),
+        (b"POST /nowhere HTTP/1.1\r\n" + CHUNKED, b"1\r\n \r\n", 1),
+        (b"POST /translate HTTP/1.1\r\n" + CHUNKED + b"1;", b"name=value;", 1),
+        (b"POST /translate HTTP/1.1\r\n" + CHUNKED + b"0\r\n", b"a: b\r\n", 1),
+        (b"GET / HTTP/1.1\r\n", b"a: b\r\n", 1),
+        (b"GET /?", b"a=b&", 1),
+        (b"", b"\r\n", 1),
+        (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
+        (b"", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\na", 1),
+        (b"", b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", 1),
+    ],
+    ids=range(11),
+)
+def test_no_client_keeps_the_others_waiting(
+    server: Running, begin: bytes, again: bytes, clients: int
+) -> None:
+    """7.5 MB in the smallest parts that there are take the server less than 0.2 s."""
+    data = begin + again * (7_500_000 // clients // len(again))
+    start = server.cpu_seconds()
+    for _ in range(clients):
+        with contextlib.suppress(ConnectionError):
+            raw(server, data)
+    assert server.ask("GET", "/health")[0] == 200
+    assert server.cpu_seconds() - start < 0.2
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Host: other.site",
+        "A: b" + "\r\nA: b" * 99,
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: gzip",
+    ],
+)
+def test_a_head_that_can_be_read_in_two_ways_ends_its_connection(
+    server: Running, method: str, headers: str
+) -> None:
+    head = f"{method} /languages HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\r\n"
+    smuggled = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(head.encode() + b"0\r\n\r\n" + smuggled)
+        answer = b"".join(iter(lambda: _received(client), b""))
+    assert answer[9:12] in (b"400", b"403") and answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /languages HTTP/1.1\r\n" + CHUNKED + b"1\r\na\r\n",
+        b"GET /languages HTTP/1.1\r\n" + HEAD + b"Content-Length: 5\r\n\r\n",
+        b"POST /nowhere HTTP/1.1\r\n" + HEAD + b"Content-Length: 5\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n",
+    ],
+    ids=range(4),
+)
+def test_a_body_that_nobody_reads_ends_its_connection(server: Running, data: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(data)
+        answer = b"".join(iter(lambda: _received(client), b""))
+    assert b"connection: close" in answer and answer.count(b"HTTP/1.1 ") == 1
 
 
 # --- slow clients ---------------------------------------------------------------------------------

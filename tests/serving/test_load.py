@@ -150,6 +150,19 @@ def test_requests_one_after_another_on_one_connection() -> None:
         assert answer.index(b"ONE FIRST") < answer.index(b"TWO SECOND")
 
 
+def test_a_wish_for_another_protocol_is_passed_over() -> None:
+    """Java's HttpClient has it in its first request."""
+    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+    asked = request("two words").replace(b"Content-Type", wish + b"Content-Type")
+    head, _, body = asked.partition(b"\r\n\r\n")
+    with running(StandIn()) as server, connect(server) as client:
+        for parts in ([asked], [head + b"\r\n\r\n", body], [asked[:30], asked[30:]]):
+            for part in parts:
+                client.sendall(part)
+                time.sleep(0.05)
+            assert b"WORDS TWO" in client.recv(65536)
+
+
 # --- failures of the model ------------------------------------------------------------------------
 
 

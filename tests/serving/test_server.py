@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import threading
@@ -12,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
-from flaxformer_mt.serving.settings import ServerSettings
+from flaxformer_mt.serving.server import ServerError, TranslationServer, allow_files, bind
+from flaxformer_mt.serving.settings import ServerSettings, SettingsError
 from tests.serving.stand_in import MODEL, Running, StandIn, eventually, quick, running
 from tests.serving.test_load import connect, request
 
@@ -134,6 +135,29 @@ def test_a_model_that_was_never_ready_is_not_waited_for() -> None:
 
     seconds, said = serve(translator, quick(drain_seconds=300.0, warm_up_words=10), act)
     assert seconds < 6 and "ready" not in said
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "given"),
+    [(1024, 4096, 1104), (1104, 4096, 1104), (256, resource.RLIM_INFINITY, 1104), (64, 1103, None)],
+)
+def test_connections_fit_the_limit_of_open_files(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, given: int | None
+) -> None:
+    def raise_limit(which: int, limits: tuple[int, int]) -> None:
+        nonlocal soft
+        if limits[0] > hard != resource.RLIM_INFINITY:
+            raise ValueError("not allowed to raise maximum limit")
+        soft = limits[0]
+
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", raise_limit)
+    if given is None:
+        with pytest.raises(SettingsError, match="--connections 512 needs 1104 open files"):
+            allow_files(512)
+    else:
+        allow_files(512)
+        assert soft == given
 
 
 def test_an_address_is_one_servers_from_the_start() -> None:
