@@ -10,6 +10,7 @@ from pathlib import PurePath
 from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
+from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.fill import VALID_TEXT
 from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.segments import read_segments
@@ -93,13 +94,12 @@ def _named(options: argparse.Namespace, processes: Processes) -> NamedSet:
 
 def _valid(run: RunDirectory) -> TextSet:
     """The text that training validates on, as `prepare` has left it in the run."""
-    sources, references = (run.data / name for name in VALID_TEXT)
-    if not (exists(sources) and exists(references)):
+    if not all(exists(run.data / name) for name in VALID_TEXT):
         raise ScoringError(
-            f"{run}: has no validation text: {sources.name} and {references.name} are not in its "
-            "data/; give the files with --src FILE --ref FILE"
+            f"{run}: has no validation text: {' and '.join(VALID_TEXT)} are not in its data/; give "
+            "the files with --src FILE --ref FILE"
         )
-    return TextSet(VALID, read_segments(str(sources)), read_segments(str(references)))
+    return TextSet(VALID, *valid_text(run.data))
 
 
 def _configured(corpus: CorpusConfig, folder: str) -> TextSet:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from flaxformer_mt.data.prepare import valid_text
+from flaxformer_mt.data.prepare.fill import VALID_TEXT
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.export.errors import ExportError
 
@@ -21,16 +22,12 @@ def sample_lines(
     """At most `COUNT` source lines, none blank, and where they are from.
 
     Those of `file`, else of the validation text in the folder `data`, evenly over it, else made of
-    the vocabulary's own pieces. Raises ExportError for a file without text.
+    the vocabulary's own pieces. Raises ExportError for a file without text, and as `valid_text`.
     """
     if file is not None:
         return _spread(_lines(Path(file))), str(file)
-    if data is not None:
-        try:
-            lines = [line for line in valid_text(data)[0] if line.strip()]
-        except (OSError, UnicodeDecodeError):
-            lines = []
-        if lines:
+    if data is not None and (data / VALID_TEXT[0]).exists():
+        if lines := [line for line in valid_text(data)[0] if line.strip()]:
             return _spread(lines), "the run's validation text"
     return made_of_pieces(vocabularies), "pieces of the vocabulary, drawn by chance"
 

@@ -12,6 +12,7 @@ import sacrebleu
 from flaxformer_mt.cli import sets
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare.fill import VALID_TEXT
+from flaxformer_mt.data.prepare.manifest import MANIFEST
 from flaxformer_mt.evaluation import ScoringError, comet
 from flaxformer_mt.evaluation.testsets import NamedSet
 from tests.cli.conftest import Run
@@ -133,10 +134,15 @@ def test_the_validation_text_is_the_run_s_own(run: Run, files: Path) -> None:
     trained.data.mkdir()
     for name, lines in zip(VALID_TEXT, (SOURCES, REFERENCES), strict=True):
         (trained.data / name).write_text("".join(f"{line}\u0085\n" for line in lines))
+    manifest = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
+    (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1}))
     done = run(*call, "--set", "valid")
     assert done.status == 0, done.errors
     kept = (trained.evaluation / "valid.src.txt").read_bytes()
     assert kept == (trained.data / VALID_TEXT[0]).read_bytes()
+    (trained.data / MANIFEST).write_text(json.dumps({**manifest, "format": 1, "valid_text": {}}))
+    done = run(*call, "--set", "valid")
+    assert done.status == 2 and "is not the text that manifest.json was written" in done.last
     done = run(*call, "--set", "test")
     assert done.status == 2 and "--set test: this run has valid" in done.last
     done = run(*call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.data.prepare.manifest import MANIFEST
 from flaxformer_mt.data.vocabulary import UNK
 from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.placing import appearing
@@ -145,6 +147,8 @@ def test_validation_text_comes_before_pieces(tmp_path: Path) -> None:
     pair = vocabularies(shared=False)
     lines, origin = sample_lines(pair, tmp_path, None)
     assert origin == "pieces of the vocabulary, drawn by chance"
+    manifest = dict.fromkeys(("settings", "inputs", "corpora", "vocabulary", "store"))
+    (tmp_path / MANIFEST).write_text(json.dumps({**manifest, "format": 1}))
     for side in ("src", "tgt"):
         (tmp_path / f"valid.{side}.txt").write_text(f"{side} one\n\n{side} two\n")
     assert sample_lines(pair, tmp_path, None) == (

@@ -8,14 +8,17 @@ changed files is an error that names the difference, never a silent reuse.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
+from flaxformer_mt.data.corpus.paths import reaching
 from flaxformer_mt.data.prepare import accounts, inputs
 from flaxformer_mt.data.prepare.encode import Encoder
 from flaxformer_mt.data.prepare.fill import VALID_TEXT, Filling
@@ -26,6 +29,7 @@ from flaxformer_mt.data.prepare.manifest import (
     PrepareError,
     changed_settings,
     named_corpora,
+    read_manifest,
     settings_of,
 )
 from flaxformer_mt.data.prepare.meter import Meter, Report
@@ -35,7 +39,7 @@ from flaxformer_mt.data.prepare.reuse import reuse
 from flaxformer_mt.data.prepare.sample import require_validation, sizes, train_vocabulary
 from flaxformer_mt.data.prepare.scripts import script_of
 from flaxformer_mt.data.prepare.workers import Workers
-from flaxformer_mt.data.store import Store
+from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies, VocabularyError
 
 
@@ -112,14 +116,34 @@ def prepare(
     return Store.open(data, vocabulary_digest=vocabularies.digest)
 
 
-def valid_text(directory: str | Path) -> tuple[list[str], list[str]]:
-    """The validation sentences in a store's folder as raw text: sources and references.
+def valid_text(directory: Path) -> tuple[list[str], list[str]]:
+    """The validation sentences in a store's folder, here or in a bucket: sources and references.
 
     Every sound pair is there, also one too long to be among the store's tokens.
+
+    Raises:
+      StoreError: they are not the text that the manifest records.
+      PrepareError, CorpusError: the manifest or the text cannot be read.
     """
-    texts = [(Path(directory) / name).read_bytes().decode("utf-8") for name in VALID_TEXT]
-    src, tgt = (text.split("\n")[:-1] for text in texts)
-    return src, tgt
+    with reaching(directory):
+        contents = [(directory / name).read_bytes() for name in VALID_TEXT]
+    found = _text_digests(contents)
+    try:
+        # Early manifests record none.
+        if read_manifest(directory).get("valid_text", found) == found:
+            src, tgt = (content.decode("utf-8").split("\n")[:-1] for content in contents)
+            return src, tgt
+    except UnicodeDecodeError:
+        pass
+    raise StoreError(
+        f"{directory}: {' or '.join(VALID_TEXT)} is not the text that {MANIFEST} was written with: "
+        "put that back, or delete the folder and run `prepare` again"
+    )
+
+
+def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
+    digests = (hashlib.sha256(content).hexdigest() for content in contents)
+    return dict(zip(VALID_TEXT, digests, strict=True))
 
 
 def _require_free_places(directory: Path) -> None:
@@ -213,6 +237,7 @@ def _finish(aside: Path, progress: Progress, digest: str) -> None:
         "vocabulary": progress.vocabulary,
         "lengths": {"train": lengths_of(store.train), "valid": lengths_of(store.valid)},
         "store": digest,
+        "valid_text": _text_digests((aside / name).read_bytes() for name in VALID_TEXT),
     }
     (aside / PICTURE).write_text(picture(manifest), "utf-8")
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"

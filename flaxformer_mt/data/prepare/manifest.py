@@ -79,13 +79,13 @@ def changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[s
     ]
 
 
-def read_manifest(directory: str | Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest in a store's folder.
 
     Raises:
       PrepareError: it is missing, damaged or of another format.
     """
-    path = Path(directory) / MANIFEST
+    path = directory / MANIFEST
     advice = f"; delete {path.parent.resolve()} and run `prepare` again"
     try:
         manifest = json.loads(path.read_bytes())

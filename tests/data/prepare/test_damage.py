@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import shutil
 from pathlib import Path
@@ -22,6 +23,7 @@ from flaxformer_mt.data.prepare import (
     fill,
     inputs,
     prepare,
+    valid_text,
 )
 from flaxformer_mt.data.store import StoreError
 from tests.data.prepare.good_corpus import with_
@@ -36,6 +38,24 @@ def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"train-00000\.src\.tokens: has \d+ bytes where"):
         prepare(config, seed=1, directory=run)
     tokens.write_bytes(whole)
+
+    text, manifest = run / "data" / "valid.tgt.txt", run / "data" / "manifest.json"
+    whole, recorded = text.read_bytes(), manifest.read_text()
+    text.write_bytes(whole.replace(b"a", b"o", 1))
+    with pytest.raises(StoreError, match=r"data: valid.src.txt or valid\.tgt\.txt is not the text"):
+        valid_text(run / "data")
+    manifest.write_text(json.dumps({**json.loads(recorded), "valid_text": 7}))
+    with pytest.raises(StoreError, match="is not the text"):
+        valid_text(run / "data")
+    early = json.loads(recorded)
+    del early["valid_text"]
+    manifest.write_text(json.dumps(early))
+    assert len(valid_text(run / "data")[1]) == 4
+    text.write_bytes(b"\xff\n")
+    with pytest.raises(StoreError, match="is not the text"):
+        valid_text(run / "data")
+    text.write_bytes(whole)
+    manifest.write_text(recorded)
 
     other = with_(config, vocabulary=VocabularyConfig(size=50))
     prepare(other, seed=1, directory=tmp_path / "other")
