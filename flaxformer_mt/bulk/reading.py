@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from flaxformer_mt.data.corpus.paths import AnyPath, is_remote, locate, stamp
-from flaxformer_mt.data.corpus.text_files import damage, open_text
+from flaxformer_mt.data.corpus.text_files import LONGEST, damage, open_text, too_long
 
 _UTF8_BOM = b"\xef\xbb\xbf"
-LONGEST = 1 << 26  # bytes of a line; beyond, it is no text, and memory must end somewhere
 
 
 class InputError(ValueError):
@@ -25,7 +24,7 @@ class Lines:
     """The lines of one input without their ends, and how far they are read.
 
     A line ends at "\\n", with or without "\\r" before it. `name` and the line's number, from 1, are
-    what messages say. Raises InputError and CorpusError while they are read.
+    what messages say. Raises CorpusError while they are read.
     """
 
     def __init__(
@@ -64,9 +63,7 @@ class Lines:
         self.number += 1
         self.bytes_read += len(line)
         if len(line) > LONGEST:
-            raise InputError(
-                f"{self.name}:{self.number}: no line end in {LONGEST:,} bytes: this is no text"
-            )
+            raise too_long(self.name, self.number)
         if self.number == 1:
             # As training's readers do.
             line = line.removeprefix(_UTF8_BOM)

@@ -50,6 +50,8 @@ _SUFFIXES = {
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 _BLOCK = 1 << 20
+LONGEST = 1 << 26
+"""Bytes of a line; a longer one is no text, and would fill the memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,7 @@ def lines(path: AnyPath) -> Iterator[bytes]:
 def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
     """Lines, many at a time: what is done once a line costs more than reading the disk."""
     count = 0
-    begun: list[bytes] = []  # The line that the next block continues, in pieces.
+    begun = bytearray()  # The line that the next block continues.
     try:
         with open_text(path) as (stream, _):
             # What came before a fault is given, and so the fault's place is told.
@@ -129,20 +131,26 @@ def _blocks(path: AnyPath) -> Iterator[list[bytes]]:
             while data := read(_BLOCK):
                 end = data.rfind(b"\n")
                 if end < 0:
-                    begun.append(data)
+                    begun += data
+                    if len(begun) > LONGEST:
+                        raise too_long(path, count + 1)
                     continue
-                block = _split(b"".join((*begun, data[:end])), first=count == 0)
-                begun = [data[end + 1 :]]
+                block = _split(b"".join((begun, data[:end])), first=count == 0)
+                begun = bytearray(data[end + 1 :])
                 count += len(block)
                 yield block
-        if rest := b"".join(begun):
-            yield _split(rest, first=count == 0)
+        if begun:
+            yield _split(bytes(begun), first=count == 0)
     except CorpusError:
         raise
     except Exception as error:
         if (explained := damage(path, error, after=count)) is None:
             raise
         raise explained from error
+
+
+def too_long(name: object, line: int) -> CorpusError:
+    return CorpusError(f"{name}:{line}: no line end in {LONGEST:,} bytes: this is no text")
 
 
 def damage(path: AnyPath, error: Exception, *, after: int) -> CorpusError | None:

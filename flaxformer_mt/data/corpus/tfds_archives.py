@@ -314,5 +314,7 @@ def _unpack(resource: Any, folder: Path) -> None:
         lzma.LZMAError,
         EOFError,
         OSError,
+        # zipfile's: encrypted, or compressed in a way that it does not know.
+        RuntimeError,
     ) as error:
         raise CorpusError(f"{path}: cannot be unpacked: {error}") from error

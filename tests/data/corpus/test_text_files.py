@@ -241,6 +241,16 @@ def test_lines_do_not_depend_on_how_the_file_is_read(
     assert list(text_files.lines(tmp_path / "a")) == expected
 
 
+def test_what_is_no_text_does_not_fill_the_memory(tmp_path: Path) -> None:
+    with open(tmp_path / "a", "wb") as file:
+        file.write(b"short\n")
+        file.truncate(10 * text_files.LONGEST)
+    lines = text_files.lines(tmp_path / "a")
+    assert next(lines) == b"short"
+    with pytest.raises(CorpusError, match="a:2: no line end in 67,108,864 bytes"):
+        next(lines)
+
+
 def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
     assert read(two_files(tmp_path, b"", b""), tmp_path)[0] == []
     assert list(text_files.lines(tmp_path / "a.en")) == []

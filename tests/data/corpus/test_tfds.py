@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,15 @@ from tensorboardX.record_writer import RecordWriter
 from tensorflow_datasets.core.download import checksums
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import CorpusError, Pair, files, open_source, read_pairs, shards
+from flaxformer_mt.data.corpus import (
+    CorpusError,
+    Pair,
+    files,
+    open_source,
+    read_pairs,
+    shards,
+    tfds_archives,
+)
 from tests.data.corpus.conftest import Bucket
 from tests.data.corpus.tfds_stand_ins import (
     PAIRS,
@@ -286,6 +295,23 @@ def test_an_archive_cannot_write_outside_its_folder(
     with pytest.raises(CorpusError, match=f"{path}: cannot be unpacked: "):
         open_source(wmt14(tmp_path / "data", fake_wmt14))
     assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"), [(0, 1, "is encrypted"), (2, 77, "compression method")]
+)
+def test_an_archive_that_cannot_be_unpacked_is_named(
+    tmp_path: Path, field: int, value: int, message: str
+) -> None:
+    path = tmp_path / "set.zip"
+    with zipfile.ZipFile(path, "w") as zipped:
+        zipped.writestr("text", "x")
+    data = bytearray(path.read_bytes())
+    for header, first in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(header) + first + field] = value
+    path.write_bytes(data)
+    with pytest.raises(CorpusError, match=f"{path}: cannot be unpacked: .*{message}"):
+        tfds_archives._unpack(tfds.download.Resource(path=path), tmp_path)
 
 
 @pytest.fixture(params=["says no", "says nothing"])
