@@ -6,6 +6,7 @@ What restarts commands on machines that may be preempted (`launch/`) looks at no
 from __future__ import annotations
 
 import errno
+import gzip
 import sys
 
 FAILED = 1  # the next attempt may succeed: a full disk, a network, a machine that fails
@@ -32,13 +33,16 @@ _FINAL = frozenset(
     reproduction.paper.RowError reproduction.result_file.ResultError
     rundir.errors.WorkdirError
     serving.keys.KeyFileError serving.settings.SettingsError
-    storage.buckets.StorageError
+    storage.buckets.StorageError storage.files.JsonError
     training.optimizer.FreezeError training.profiling.ProfileError
     training.recovery.DivergenceError training.start_from.StartError
     """.split()
 )
-# A path that cannot be what it is asked to be.
-_WRONG_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
+# A path that cannot be what it is asked to be; the first two can be no path at all.
+_NO_PATHS = {errno.ENAMETOOLONG, errno.ELOOP}
+_WRONG_PATHS = {*_NO_PATHS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL}
+# Packages whose errors tell of damaged files, as those of Python's own decompressors do.
+_READERS = {"backports", "safetensors"}
 
 
 def exit_status(error: Exception) -> int:
@@ -56,13 +60,17 @@ def is_final(error: BaseException) -> bool:
     """
     kind = type(error)
     if kind.__module__.startswith("flaxformer_mt."):
+        if getattr(error.__cause__, "errno", None) in _NO_PATHS:
+            return True
         named = f"{kind.__module__}.{kind.__qualname__}" in _FINAL
         return named and (error.__cause__ is None or is_final(error.__cause__))
     if isinstance(error, OSError):
-        return error.errno in _WRONG_PATHS
+        # gzip's and bz2's errors of damaged data have no number.
+        unnumbered = kind in (OSError, gzip.BadGzipFile) and error.errno is None
+        return unnumbered or error.errno in _WRONG_PATHS
     if isinstance(error, MemoryError):
         return False
-    if kind.__module__.split(".")[0] in sys.stdlib_module_names:
+    if kind.__module__.split(".")[0] in sys.stdlib_module_names | _READERS:
         return True  # of what was read: no number, no JSON, no package of that name
     # JAX and clients of object stores. XLA names the one kind so; for TPUs it also says so of a
     # program that exceeds their memory.

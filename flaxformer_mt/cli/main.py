@@ -79,6 +79,7 @@ _OF_THE_MACHINE = {
     errno.EPERM: _RIGHTS,
     errno.EROFS: _RIGHTS,
     errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "its symbolic links lead in a circle: choose another name",
     errno.ENOTDIR: "it is a file, or lies below one: choose another place",
     errno.EISDIR: "it is a folder: choose another name",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +24,11 @@ from jaxtyping import Int32, Int64, Integer
 
 from flaxformer_mt.data.order import Part
 from flaxformer_mt.data.vocabulary import EOS
+from flaxformer_mt.storage.files import JsonError, parse_json, read_file, regular_size
 
 FORMAT = 2
+DTYPES = ("<u2", "<u4")
+"""Of ids, in bytes as few as the vocabulary allows."""
 INDEX = "store.json"
 SPLITS = ("train", "valid")
 SIDES = ("src", "tgt")
@@ -241,10 +245,10 @@ class Store:
             store was made with another vocabulary than `vocabulary_digest`.
         """
         index_file = Path(directory) / INDEX
-        advice = f"; delete {Path(directory).resolve()} and run `prepare` again"
+        advice = f"; delete {os.path.realpath(directory)} and run `prepare` again"
         try:
-            text = index_file.read_bytes()
-            index = json.loads(text)
+            text = read_file(index_file)
+            index = parse_json(text, index_file)
             if index["format"] not in (1, FORMAT):
                 raise StoreError(
                     f"{index_file}: has format {index['format']}; this program reads {FORMAT}"
@@ -264,7 +268,11 @@ class Store:
             raise StoreError(
                 f"{error.filename}: cannot be read: {error.strerror}{advice}"
             ) from error
-        except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except JsonError as error:
+            raise StoreError(f"{error}{advice}") from error
+        except StoreError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{index_file}: is damaged: {error!r}{advice}") from error
         return cls(
             directory=Path(directory),
@@ -321,9 +329,9 @@ def _open_split(
     index_file: Path, index: dict[str, Any], split: str, *, thorough: bool
 ) -> TokenPairs:
     if index["format"] == 1:
-        shards, parts = [split], []
+        numbers, parts = range(1), []
     else:
-        shards = [shard_name(split, number) for number in range(index["shards"][split])]
+        numbers = range(index["shards"][split])
         sizes = [corpus["pairs"] for corpus in index["corpora"][split]]
         parts = [
             Part(corpus["name"], first, corpus["pairs"], corpus["weight"])
@@ -332,21 +340,29 @@ def _open_split(
             )
             if corpus["pairs"]
         ]
+    if index["dtype"] not in DTYPES:
+        raise ValueError(f"dtype is {index['dtype']!r} and none of {', '.join(DTYPES)}")
     dtype = np.dtype(index["dtype"])
     sides, digests = [], []
     for side in SIDES:
         opened = []
-        for shard in shards:
+        for number in numbers:
+            shard = split if index["format"] == 1 else shard_name(split, number)
             arrays = []
             for part, part_dtype in (("tokens", dtype), ("offsets", np.dtype("<i8"))):
                 path = index_file.with_name(file_name(shard, side, part))
                 recorded = index["files"][path.name]
                 arrays.append(_open_array(path, recorded, part_dtype, thorough=thorough))
                 digests.append(recorded["sha256"])
-            opened.append(Tokens(*arrays))
+            tokens = Tokens(*arrays)
+            if not len(tokens.offsets) or tokens.offsets[-1] != len(tokens.flat):
+                raise ValueError(f"the offsets of {shard}.{side} are not those of its tokens")
+            opened.append(tokens)
         sides.append(opened)
     # Not of the names: what the files are called has changed before.
     pairs = TokenPairs(sides[0], sides[1], parts)
+    if parts and sum(part.size for part in parts) != len(pairs):
+        raise ValueError(f"{split} holds {len(pairs):,} pairs, and its corpora another number")
     weights = [[part.size, part.weight] for part in pairs.parts]
     pairs.digest = hashlib.sha256(json.dumps([digests, weights]).encode()).hexdigest()
     return pairs
@@ -355,7 +371,7 @@ def _open_split(
 def _open_array(
     path: Path, recorded: dict[str, Any], dtype: np.dtype, *, thorough: bool
 ) -> np.ndarray:
-    size = path.stat().st_size
+    size = regular_size(path)
     # Of a copy in a cache, what a link in a run's folder leads to.
     folder = path.parent.resolve()
     if size != recorded["bytes"]:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from flaxformer_mt.data.store import (
+    DTYPES,
     FORMAT,
     INDEX,
     SHARD_TOKENS,
@@ -54,7 +55,7 @@ class StoreWriter:
         self._directory = directory
         self._vocabulary_digest = vocabulary_digest
         self._shard_tokens = shard_tokens
-        self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
+        self._dtype = np.dtype(DTYPES[vocabulary_size > 1 << 16])
         self._open: dict[tuple[str, str, str], _HashedFile] = {}
         if state is None:
             self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}

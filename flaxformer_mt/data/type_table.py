@@ -48,12 +48,8 @@ class TypeTable:
             raise TypeTableError(f"the piece {twice!r} has more than one id")
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> TypeTable:
-        """Read what `to_bytes` wrote. Raises TypeTableError."""
-        try:
-            pieces = json.loads(data)
-        except ValueError as error:
-            raise TypeTableError(f"is not JSON: {error}") from error
+    def from_json(cls, pieces: object) -> TypeTable:
+        """The table whose `to_bytes` holds this JSON value. Raises TypeTableError."""
         if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
             raise TypeTableError("is not a JSON list of pieces")
         return cls(tuple(pieces))

@@ -30,6 +30,7 @@ from flaxformer_mt.data import sentencepiece_training
 from flaxformer_mt.data.segmentation import Words, words_of
 from flaxformer_mt.data.sentencepiece_training import VocabularyError as VocabularyError
 from flaxformer_mt.data.type_table import TypeTable, TypeTableError
+from flaxformer_mt.storage.files import JsonError, load_json, read_file
 
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
 # sentence is masked out of attention and loss.
@@ -73,7 +74,7 @@ class Vocabulary:
         vocabulary = cls(_read(path))
         if table is not None:
             try:
-                vocabulary = cls(vocabulary.model, TypeTable.from_bytes(_read(Path(table))))
+                vocabulary = cls(vocabulary.model, TypeTable.from_json(_read_json(Path(table))))
             except TypeTableError as error:
                 raise VocabularyError(f"{table}: {error}; restore it from a copy") from error
         if sha256 not in (None, vocabulary.digest):
@@ -282,7 +283,7 @@ class Vocabularies:
         """
         index_file = Path(directory) / INDEX
         try:
-            index = json.loads(index_file.read_bytes())
+            index = _read_json(index_file)
             if index["format"] not in FORMATS:
                 raise VocabularyError(
                     f"{index_file}: has format {index['format']}; this program reads "
@@ -291,19 +292,15 @@ class Vocabularies:
             names = ["shared"] * 2 if index["shared"] else ["src", "tgt"]
             expected = [
                 (
-                    index_file.parent / index[name]["model"],
-                    index[name]["sha256"],
-                    index_file.parent / index[name]["table"] if "table" in index[name] else None,
+                    _beside(index_file, index[name]["model"], f"{name}.model"),
+                    str(index[name]["sha256"]),
+                    _beside(index_file, index[name]["table"], f"{name}.table.json")
+                    if "table" in index[name]
+                    else None,
                 )
                 for name in names
             ]
-        except OSError as error:
-            gone = isinstance(error, FileNotFoundError)
-            advice = "; restore it from a copy: a model works with no other vocabulary than its own"
-            raise VocabularyError(
-                f"{index_file}: cannot be read: {error.strerror}{advice if gone else ''}"
-            ) from error
-        except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError) as error:
             raise VocabularyError(
                 f"{index_file}: is damaged: {error!r}; restore it from a copy"
             ) from error
@@ -314,9 +311,31 @@ class Vocabularies:
         return cls(src, tgt)
 
 
+def _beside(index_file: Path, recorded: object, name: str) -> Path:
+    """The file `name`: an index may have been made to name any file of the machine."""
+    if recorded != name:
+        raise VocabularyError(
+            f"{index_file}: names {recorded!r} in place of {name}; restore it from a copy"
+        )
+    return index_file.with_name(name)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return load_json(path)
+    except JsonError as error:
+        raise VocabularyError(f"{error}; restore it from a copy") from error
+    except OSError as error:
+        gone = isinstance(error, FileNotFoundError)
+        advice = "; restore it from a copy: a model works with no other vocabulary than its own"
+        raise VocabularyError(
+            f"{path}: cannot be read: {error.strerror}{advice if gone else ''}"
+        ) from error
+
+
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
 

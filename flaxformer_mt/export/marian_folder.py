@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.export.errors import ModelImportError
+from flaxformer_mt.storage.files import JsonError, load_json
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 
@@ -39,6 +38,10 @@ def read_folder(path: str | os.PathLike[str]) -> MarianFolder:
     if not folder.is_dir():
         advice = "; download the model first, and name its folder" if not folder.exists() else ""
         raise ModelImportError(f"{folder}: is no folder{advice}")
+    if not (folder / "config.json").exists():
+        raise ModelImportError(
+            f"{folder}: has no config.json: name the folder of a Hugging Face Marian model"
+        )
     config = _json(folder / "config.json")
     if (kind := config.get("model_type")) != "marian":
         raise ModelImportError(
@@ -94,11 +97,11 @@ def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     if optional and not path.exists():
         return {}
     try:
-        content = json.loads(_bytes(path).decode("utf-8"))
-    except RecursionError as error:
-        raise ModelImportError(f"{path}: is nested too deeply") from error
-    except ValueError as error:
-        raise ModelImportError(f"{path}: is not JSON: {error}") from error
+        content = load_json(path)
+    except JsonError as error:
+        raise ModelImportError(str(error)) from error
+    except OSError as error:
+        raise _unread(path, error) from error
     if not isinstance(content, dict):
         raise ModelImportError(f"{path}: is not a JSON object")
     return content
@@ -108,8 +111,6 @@ def _vocab(path: Path) -> dict[str, int]:
     vocab = _json(path)
     if wrong := [piece for piece, number in vocab.items() if type(number) is not int or number < 0]:
         raise ModelImportError(f"{path}: {wrong[0]!r} has no whole number for an id")
-    if wrong := [piece for piece in vocab if re.search("[\ud800-\udfff]", piece)]:
-        raise ModelImportError(f"{path}: {wrong[0]!r} is no Unicode text")
     if len(set(vocab.values())) < len(vocab):
         raise ModelImportError(f"{path}: two pieces have the same id")
     return vocab
@@ -119,7 +120,11 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ModelImportError(f"{path}: cannot be read: {error.strerror}") from error
+        raise _unread(path, error) from error
+
+
+def _unread(path: Path, error: OSError) -> ModelImportError:
+    return ModelImportError(f"{path}: cannot be read: {error.strerror}")
 
 
 def _first_line(error: Exception) -> str:

@@ -8,7 +8,6 @@ commit.
 from __future__ import annotations
 
 import dataclasses
-import json
 import lzma
 import math
 import os
@@ -18,7 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.rundir.atomic import remove_file, write_bytes, write_json
+from flaxformer_mt.rundir.atomic import read_json, remove_file, write_bytes, write_json
+from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.versions import git_commit, package_versions
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -173,12 +173,9 @@ def write_result(
 def read_result(path: Path) -> Result:
     """Raises ResultError naming the file, and the line or the key, if it is not of the one form."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ResultError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultError(f"{path}: cannot be read: {error}") from error
-    return parse(content, path)
+        return parse(read_json(path), path)
+    except RunDirectoryError as error:
+        raise ResultError(str(error)) from error
 
 
 def read_results(folder: Path) -> list[Result]:

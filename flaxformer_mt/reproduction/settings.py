@@ -122,5 +122,5 @@ class Settings:
                 corpus=corpus,
                 overrides=tuple(plain["overrides"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RowError(f"its details name no experiment: {error}") from error

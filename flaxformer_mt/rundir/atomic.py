@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.rundir.paths import asking, is_primary, is_remote
+from flaxformer_mt.storage.files import JsonError, load_json
 
 
 def write_json(path: Path, content: Any, *, aside: Path | None = None) -> None:
@@ -69,16 +70,13 @@ def remove_file(path: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of `path`. Raises RunDirectoryError naming the line of a syntax error."""
+    """The content of `path`. Raises RunDirectoryError, and WorkdirError where it is not JSON."""
     try:
-        data = asking(path, "read", path.read_bytes) if is_remote(path) else path.read_bytes()
-        return json.loads(data.decode("utf-8"))
+        return load_json(path)
+    except JsonError as error:
+        raise WorkdirError(str(error)) from error
     except OSError as error:
         raise RunDirectoryError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise RunDirectoryError(f"{path}: is not UTF-8 text: {error}") from error
-    except json.JSONDecodeError as error:
-        raise RunDirectoryError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from error
 
 
 @contextlib.contextmanager

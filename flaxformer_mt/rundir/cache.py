@@ -25,6 +25,7 @@ from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import asking, exists, is_primary, is_remote, persistently
 from flaxformer_mt.rundir.remote_folders import copy, files_below
+from flaxformer_mt.storage.files import load_json
 
 # By folder, the file without which it is incomplete.
 INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
@@ -144,7 +145,7 @@ def _described(folder: Path) -> dict[str, Any]:
     names, sizes, and the indices, which hold digests, tell it from others.
     """
     if (folder / FILES).exists():
-        files: dict[str, Any] = json.loads((folder / FILES).read_bytes())["files"]
+        files: dict[str, Any] = load_json(folder / FILES)["files"]
         return files
     return {
         str(path.relative_to(folder)): {"size": path.stat().length}  # type: ignore[attr-defined]

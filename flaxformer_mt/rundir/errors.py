@@ -8,8 +8,8 @@ class RunDirectoryError(Exception):
 
 
 class WorkdirError(RunDirectoryError):
-    """What was named is no run directory, cannot become one, or is of a later format: another name
-    or another version helps, another attempt does not."""
+    """What was named is no run directory, cannot become one, is of a later format or has a damaged
+    file: another name, version or copy helps, another attempt does not."""
 
 
 class CheckpointError(RunDirectoryError):

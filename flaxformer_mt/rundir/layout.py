@@ -191,10 +191,8 @@ def read_record(run: RunDirectory) -> RunRecord:
     _check_is_run(run)
     try:
         content = read_json(run.config_file)
-    except RunDirectoryError as error:
-        if isinstance(error.__cause__, OSError):
-            raise
-        raise RunDirectoryError(f"{error}; restore it from a copy") from error
+    except WorkdirError as error:
+        raise WorkdirError(f"{error}; restore it from a copy") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise WorkdirError(
@@ -219,7 +217,7 @@ def read_record(run: RunDirectory) -> RunRecord:
         )
         config = dict(content["config"])
     except (KeyError, TypeError, ValueError) as error:
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run.config_file}: is not a run's record ({type(error).__name__}: {error}); "
             "restore it from a copy"
         ) from error

@@ -16,6 +16,7 @@ from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import is_remote
 from flaxformer_mt.rundir.remote_lock import Holding, remotely_locked, taken
+from flaxformer_mt.storage.files import parse_json
 
 
 @contextlib.contextmanager
@@ -44,7 +45,7 @@ def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise taken(run, _holder(descriptor)) from error
+                raise taken(run, _holder(run, descriptor)) from error
             warnings.warn(
                 f"{run}: this file system has no locks ({error.strerror}); "
                 "make sure that nothing else writes to it",
@@ -58,9 +59,9 @@ def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
         os.close(descriptor)
 
 
-def _holder(descriptor: int) -> dict[str, Any]:
+def _holder(run: RunDirectory, descriptor: int) -> dict[str, Any]:
     try:
-        holder = json.loads(os.pread(descriptor, 4096, 0))
+        holder = parse_json(os.pread(descriptor, 4096, 0), run.lock_file)
     except (ValueError, OSError):
         # Read between its creation and the holder's writing.
         return {}

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
+from flaxformer_mt.storage.files import JsonError, parse_json
 
 # JSON has no such numbers. As text they survive any reader; `read_metrics` turns them back.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -128,13 +129,11 @@ def lost_after(reports: Sequence[Mapping[str, Any]], step: int, *, every: int) -
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        report = json.loads(line)
-    except ValueError as error:
-        raise RunDirectoryError(
-            f"{path}:{number}: is not a line of JSON ({error}); delete that line"
-        ) from error
+        report = parse_json(line, path, number)
+    except JsonError as error:
+        raise WorkdirError(f"{error}; delete that line") from error
     if not isinstance(report, dict) or not isinstance(report.get("step"), int):
-        raise RunDirectoryError(f"{path}:{number}: has no integer step; delete that line")
+        raise WorkdirError(f"{path}:{number}: has no integer step; delete that line")
     return {
         name: _NON_FINITE.get(value, value) if isinstance(value, str) else value
         for name, value in report.items()

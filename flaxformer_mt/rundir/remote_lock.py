@@ -32,6 +32,7 @@ from typing import Any
 from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import asking, is_primary, persistently
+from flaxformer_mt.storage.files import parse_json
 
 _LOGGER = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -146,8 +147,7 @@ def remotely_locked(
 def read(path: Path) -> dict[str, Any] | None:
     """What the lock says, or None if there is none. Raises RunDirectoryError."""
     try:
-        data = asking(path, "read", path.read_bytes)
-        found = json.loads(data)
+        found = parse_json(asking(path, "read", path.read_bytes), path)
     except FileNotFoundError:
         return None
     except ValueError:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal, get_args
 
 from flaxformer_mt.rundir.atomic import read_json, write_json
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import WorkdirError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
 
@@ -49,20 +49,18 @@ def read_status(run: RunDirectory) -> Status | None:
         return None
     try:
         content = read_json(run.status_file)
-    except RunDirectoryError as error:
-        if isinstance(error.__cause__, OSError):
-            raise
-        raise RunDirectoryError(f"{error}; delete it") from error
+    except WorkdirError as error:
+        raise WorkdirError(f"{error}; delete it") from error
     try:
         status = Status(
             state=content["state"], step=int(content["step"]), reason=str(content["reason"])
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run.status_file}: is not a status ({type(error).__name__}: {error}); delete it"
         ) from error
     if status.state not in get_args(State):
-        raise RunDirectoryError(
+        raise WorkdirError(
             f"{run.status_file}: unknown state {status.state!r}; upgrade flaxformer-mt"
         )
     return status

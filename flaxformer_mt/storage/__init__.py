@@ -1,1 +1,1 @@
-"""Object stores: what the rooms above share of them."""
+"""Files and object stores: what the rooms above share of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
-import json
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +17,12 @@ from flaxformer_mt.cli.exit_status import _FINAL, is_final
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.data.corpus.paths import require_file
+from flaxformer_mt.data.corpus.text_files import zstd
 from flaxformer_mt.data.prepare.workers import WorkerDied
+from flaxformer_mt.export.errors import ModelImportError
 from flaxformer_mt.planning.topology import TopologyError
 from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
+from flaxformer_mt.storage.files import JsonError
 from flaxformer_mt.training.recovery import DivergenceError
 
 # The next attempt may find what this one has not: a disk, a bucket, memory, a port, a run that
@@ -72,6 +75,7 @@ def raised(error: Exception, cause: BaseException | None = None) -> Exception:
 
 
 UNKNOWN = jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no such topology")
+SAFETENSORS = type("SafetensorError", (Exception,), {"__module__": "safetensors._rust"})()
 LARGE = "RESOURCE_EXHAUSTED: "
 
 
@@ -84,7 +88,14 @@ LARGE = "RESOURCE_EXHAUSTED: "
         raised(WorkdirError("x"), OSError(errno.ENAMETOOLONG, "x")),
         raised(CorpusError("x"), FileNotFoundError(errno.ENOENT, "x")),
         raised(ConfigError("x"), ZeroDivisionError()),
-        raised(CorpusError("x"), json.JSONDecodeError("x", "", 0)),
+        raised(CorpusError("x"), JsonError("x")),
+        raised(CorpusError("x"), gzip.BadGzipFile("x")),
+        raised(CorpusError("x"), OSError("bz2's, of invalid data")),
+        raised(CorpusError("x"), zstd.ZstdError("x")),
+        raised(ModelImportError("x"), SAFETENSORS),
+        raised(CorpusError("x"), OSError(errno.ELOOP, "x")),
+        raised(RunDirectoryError("x"), OSError(errno.ELOOP, "x")),
+        raised(OutputError("x"), raised(RunDirectoryError("x"), OSError(errno.ENAMETOOLONG, "x"))),
         raised(TopologyError("x"), UNKNOWN),
         NotADirectoryError(errno.ENOTDIR, "x"),
         # As libtpu says it of a program that exceeds the memory.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -269,7 +270,7 @@ def test_swapped_files_are_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"{", "is damaged"),
+        (b"{", "1: is not JSON"),
         (b"[]", "is damaged"),
         (b'{"format": 7}', "has format 7; this program reads 2"),
         (b'{"format": 1}', "is damaged: KeyError"),
@@ -280,7 +281,27 @@ def test_a_damaged_index_is_refused_by_name(tmp_path: Path, text: bytes, message
     index.write_bytes(text)
     with pytest.raises(StoreError, match=message) as caught:
         Store.open(tmp_path / "data")
-    assert str(caught.value).startswith(f"{index}: ")
+    assert str(caught.value).startswith(f"{index}:")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": "|O"}, "dtype is '|O' and none of <u2, <u4"),
+        ({"dtype": "<f2"}, "dtype is '<f2' and none of <u2, <u4"),
+        ({"dtype": "<u2"}, "the offsets of train-00000.src are not those of its tokens"),
+        ({"shards": {"train": 10**9, "valid": 1}}, "KeyError('train-00001.src.tokens')"),
+        ({"shards": {"train": 0, "valid": 1}}, "train holds 0 pairs, and its corpora another"),
+    ],
+)
+def test_an_index_of_other_arrays_is_refused(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    index = write(tmp_path / "data", size=70_000) / "store.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | change))
+    with pytest.raises(StoreError, match=re.escape(message)) as caught:
+        Store.open(tmp_path / "data")
+    assert str(caught.value).startswith(f"{index}: is damaged: ")
 
 
 def test_an_unfinished_store_cannot_be_opened(tmp_path: Path) -> None:

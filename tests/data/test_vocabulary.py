@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Literal
@@ -193,7 +194,7 @@ def test_another_model_file_is_refused_by_name(saved: Path) -> None:
         ("tgt.model", b"nonsense", "is not the model recorded"),
         ("src.model", None, "cannot be read: No such file"),
         ("vocabulary.json", None, "cannot be read: No such file"),
-        ("vocabulary.json", b"{", "is damaged"),
+        ("vocabulary.json", b"{", "1: is not JSON"),
         ("vocabulary.json", b"{}", "is damaged: KeyError"),
         ("vocabulary.json", b'{"format": 9}', "has format 9; this program reads 1"),
     ],
@@ -207,8 +208,28 @@ def test_damage_is_refused_by_name(
         (saved / name).write_bytes(data)
     with pytest.raises(VocabularyError, match=message) as caught:
         Vocabularies.load(saved)
-    assert str(caught.value).startswith(f"{saved / name}: ")
+    assert str(caught.value).startswith(f"{saved / name}:")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "../../secret"}, r"names '../../secret' in place of src.model"),
+        ({"table": "/dev/zero"}, r"names '/dev/zero' in place of src.table.json"),
+        ({}, "src.model: cannot be read: not a regular file"),
+    ],
+)
+def test_an_index_names_regular_files_beside_it(
+    saved: Path, change: dict[str, str], message: str
+) -> None:
+    (saved / "src.model").unlink()
+    os.mkfifo(saved / "src.model")
+    index = json.loads((saved / "vocabulary.json").read_text())
+    index["src"] |= change
+    (saved / "vocabulary.json").write_text(json.dumps(index))
+    with pytest.raises(VocabularyError, match=message):
+        Vocabularies.load(saved)
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense"])

@@ -200,15 +200,17 @@ def test_malformed_files_are_refused_by_name(tmp_path, valid, key, value, compla
     assert complaint in str(error.value)
 
 
-def test_broken_json_is_refused_with_its_line(tmp_path):
-    path = write(tmp_path, '{\n  "name": tiny\n}')
-    with pytest.raises(ResultError, match="tiny.json:2: is not JSON"):
-        read_result(path)
-
-
-def test_a_file_that_is_no_object_is_refused(tmp_path):
-    with pytest.raises(ResultError, match=r"tiny\.json: the result must be an object"):
-        read_result(write(tmp_path, "[]"))
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{\n  "name": tiny\n}', "tiny.json:2: is not JSON"),
+        ("[" * 100_000, "tiny.json: is nested too deeply"),
+        ("[]", "tiny.json: the result must be an object"),
+    ],
+)
+def test_what_is_no_object_is_refused(tmp_path, content, message):
+    with pytest.raises(ResultError, match=message):
+        read_result(write(tmp_path, content))
 
 
 def test_details_are_kept_and_left_out_where_there_are_none(tmp_path, valid):

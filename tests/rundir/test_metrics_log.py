@@ -155,11 +155,11 @@ def test_rewinding_while_open_goes_on_in_the_new_file(tmp_path):
     assert read_metrics(path) == [{"step": 1}, {"step": 2, "again": True}]
 
 
-@pytest.mark.parametrize("bad", [b"nonsense\n", b"[1]\n", b'{"loss": 1}\n', b"\n"])
+@pytest.mark.parametrize("bad", [b"nonsense", b"[1]", b'{"loss": 1}', b"", b"[" * 100_000, b"\xff"])
 def test_a_bad_line_is_named(tmp_path, bad):
     path = tmp_path / "m"
     write(path, 1)
-    path.write_bytes(path.read_bytes() + bad)
+    path.write_bytes(path.read_bytes() + bad + b"\n")
     write(path, 3)
     with pytest.raises(RunDirectoryError, match=r"m:2: .*; delete that line"):
         read_metrics(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from flaxformer_mt.config.schema import (
     FilterConfig,
     VocabularyConfig,
 )
+from flaxformer_mt.storage.files import JsonError, load_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -86,9 +87,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
       PrepareError: it is missing, damaged or of another format.
     """
     path = directory / MANIFEST
-    advice = f"; delete {path.parent.resolve()} and run `prepare` again"
+    advice = f"; delete {os.path.realpath(path.parent)} and run `prepare` again"
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = load_json(path)
         if manifest["format"] != FORMAT:
             raise PrepareError(
                 f"{path}: has format {manifest['format']}; this program reads {FORMAT}"
@@ -98,7 +99,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     except OSError as error:
         advice = advice if isinstance(error, FileNotFoundError) else ""
         raise PrepareError(f"{path}: cannot be read: {error.strerror}{advice}") from error
-    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except JsonError as error:
+        raise PrepareError(f"{error}{advice}") from error
+    except (KeyError, TypeError) as error:
         raise PrepareError(f"{path}: is damaged: {error!r}{advice}") from error
     return manifest
 

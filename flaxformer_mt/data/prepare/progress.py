@@ -16,6 +16,7 @@ from typing import Any
 import sentencepiece
 
 import flaxformer_mt
+from flaxformer_mt.storage.files import load_json
 
 PROGRESS = "progress.json"
 HASHES = "pairs.hashes"
@@ -64,9 +65,9 @@ class Progress:
     def read(cls, directory: Path) -> Progress | None:
         """The folder's file; None if there is none, or one that this program has not written."""
         try:
-            recorded = json.loads((directory / PROGRESS).read_bytes())
+            recorded = load_json(directory / PROGRESS)
             return cls(**recorded) if recorded["program"] == _program() else None
-        except (OSError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError):
+        except (OSError, KeyError, TypeError, ValueError):
             return None
 
 

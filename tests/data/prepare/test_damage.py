@@ -65,7 +65,7 @@ def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path) -> None:
         prepare(config, seed=1, directory=run)
 
     (run / "data" / "manifest.json").write_text("{")
-    with pytest.raises(PrepareError, match=r"manifest\.json: is damaged"):
+    with pytest.raises(PrepareError, match=r"manifest\.json:1: is not JSON"):
         prepare(config, seed=1, directory=run)
     (run / "data" / "manifest.json").unlink()
     with pytest.raises(PrepareError, match=r"holds files but no manifest\.json"):
