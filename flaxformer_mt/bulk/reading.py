@@ -33,10 +33,11 @@ class Lines:
         stream: BinaryIO,
         *,
         place: AnyPath | None = None,
+        text: BinaryIO | None = None,
         file: BinaryIO | None = None,
         size: int | None = None,
     ) -> None:
-        """`stream` gives the text; `file`, of `size` bytes, is what it is decompressed from.
+        """`stream` reads ahead in `text`, which is decompressed from `file`, of `size` bytes.
 
         `place` is where that is, for messages; None is standard input.
         """
@@ -44,8 +45,9 @@ class Lines:
         self.number = 0  # of the line given last
         self.interactive = stream.isatty()
         self._stream = stream
-        self._place, self._file, self._size = place, file, size
+        self._place, self._text, self._file, self._size = place, text, file, size
         self.bytes_read = 0  # of text
+        self._ended = False
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -59,6 +61,7 @@ class Lines:
                 raise
             raise explained from error
         if not line:
+            self._ended = True
             raise StopIteration
         self.number += 1
         self.bytes_read += len(line)
@@ -71,10 +74,14 @@ class Lines:
 
     def share(self, done: int) -> float | None:
         """What share of the input the first `done` bytes of its text are; None if not known."""
-        if self._file is None or not self._size or not self.bytes_read:
+        if self._text is None or self._file is None or not self._size:
             return None
-        # Text is read ahead of what is done, and the file ahead of that.
-        return min(done / self.bytes_read, 1.0) * min(self._file.tell() / self._size, 1.0)
+        if self._text is self._file or self._ended:
+            return min(done / (self.bytes_read if self._ended else self._size), 1.0)
+        # As much text comes of each byte of the file as has come of those that were read, and
+        # nobody knows how much is left once all were.
+        given, read = self._text.tell(), self._file.tell()
+        return None if not given or read >= self._size else done / given * read / self._size
 
 
 @contextlib.contextmanager
@@ -87,13 +94,13 @@ def open_lines(path: str | None) -> Iterator[Lines]:
     if path is None:
         stream = sys.stdin.buffer
         size = _size_of(stream)
-        yield Lines("standard input", stream, file=stream if size else None, size=size)
+        yield Lines("standard input", stream, text=stream, file=stream, size=size)
         return
     place = locate(path, "")
     with open_text(place) as (text, file):
         size = stamp(place)[0] if is_remote(place) else _size_of(file)
         buffered = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, text), 1 << 16))
-        yield Lines(path, buffered, place=place, file=file if size else None, size=size)
+        yield Lines(path, buffered, place=place, text=text, file=file, size=size)
 
 
 def _size_of(file: Any) -> int | None:

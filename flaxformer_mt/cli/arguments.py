@@ -89,14 +89,19 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """An argument that counts something."""
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
-    return int(text)
+    return integer(text, least=1)
 
 
 def count(text: str) -> int:
     """An argument that is a number from 0 on."""
-    return 0 if re.fullmatch("0{1,9}", text) else positive(text)
+    return integer(text, least=0)
+
+
+def integer(text: str, *, least: int) -> int:
+    """An argument that is an integer of at most nine digits."""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} must be an integer from {least} to 999,999,999")
+    return int(text)
 
 
 def _beam(text: str) -> int:

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if overrides and options.config is None:
         parser.error(f"--config.{overrides[0]} changes a setting of which config? Give --config")
     config = None if options.config is None else load_config(options.config, overrides)
-    place = as_path(options.workdir or tempfile.gettempdir())
+    place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         findings = []
         for finding in examine(place, config, processes):

@@ -55,7 +55,12 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         metavar="FILE",
         help="score this file, in place of translations of a run: with --ref, and --src if at hand",
     )
-    parser.add_argument("--output", metavar="DIR", help="where --hypotheses leaves its scores")
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="where scores and translations are kept (default: the run's evaluation folder; with "
+        "--hypotheses: nowhere)",
+    )
     parser.add_argument("--name", help="what to call it in the evaluation folder")
     parser.add_argument(
         "--folder", metavar="DIR", help="where the test files are, if not in data.folder"
@@ -95,8 +100,9 @@ def evaluate_run(
     how = scoring(options, parser, language=data.tgt_lang, tokenizer=tokenizer)
     # Every file is read before anything is translated: a misspelt name should not cost minutes.
     sets = sets_of(options, parser, run=run, data=data, processes=processes)
+    directory = run.evaluation if options.output is None else as_path(options.output)
     for each in sets:
-        check(each.name, each.sources, each.references, run.evaluation)
+        check(each.name, each.sources, each.references, directory)
     which = weights(options.weights, parser)
     # The first one's choice: a run that still trains may have another a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
@@ -114,7 +120,7 @@ def evaluate_run(
             sources=each.sources,
             seconds=time.perf_counter() - start,
             name=each.name,
-            directory=run.evaluation,
+            directory=directory,
             scoring=how,
             examples=options.examples,
         )
@@ -177,8 +183,6 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         return
     if options.workdir is None:
         parser.error("give --workdir DIR to translate with a run, or --hypotheses FILE")
-    if options.output is not None:
-        parser.error("--output goes with --hypotheses: a run's scores are kept in the run")
     if (options.src is None) != (options.ref is None):
         parser.error("--src and --ref go together")
     if options.src is not None and given & {"set", "folder"}:

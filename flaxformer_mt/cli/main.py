@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import keyword
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from flaxformer_mt.cli.exit_status import exit_status
 
@@ -88,9 +90,11 @@ _OF_THE_MACHINE = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit status."""
-    _open_missing_streams()
+def main(
+    arguments: Sequence[str] | None = None, *, imported: Callable[[], object] = lambda: None
+) -> int:
+    """Runs one command; returns its exit status. `imported` is called before the command begins."""
+    _prepare_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
         prog="flaxformer-mt",
@@ -110,6 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _keep_compiled()
     command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
     try:
+        imported()
         status: int = command.main(
             rest, f"flaxformer-mt {chosen.command}", COMMANDS[chosen.command]
         )
@@ -127,6 +132,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"flaxformer-mt {chosen.command}: error: {message}", file=sys.stderr)
         return exit_status(error)
+
+
+class _StandardOutput(io.FileIO):
+    """Names itself where it cannot be written: the system's error does not."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            from flaxformer_mt.bulk.state import OutputError
+
+            # What is still held would be tried once more when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            raise OutputError(f"standard output: cannot be written: {error.strerror}") from error
 
 
 def module_of(command: str) -> str:
@@ -161,11 +182,19 @@ def explained(error: Exception, command: str) -> str | None:
     return None
 
 
-def _open_missing_streams() -> None:
+def _prepare_streams() -> None:
     """A shell can close standard streams (`>&-`), and services start without: as if to nowhere."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
+    if sys.stdout is sys.__stdout__:
+        given: Any = sys.stdout
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_StandardOutput(given.fileno(), "w", closefd=False)),
+            encoding=given.encoding,
+            errors=given.errors,
+            line_buffering=given.line_buffering,
+        )
 
 
 def _quiet_libraries() -> None:

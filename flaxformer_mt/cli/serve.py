@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
+from flaxformer_mt.cli.arguments import (
+    add_decoding,
+    add_workdir,
+    integer,
+    make_parser,
+    say,
+    weights,
+)
 from flaxformer_mt.cli.searching import add_dtype, as_asked
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.serving.sentences import codes_among
 from flaxformer_mt.serving.served import Model
-from flaxformer_mt.serving.settings import Log, Option, ServerSettings, flags
+from flaxformer_mt.serving.settings import Log, ServerSettings, flags
 
 
 class ServeError(Exception):
@@ -131,7 +139,9 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         groups[option.group].add_argument(
             option.flag,
             dest=name,
-            type=_seconds if isinstance(default, float) else _whole(option),
+            type=_seconds
+            if isinstance(default, float)
+            else functools.partial(integer, least=option.least),
             default=default,
             metavar=option.metavar,
             help=option.help,
@@ -142,17 +152,6 @@ def _port(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: write 0 to 65535")
     return int(text)
-
-
-def _whole(option: Option) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < option.least:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is no whole number of at least {option.least}"
-            )
-        return int(text)
-
-    return parse
 
 
 def _seconds(text: str) -> float:

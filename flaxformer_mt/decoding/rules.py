@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
@@ -68,7 +69,7 @@ def allowed(
     types = jnp.arange(vocab)[None, None, :]
     banned = jnp.isin(types, jnp.array((rules.bos, rules.pad, *rules.suppress)))
     mask = ~banned
-    if rules.no_repeat:
+    if 0 < rules.no_repeat < tokens.shape[2]:  # a longer n-gram cannot occur twice
         mask = mask & ~repeats(tokens, position, rules.no_repeat, vocab=vocab)
     if width := prefix.shape[1]:
         now = prefix[:, jnp.minimum(position, width - 1)]
@@ -89,10 +90,14 @@ def repeats(
     starts = jnp.arange(length)
     # An n-gram that began at `start` ended before now; the last n - 1 tokens are its beginning.
     same = jnp.broadcast_to((starts + n - 1 < position)[None, None], tokens.shape)
-    for offset in range(n - 1):
+
+    def compare(offset: Array, same: Array) -> Array:
         then = jnp.roll(tokens, -offset, axis=2)
         last = jnp.take(tokens, jnp.maximum(position - (n - 1) + offset, 0), axis=2)
-        same = same & (then == last[:, :, None])
+        return same & (then == last[:, :, None])
+
+    # A loop, so that the program is as small for a large n.
+    same = jax.lax.fori_loop(0, n - 1, compare, same)
     ended_with = jnp.roll(tokens, -(n - 1), axis=2)
     ended_with = jnp.where(same, ended_with, vocab)  # out of range: dropped
     row, beam = jnp.arange(rows)[:, None, None], jnp.arange(beams)[None, :, None]

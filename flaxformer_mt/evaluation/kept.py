@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from flaxformer_mt.evaluation.scoring import Assessment
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.rundir.atomic import remove_file, write_json, write_text
 from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.paths import exists
+from flaxformer_mt.rundir.paths import exists, is_remote
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +50,20 @@ class Files:
 
 
 def check_place(name: str, directory: Path) -> None:
-    """Makes `directory`. Raises ScoringError for a name that is no file name; RunDirectoryError."""
+    """Makes `directory`, and a file there to see that it can be written.
+
+    Raises ScoringError for a name that is no file name, and RunDirectoryError.
+    """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ScoringError(f"{name!r} cannot name files: use letters, digits, '_', '-' and '.'")
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        if not is_remote(directory):
+            tempfile.TemporaryFile(dir=directory).close()
     except OSError as error:
-        raise RunDirectoryError(f"{directory}: cannot be written: {error.strerror}") from error
+        raise RunDirectoryError(
+            f"{directory}: cannot be written: {error.strerror}; --output names another directory"
+        ) from error
 
 
 def keep(

@@ -27,9 +27,11 @@ T = TypeVar("T")
 def as_path(path: str | os.PathLike[str]) -> Path:
     """The absolute path of a local file or folder, or the one in a bucket for `gs://...`.
 
-    Raises WorkdirError for another kind of address, and for a bucket where the libraries
-    that reach it are not installed.
+    Raises WorkdirError for an empty path, for another kind of address, and for a bucket where the
+    libraries that reach it are not installed.
     """
+    if not os.fspath(path):
+        raise WorkdirError("'' is not a path: name it, or write . for the current directory")
     # pathlib makes one slash of two, so that an address which went through it reads `gs:/`.
     if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/(/?)", text := os.fspath(path)):
         if match[2] or isinstance(path, Path):

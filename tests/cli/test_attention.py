@@ -119,7 +119,7 @@ def test_bad_input_is_explained(
         (("--find", "--input", "x", "--src", "a"), "--src does not go with --find"),
         (("--src", "a", "--output", "a.svg", "--draw", "x"), "--draw goes with --find"),
         (("--src", "a", "--output", "a.svg", "--size", "big"), "'big' is no size"),
-        (("--src", "a", "--output", "a.svg", "--layer", "0"), "'0' is no whole number"),
+        (("--src", "a", "--output", "a.svg", "--layer", "0"), "'0' must be an integer"),
         (("--src", "a", "--output", "a.svg", "--kind", "self"), "invalid choice"),
     ],
 )

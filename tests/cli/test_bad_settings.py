@@ -55,9 +55,9 @@ def test_a_config_file_that_is_no_text_is_named(run: Run, tmp_path: Path, conten
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--beam-size", "0"], "'0' is no whole number of at least 1"),
-        (["--beam-size", "-3"], "'-3' is no whole number of at least 1"),
-        (["--n-best", "0"], "'0' is no whole number of at least 1"),
+        (["--beam-size", "0"], "'0' must be an integer from 1"),
+        (["--beam-size", "-3"], "'-3' must be an integer from 1"),
+        (["--n-best", "0"], "'0' must be an integer from 1"),
         (["--length-penalty", "nan"], "'nan' is no finite number of at least 0"),
         (["--length-penalty", "inf"], "'inf' is no finite number of at least 0"),
         (["--length-penalty", "-5"], "'-5' is no finite number of at least 0"),
@@ -75,4 +75,4 @@ def test_wrong_arguments_are_named(
 @pytest.mark.parametrize("count", ["0", "-1", "x", "9" * 5000])
 def test_a_number_of_checkpoints_is_a_number(run: Run, tmp_path: Path, count: str) -> None:
     done = run("average", "--workdir", tmp_path, "--last", count)
-    assert done.status == 2 and "is no whole number of at least 1" in done.last
+    assert done.status == 2 and "must be an integer from 1" in done.last

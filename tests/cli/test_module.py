@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 from flaxformer_mt import __version__
 
@@ -12,3 +15,27 @@ def test_the_package_is_a_program():
     command = [sys.executable, "-m", "flaxformer_mt", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"flaxformer-mt {__version__}\n"
+
+
+SLOW_IMPORT = """
+import importlib, os, signal, sys
+from flaxformer_mt.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+importlib.import_module = lambda *name: os.kill(os.getpid(), signal.SIGINT)
+sys.argv = ["flaxformer-mt", "train"]
+main()
+"""
+
+
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_trace():
+    done = subprocess.run([sys.executable, "-c", SLOW_IMPORT], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
+def test_standard_output_that_cannot_be_written_is_named():
+    command = [sys.executable, "-m", "flaxformer_mt", "config", "--config", "quickstart"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    message = "standard output: cannot be written: No space left on device"
+    assert (done.returncode, done.stderr) == (1, f"flaxformer-mt config: error: {message}\n")

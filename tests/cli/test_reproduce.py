@@ -253,7 +253,7 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run: Run, tmp_path: Path
         (["table3", "--scale", "0"], "'0' is no share: above 0, at most 1"),
         (["table3", "--scale", "nan"], "'nan' is no share"),
         (["table3", "--scale", "2"], "'2' is no share"),
-        (["table3", "--seeds", "0"], "is no whole number of at least 1"),
+        (["table3", "--seeds", "0"], "must be an integer from 1"),
         (["table3", "--corpus", "toy"], "go together"),
         (["table3", "--train", "a", "b"], "go together"),
         (["table3", "--test", "a", "b"], "--test goes with --corpus"),

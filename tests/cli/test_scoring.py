@@ -87,6 +87,16 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> N
     assert kept["weights"] == "best, step 5" and "bleu_paper" in kept["metrics"]
     assert kept["by_source_length"][0]["sentences"] > 0
 
+    # A run that cannot be written says so before anything is translated.
+    trained.evaluation.rename(files / "kept")
+    trained.evaluation.symlink_to("/proc/self")
+    done = run("evaluate", "--workdir", trained, *sides, *FAST)
+    assert done.status != 0 and "--output names another directory" in done.last
+    done = run("evaluate", "--workdir", trained, *sides, "--output", files / "other", *FAST)
+    assert done.status == 0 and (files / "other" / "test.json").exists()
+    trained.evaluation.unlink()
+    (files / "kept").rename(trained.evaluation)
+
     # By no name can it take the place of a set that the run has.
     (files / "valid.en").write_text("x\n")
     for named in (["--name", "valid"], ["--src", files / "valid.en"]):
@@ -217,7 +227,6 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
     ("arguments", "status", "message"),
     [
         (["evaluate"], 2, "give --workdir DIR to translate with a run, or --hypotheses FILE"),
-        (["evaluate", "--workdir", "x", "--output", "y"], 2, "--output goes with --hypotheses"),
         (["evaluate", "--hypotheses", "one.txt"], 2, "goes with --ref FILE, or with --testset"),
         (["evaluate", "--hypotheses", "one.txt", "--workdir", "x"], 2, "do not go together"),
         *(
@@ -289,8 +298,8 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
         (["evaluate", "--testset", "wmt14/full"], 2, "--testset and --langpair go together"),
         (["evaluate", "--testset", "x", "--langpair", "en-de"], 2, "sacreBLEU has no test set 'x'"),
         (["evaluate", "--workdir", "x", "--tokenize", "moses"], 2, "invalid choice: 'moses'"),
-        (["evaluate", "--workdir", "x", "--seed", "-1"], 2, "'-1' is no whole number"),
-        (["evaluate", "--workdir", "x", "--resamples", "9" * 50], 2, "is no whole number"),
+        (["evaluate", "--workdir", "x", "--seed", "-1"], 2, "'-1' must be an integer"),
+        (["evaluate", "--workdir", "x", "--resamples", "9" * 50], 2, "must be an integer"),
         (
             ["evaluate", "--hypotheses", "o", "--ref", "r", "--tgt-lang", "German"],
             *(2, "--tgt-lang German: write a code such as de"),
@@ -310,7 +319,7 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
         ),
         (
             ["compare", "one.txt", "two.txt", "--ref", "test.de", "--trials", "0"],
-            *(2, "'0' is no whole number of at least 1"),
+            *(2, "'0' must be an integer from 1"),
         ),
         (
             ["compare", "a", "b", "--ref", "r", "--method", "bootstrap", "--trials", "9"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,6 +99,16 @@ def test_the_best_without_an_n_gram_twice_is_found(n):
     expected = [item for item in every if distinct(item.tokens[:-1], n)]
     assert expected[:4] != every[:4]
     assert_best(searched(automaton, 6, rules), expected)
+
+
+def test_a_longer_n_gram_takes_no_larger_program():
+    def size(n):
+        rules = Rules(beam_size=1, bos=BOS, eos=EOS, pad=PAD, no_repeat=n)
+        arrays = jnp.zeros((1, 1, 500), int), jnp.array(9), jnp.array([9]), jnp.zeros((1, 0), int)
+        return len(str(jax.make_jaxpr(functools.partial(allowed, rules, vocab=7))(*arrays)))
+
+    assert size(300) < 1.1 * size(2)
+    assert size(2**31 - 1) == size(0)
 
 
 def test_the_best_that_begin_with_a_prefix_are_found():

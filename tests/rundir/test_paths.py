@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.rundir import paths
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.rundir.paths import as_path, is_primary, is_remote, persistently
 
 
@@ -40,6 +40,11 @@ def test_a_bucket_s_path_keeps_its_address(given, installed):
 def test_a_bucket_alone_is_no_run(given, installed):
     with pytest.raises(RunDirectoryError, match="name a folder in a bucket: gs://BUCKET/FOLDER"):
         as_path(given)
+
+
+def test_an_empty_path_is_not_the_current_directory():
+    with pytest.raises(WorkdirError, match="'' is not a path: name it, or write ."):
+        as_path("")
 
 
 def test_other_stores_are_named(installed):

@@ -20,6 +20,10 @@ class XzStreams(io.RawIOBase):
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+        self._given = 0
+
+    def tell(self) -> int:
+        return self._given
 
     def readable(self) -> bool:
         return True
@@ -37,6 +41,7 @@ class XzStreams(io.RawIOBase):
             text = self._decoder.decompress(given, max_length=len(buffer))
             if text:
                 buffer[: len(text)] = text
+                self._given += len(text)
                 return len(text)
 
     def _next_stream(self) -> bytes:
