@@ -180,8 +180,7 @@ if [ "$1" = test ]; then
     ensure "${extras[@]}" dev </dev/null
     cd "$root"
     # Two processes, because most of a test's time is XLA compiling on one core; `-n 0` undoes it.
-    # By file, so that what a file's tests share is made once.
-    exec "$venv/bin/python" -m pytest -n 2 --dist loadfile "$@"
+    exec "$venv/bin/python" -m pytest -n 2 --dist worksteal "$@"
 fi
 ensure "${extras[@]}" </dev/null
 exec "$venv/bin/flaxformer-mt" "$@"

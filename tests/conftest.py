@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
+# A launcher that ignores them (nohup, a shell's background job) must not change what a test sees.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 # Set in the environment and before JAX is imported, so that commands started by a test have it too.
 os.environ["JAX_PLATFORMS"] = "cpu"
-# Tests compile the same small programs again and again.
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+# Most of a test's time is compiling, which takes half as long without LLVM's optimisations. .ci/run
+# leaves them on for the extended tests.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # [rows] + [rows, length] is nearly always a forgotten axis, and broadcasts to nonsense.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"

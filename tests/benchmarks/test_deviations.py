@@ -116,7 +116,7 @@ def test_where_the_papers_form_always_diverged_nothing_is_compared() -> None:
     assert table["greedy search"][2] == "3 of 3 diverged"
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_few_steps_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flaxformer_mt.reproduction.result_file.git_commit", lambda: "0" * 40)
     sizes = {"train.grammar": 100, "valid": 4, "test.grammar": 4}

@@ -100,7 +100,7 @@ def test_no_run_and_no_format(run: Run, tmp_path: Path) -> None:
     assert done.status == 2 and "invalid choice: 'onnx'" in done.last
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_an_imported_run_translates_and_starts_another(
     run: Run, tmp_path: Path, alone: None
 ) -> None:

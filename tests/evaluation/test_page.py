@@ -115,7 +115,7 @@ def test_it_can_be_read_and_used() -> None:
         assert all(float(item[f"data-{key}"] or "x") >= 0 for item in items)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
 def test_in_a_browser_its_script_runs_and_theirs_does_not(tmp_path: Path) -> None:
     file = tmp_path / "page.html"

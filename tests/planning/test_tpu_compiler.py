@@ -16,7 +16,7 @@ from tests.planning.softmax_memory import added_bytes
 
 pytestmark = [
     pytest.mark.tpu_compiler,
-    pytest.mark.slow,
+    pytest.mark.extended,
     pytest.mark.skipif(
         importlib.util.find_spec("libtpu") is None,
         reason="needs the TPU compiler: pip install -e '.[tpu]'",

@@ -19,7 +19,7 @@ from tests.rundir.buckets import bucket, gcs, needs_clients
 from tests.system.conftest import Run, tiny
 
 __all__ = ["bucket", "gcs"]
-pytestmark = [needs_clients, pytest.mark.slow]
+pytestmark = [needs_clients, pytest.mark.extended]
 
 
 def test_train_resume_average_translate_and_evaluate(

@@ -78,7 +78,7 @@ class Training:
             self.process.stderr.close()
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_training_goes_on_and_saves_when_there_is_room(corpus: Path, tmp_path: Path) -> None:
     training = Training(corpus, tmp_path / "run")
     try:
@@ -95,7 +95,7 @@ def test_training_goes_on_and_saves_when_there_is_room(corpus: Path, tmp_path: P
     assert STEPS in list_steps(tmp_path / "run" / "checkpoints")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_run_whose_end_cannot_be_kept_has_failed(corpus: Path, tmp_path: Path) -> None:
     training = Training(corpus, tmp_path / "run", steps=400)
     try:

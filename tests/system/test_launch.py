@@ -117,7 +117,7 @@ def test_tests_add_the_development_tools_and_run_in_the_root(checkout):
     assert done.returncode == 0, done.stderr
     assert calls == [
         f"pip {checkout.root}[dev]",
-        f"pytest -n 2 --dist loadfile -k a or b in {checkout.root}",
+        f"pytest -n 2 --dist worksteal -k a or b in {checkout.root}",
     ]
     # Whoever has the tools keeps them: a plain command after the tests installs nothing.
     assert checkout.run("x")[1] == []

@@ -109,7 +109,7 @@ def trees(size: int) -> list[str]:
     return every[:size]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run_as_they_stand(
     page: Path,

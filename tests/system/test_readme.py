@@ -19,7 +19,7 @@ BLOCKS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.text.split("\n")[0][:60])
 def test_a_block_runs_as_it_stands(block: Block, corpus: Path, warm: Path, tmp_path: Path) -> None:
     if " plan " in block.text and importlib.util.find_spec("libtpu") is None:

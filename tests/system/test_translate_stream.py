@@ -128,7 +128,7 @@ def test_sigterm_without_an_output_file_acts_as_usual(workdir: Path) -> None:
     assert process.returncode == -signal.SIGTERM
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_memory_is_constant(workdir: Path, tmp_path: Path) -> None:
     """Lines that are quickly done, so that there can be many: blank ones, a few with words."""
     program = (

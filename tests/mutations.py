@@ -1,0 +1,150 @@
+"""Breaks the package in one place at a time and checks that the default tests notice.
+
+    python -m tests.mutations [--only NAME] [--output FILE]
+
+Each fault of mutations.toml goes into a copy of the checkout, where the tests nearest to it run
+until one fails. A fault that no longer applies counts as missed until it is placed anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "flaxformer_mt"
+LEAST_CAUGHT = 0.95
+
+
+class Fault(NamedTuple):
+    function: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.function}: {self.old} -> {self.new or '(nothing)'}"
+
+
+def faults() -> list[Fault]:
+    """All that the list names."""
+    listed = tomllib.loads((ROOT / "tests" / "mutations.toml").read_text())
+    return [
+        Fault(*fault, tuple(tests.split()))
+        for tests, of in listed.items()
+        for fault in of["faults"]
+    ]
+
+
+def placed(fault: Fault, root: Path) -> tuple[Path, str] | None:
+    """The one file that has the fault's function and piece, and its text with the fault."""
+    piece = re.compile(r"\s+".join(re.escape(word) for word in fault.old.split()))
+    name, found = fault.function.rpartition(".")[2], []
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        text = path.read_text()
+        if f"def {name}(" not in text:
+            continue
+        for first, last in _spans(ast.parse(text), fault.function):
+            lines = text.splitlines(keepends=True)
+            body = "".join(lines[first:last])
+            if len(piece.findall(body)) == 1:
+                broken = piece.sub(lambda _: fault.new, body)
+                found.append((path, "".join([*lines[:first], broken, *lines[last:]])))
+    return found[0] if len(found) == 1 else None
+
+
+def _spans(tree: ast.AST, function: str) -> Iterator[tuple[int, int]]:
+    """The lines of each function of that name, a method's with its class's."""
+    owner, _, name = function.rpartition(".")
+    for parent in ast.walk(tree):
+        if owner and not (isinstance(parent, ast.ClassDef) and parent.name == owner):
+            continue
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                yield node.lineno - 1, node.end_lineno or node.lineno
+
+
+def _checkout(folder: Path) -> Path:
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    )
+    for name in listed.stdout.decode().splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def _caught_by(fault: Fault, root: Path) -> str:
+    """The test that failed; empty if none did."""
+    place = placed(fault, root)
+    if place is None:
+        return ""
+    path, broken = place
+    whole = path.read_text()
+    path.write_text(broken)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", *fault.tests],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        path.write_text(whole)
+    # 1: a test failed. 2: none could be collected, as a syntax error would have it: no catch.
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return failed[1] if failed and done.returncode == 1 else ""
+
+
+def main() -> int:
+    """Exit status 1 if fewer than 95% of all faults are caught."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="faults whose function contains this")
+    parser.add_argument("--output", type=Path, help="where to write the result (JSON)")
+    parser.add_argument("--processes", type=int, default=2)
+    flags = parser.parse_args()
+    chosen = [fault for fault in faults() if flags.only in fault.function]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(flags.processes) as pool:
+        free: Queue[Path] = Queue()
+        for number in range(flags.processes):
+            free.put(_checkout(Path(folder) / str(number)))
+
+        def tried(fault: Fault) -> dict[str, str]:
+            root, start = free.get(), time.perf_counter()
+            try:
+                by = _caught_by(fault, root)
+            finally:
+                free.put(root)
+            seconds = time.perf_counter() - start
+            print(f"{'caught' if by else 'MISSED'} {seconds:5.0f} s  {fault}", flush=True)
+            return {"fault": str(fault), "caught_by": by}
+
+        results = list(pool.map(tried, chosen))
+    caught = sum(bool(result["caught_by"]) for result in results)
+    print(f"{caught} of {len(results)} faults caught")
+    if flags.output:
+        summary = {"faults": len(results), "caught": caught, "results": results}
+        flags.output.write_text(json.dumps(summary, indent=1) + "\n")
+    return 0 if caught >= LEAST_CAUGHT * len(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
