@@ -49,8 +49,9 @@ def export(
     """Writes the model into the new folder `destination` and compares both runtimes on `sample`.
 
     `bound` is the largest difference of a token's log-probability that passes, by default that of
-    the format. Without a sample nothing is compared, and None returned. The folder appears when it
-    is complete and, if compared, proven.
+    the format. Without a sample nothing is compared, and None returned. A model to be quantized is
+    first compared as it is, for rounding would hide a wrong bias. The folder appears when it is
+    complete and, if compared, proven.
 
     Raises ExportError where the format has no place for the model, a package is missing, the folder
     cannot be written, or the runtimes disagree; nothing is left then.
@@ -60,7 +61,16 @@ def export(
     if sample is not None:
         _require_runtime(form)
     with appearing(destination) as folder:
-        open_runtime, usual_bound = _write(translator, folder, form, quantization, languages)
+        if sample is not None and quantization != "float32":
+            open_runtime, exact, _ = _write(translator, folder, form, "float32", languages)
+            lines, origin = sample.lines, sample.origin
+            parity = compare(Reference(translator), open_runtime(), lines, origin, bound=exact)
+            if not parity.agrees:
+                raise ExportError(
+                    f"{destination}: not written, for the runtimes disagree in float32, before "
+                    f"{quantization}: {parity}"
+                )
+        open_runtime, usual, share = _write(translator, folder, form, quantization, languages)
         if sample is None:
             return None
         parity = compare(
@@ -68,7 +78,8 @@ def export(
             open_runtime(),
             sample.lines,
             sample.origin,
-            bound=usual_bound if bound is None else bound,
+            bound=usual if bound is None else bound,
+            mean_share=share,
         )
         if not parity.agrees:
             advice = (
@@ -90,25 +101,34 @@ def export(
 
 def _write(
     translator: Translator, folder: Path, form: str, quantization: str, languages: DataConfig
-) -> tuple[Callable[[], Runtime], float]:
-    """Fills the folder; how its runtime is opened, and the format's bound."""
+) -> tuple[Callable[[], Runtime], float, float]:
+    """Fills the folder; how its runtime is opened, the format's bound, and the mean's share."""
     if form == "ctranslate2":
         ctranslate2.write(translator, folder, quantization=quantization)
-        bound = ctranslate2.BOUNDS[quantization]
-        return lambda: ctranslate2.Runtime(
-            folder, translator.vocabularies, quantization=quantization
-        ), bound
+        bound, share = ctranslate2.BOUNDS[quantization], ctranslate2.MEAN_SHARES[quantization]
+        return (
+            lambda: ctranslate2.Runtime(folder, translator.vocabularies, quantization=quantization),
+            bound,
+            share,
+        )
     if form == "huggingface":
         huggingface.write(translator, folder, languages=languages)
-        return lambda: transformers_runtime.Runtime(folder), huggingface.BOUND
+        return lambda: transformers_runtime.Runtime(folder), huggingface.BOUND, 1.0
     stablehlo.write(translator, folder)
-    return lambda: stablehlo_runtime.Runtime(folder), stablehlo.BOUND
+    return lambda: stablehlo_runtime.Runtime(folder), stablehlo.BOUND, 1.0
 
 
 def _weights_agree(translator: Translator, folder: Path, sample: Sample, bound: float) -> bool:
     """Whether a CTranslate2 folder's weights, as rounded as they are, agree in float32 products."""
     in_float32 = ctranslate2.Runtime(folder, translator.vocabularies, quantization="float32")
-    found = compare(Reference(translator), in_float32, sample.lines, sample.origin, bound=bound)
+    found = compare(
+        Reference(translator),
+        in_float32,
+        sample.lines,
+        sample.origin,
+        bound=bound,
+        mean_share=ctranslate2.MEAN_SHARES["int8"],
+    )
     return found.agrees
 
 

@@ -11,6 +11,7 @@ import sys
 import types
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -106,6 +107,35 @@ def test_where_products_of_bytes_lose_sums_seven_bits_are_the_way(tmp_path: Path
     seven = exported("int7")
     assert seven is not None and seven.agrees
     assert "VNNI" not in (tmp_path / "int7" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("quantization", ["float16", "int8", "int7"])
+@pytest.mark.parametrize("part", ["bias", "norm"])
+def test_what_rounding_would_hide_is_found_before_it(
+    part: str, quantization: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not written: a small bias of the last layer, or its norm's."""
+    made = translator()
+    last = made.params["decoder"]["layers_1"]
+    vector = {
+        "bias": last["feed_forward"]["b_out"],
+        "norm": last["feed_forward_residual"]["norm"]["bias"],
+    }[part]
+    small = jax.tree.map(lambda leaf: leaf * 0.01 if leaf is vector else leaf, made.params)
+    made = Translator(small, made.model, made.vocabularies, made.config)
+    from_params = ctranslate2.from_params
+
+    def without(params, *rest, **sizes):
+        weights = from_params(params, *rest, **sizes)
+        layer = weights.decoder.layers[-1]
+        {"bias": layer.outer.bias, "norm": layer.norm.bias}[part][...] = 0
+        return weights
+
+    monkeypatch.setattr(ctranslate2, "from_params", without)
+    form = {"form": "ctranslate2", "quantization": quantization, "languages": DataConfig()}
+    with pytest.raises(ExportError, match=f"disagree in float32, before {quantization}: .* 0.001"):
+        export(made, tmp_path / "out", **form, sample=Sample(LINES, "lines"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_int8_model_that_is_wrong_in_float32_too_is_not_the_cpus_fault(tmp_path: Path) -> None:

@@ -69,6 +69,9 @@ def test_a_difference_is_reported_and_judged_by_the_bound(
     parity = compare(reference, runtime, LINES, "", bound=0.02)
     assert parity.agrees
     assert parity.largest == pytest.approx(0.01, rel=1e-3)
+    share = parity.mean / 0.02
+    assert compare(reference, runtime, LINES, "", bound=0.02, mean_share=1.01 * share).agrees
+    assert not compare(reference, runtime, LINES, "", bound=0.02, mean_share=0.99 * share).agrees
     assert 0 < parity.mean < 0.01
 
 
