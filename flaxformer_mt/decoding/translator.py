@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
@@ -41,19 +41,6 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
-
-
-class Search(TypedDict, total=False):
-    """What `Translator.translate` takes beside the lines."""
-
-    beam_size: int | None
-    length_penalty: float | None
-    n_best: int
-    overlong: Overlong
-    prefixes: str | Sequence[str] | None
-    suppress: str | Sequence[str]
-    sampling: Sampling | None
-    first: int
 
 
 class Translator:
@@ -167,11 +154,9 @@ class Translator:
         return other
 
     @overload
-    def translate(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too
-        self, lines: str, **search: Unpack[Search]
-    ) -> Translation: ...
+    def translate(self, lines: str, **search: Any) -> Translation: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, lines: Sequence[str], **search: Unpack[Search]) -> list[Translation]: ...
+    def translate(self, lines: Sequence[str], **search: Any) -> list[Translation]: ...
     def translate(
         self,
         lines: str | Sequence[str],
@@ -185,9 +170,7 @@ class Translator:
         sampling: Sampling | None = None,
         first: int = 0,
     ) -> Translation | list[Translation]:
-        """Each line's translation, in order, or that of one line given as a `str`.
-
-        A blank line's translation is empty, with score 0.
+        """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
         Settings left out are the run's. In float32 a line's translation does not depend on the
         other lines. A line longer than `model.max_length` tokens is cut at sentence ends (else
@@ -209,18 +192,15 @@ class Translator:
             sample=sampling is not None,
         )
         single = isinstance(lines, str)
-        if isinstance(lines, str):
-            lines = [lines]
-        if isinstance(prefixes, str):
-            prefixes = [prefixes] * len(lines)
+        lines = [lines] if isinstance(lines, str) else lines
+        prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
+        suppress = [suppress] if isinstance(suppress, str) else suppress
         max_length = self.max_length
         if not 1 <= n_best <= config.beam_size:
             raise ValueError(
                 f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
             )
-        banned = types_of(
-            [suppress] if isinstance(suppress, str) else suppress, self.vocabularies.tgt
-        )
+        banned = types_of(suppress, self.vocabularies.tgt)
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
         for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
