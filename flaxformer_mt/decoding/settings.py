@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import TypedDict
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.parts import Overlong
+from flaxformer_mt.decoding.sampling import Sampling
+
+
+class Search(TypedDict, total=False):
+    """What `Translator.translate` takes beside the lines."""
+
+    beam_size: int | None
+    length_penalty: float | None
+    n_best: int
+    overlong: Overlong
+    prefixes: str | Sequence[str] | None
+    suppress: str | Sequence[str]
+    sampling: Sampling | None
+    first: int
 
 
 def with_search(

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
@@ -29,7 +29,7 @@ from flaxformer_mt.decoding.parts import (
     source_pieces,
 )
 from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.settings import with_search
+from flaxformer_mt.decoding.settings import Search, with_search
 from flaxformer_mt.decoding.split import Piece
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
@@ -154,9 +154,9 @@ class Translator:
         return other
 
     @overload
-    def translate(self, lines: str, **search: Any) -> Translation: ...  # type: ignore[overload-overlap]
+    def translate(self, lines: str, **search: Unpack[Search]) -> Translation: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, lines: Sequence[str], **search: Any) -> list[Translation]: ...
+    def translate(self, lines: Sequence[str], **search: Unpack[Search]) -> list[Translation]: ...
     def translate(
         self,
         lines: str | Sequence[str],
