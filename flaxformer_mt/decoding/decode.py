@@ -240,10 +240,12 @@ def lower_search(
     rows: int,
     src_length: int,
     sharding: jax.sharding.Sharding,
+    platforms: tuple[str, ...] | None = None,
 ) -> Lowered:
     """The search of one batch shape with the largest cache, as one program for `sharding`.
 
     Nothing is computed: `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
+    `platforms`, such as ("cuda",), are lowered for in place of the sharding's own.
     """
     length = output_limit(config, src_length, model.config.max_length)
     rules = _rules((model,), config)
@@ -274,7 +276,8 @@ def lower_search(
     )
     weights = jax.tree.map(lambda leaf: abstract(leaf.shape, leaf.dtype), Weights.of(0.6))
     src, src_lengths = abstract((rows, src_length), jnp.int32), abstract((rows,), jnp.int32)
-    return jax.jit(search).lower(params, src, src_lengths, sentences, weights)
+    traced = jax.jit(search).trace(params, src, src_lengths, sentences, weights)
+    return traced.lower(lowering_platforms=platforms)
 
 
 def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list[Decoded]:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
+import re
 from typing import Any
 
+import jax
 import pytest
 
 from flaxformer_mt.config import load_config
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.decoding.decode import lower_search
 from flaxformer_mt.model.flops import shape_flops
+from flaxformer_mt.parallel import on_mesh
+from flaxformer_mt.training.optimizer import make_optimizer
+from flaxformer_mt.training.program import abstract_batch, build
+from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.step import make_eval_step, make_train_step
 from tests.training import golden
 
 WANTED = json.loads(golden.FILE.read_text(encoding="utf-8"))
 WITHIN = 0.03
+SMALL = {
+    **{"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 32},
+    **{"num_heads": 2, "d_k": 8, "d_v": 8},
+}
 
 of_this_compiler = pytest.mark.skipif(
     WANTED["compiler"] != golden.compiler(),
@@ -51,6 +65,52 @@ def test_products_are_those_of_the_formula():
         tgt_length=shape.tgt_length,
     )
     assert expected < found("base")["flops"] < 1.05 * expected
+
+
+@pytest.mark.parametrize(("name", "float32"), [("train", 1), ("eval", 1), ("search", 0)])
+def test_a_gpu_gets_bfloat16_products_and_no_custom_call(name, float32):
+    """Lowered for CUDA, which needs no GPU. The float32 product is the loss's logit_sum, a matrix
+    times a vector."""
+    text = lowered_for_cuda(name)
+    products = re.findall(r"dot_general .*: \((.*)\) -> (.*?)(?: loc|\n)", text)
+    types = collections.Counter(
+        re.sub(r"tensor<(?:\d+x)*(\w+)>", r"\1", " ".join(p)) for p in products
+    )
+    assert types.pop("f32, f32 f32", 0) == float32
+    assert set(types) == {"bf16, bf16 f32"} and types.total() > 10
+    assert "custom_call" not in text
+
+
+def lowered_for_cuda(name: str) -> str:
+    small = [f"model.{key}={value}" for key, value in SMALL.items()]
+    config = load_config("wmt14_en_de:base", [*small, "model.dtype=bfloat16"])
+    program = build(config, src_vocab_size=64, tgt_vocab_size=64, devices=jax.devices()[:1])
+    state, mesh = program.abstract, program.mesh
+    if name == "search":
+        one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        params = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=one), state.params
+        )
+        return lower_search(
+            params,
+            program.model,
+            config.decoding,
+            rows=4,
+            src_length=16,
+            sharding=one,
+            platforms=("cuda",),
+        ).as_text()
+    optimizer = make_optimizer(
+        config.training.optimizer, learning_rate(config.training.schedule, config.model.d_model)
+    )
+    steps = {
+        "train": (make_train_step(program.model, config, optimizer, None), state),
+        "eval": (make_eval_step(program.model, config), state.params),
+    }
+    step, start = steps[name]
+    with on_mesh(mesh):
+        traced = jax.jit(step).trace(start, abstract_batch(Shape(8, 16, 16), mesh))
+        return traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
 def test_near_is_within_three_percent_and_counts_to_the_whole():
