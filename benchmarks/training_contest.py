@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -29,7 +30,7 @@ from benchmarks.training_workloads import Work, Workload, job_of, real, syntheti
 from flaxformer_mt.model.parameters import count_by_formula
 
 ROOT = Path(__file__).parent.parent
-DTYPES = ("float32", "bfloat16")
+DTYPES = {False: "float32", True: "bfloat16"}  # by whether it is bfloat16
 HERE = "here"  # the environment that this process runs in
 # Whose matrix products are measured, and the environments that have them.
 PACKAGES = {"jax": HERE, "torch": "torch"}
@@ -97,7 +98,7 @@ def accelerator() -> str:
     """
     program = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=180)
     platform, _, kind = done.stdout.strip().splitlines()[-1].partition("|")
     jax.config.update("jax_platforms", "cpu")
     return "none" if platform == "cpu" else kind
@@ -117,8 +118,15 @@ class Contest:
         contestants: Mapping[str, Contestant],
         *,
         packages: Mapping[str, str] = PACKAGES,
+        cold_starts: bool = True,
+        seconds: float = math.inf,
     ) -> None:
+        """Without `cold_starts` the first start, with an empty cache, is the first round's.
+
+        After `seconds` whoever is at work is stopped, and the others have no turn.
+        """
         self._workdir, self._environments = workdir, environments
+        self._cold_starts, self._end = cold_starts, time.perf_counter() + seconds
         self._contestants, self._packages = contestants, dict(packages)
         self._ceilings: dict[tuple[str, str], list[float]] = {}
 
@@ -142,12 +150,12 @@ class Contest:
         work = jobs.work
         print(f"{name}: {work.steps} batches, {work.tgt_tokens:,} target tokens", flush=True)
         measured = {each: Measured(bfloat16=it.bfloat16) for each, it in contestants.items()}
-        for number in range(rounds + 1):
+        for number in range(0 if self._cold_starts else 1, rounds + 1):
             if number:
-                self.measure_ceilings()
+                self.measure_ceilings({each.bfloat16 for each in contestants.values()})
             for each in entered:
                 if not measured[each].failure:
-                    self._turn(each, measured[each], folder, jobs.parameters, cold=number == 0)
+                    self._turn(each, measured[each], folder, jobs.parameters, alone=number == 0)
         for each in entered:
             print(line(each, work, measured[each]), flush=True)
         metrics, signatures = workload_metrics(name, work, measured, self.ceilings())
@@ -161,10 +169,11 @@ class Contest:
         return metrics, signatures
 
     def _turn(
-        self, name: str, measured: Measured, folder: Path, expected: int, *, cold: bool
+        self, name: str, measured: Measured, folder: Path, expected: int, *, alone: bool
     ) -> None:
-        """One run of a contestant: a first step alone where it is cold, or the timed batches."""
+        """One run of a contestant: the first step, and unless that is to be alone all batches."""
         contestant, cache = self._contestants[name], (folder / f"{name}-cache").resolve()
+        cold = measured.cold_seconds is None
         if cold:
             shutil.rmtree(cache, ignore_errors=True)
         try:
@@ -176,16 +185,18 @@ class Contest:
                 folder=ROOT,
                 environment=kept_in(cache),
             ) as process:
-                ready = process.answer(seconds=SECONDS)
+                ready = process.answer(seconds=self._left())
                 first = time.perf_counter() - start
                 check_parameters(name, ready["parameters"], expected)
                 measured.setup, measured.parameters = ready["setup"], ready["parameters"]
                 if cold:
                     measured.cold_seconds = first
+                else:
+                    measured.warm_seconds.append(first)
+                if alone:
                     return
-                measured.warm_seconds.append(first)
-                process.ask("warm", seconds=SECONDS)
-                answer = process.ask("run", seconds=SECONDS)
+                process.ask("warm", seconds=self._left())
+                answer = process.ask("run", seconds=self._left())
         except (ProcessFailed, EnvironmentMissing, Disqualified) as error:
             measured.failure = str(error)
             print(f"{name}: {error}", file=sys.stderr, flush=True)
@@ -195,16 +206,23 @@ class Contest:
         if answer["device_bytes"] is not None:
             measured.device_bytes = max(measured.device_bytes or 0, answer["device_bytes"])
 
-    def measure_ceilings(self) -> None:
-        """Matrix products of both packages and number types, where the package is there."""
+    def _left(self) -> float:
+        """Seconds for the next answer. Raises ProcessFailed."""
+        left = self._end - time.perf_counter()
+        if left <= 0:
+            raise ProcessFailed("no time was left for it")
+        return min(SECONDS, left)
+
+    def measure_ceilings(self, bfloat16: Collection[bool]) -> None:
+        """Matrix products of both packages, where they are there, in the types that are used."""
         for package, environment in list(self._packages.items()):
             try:
                 command = [str(python_of(environment, self._environments)), "-m"]
                 command += ["benchmarks.training_contestants.ceiling", package]
                 log = self._workdir / f"ceiling-{package}.log"
                 with AskedProcess(command, log=log, folder=ROOT) as process:
-                    for dtype in DTYPES:
-                        answer = process.ask(dtype, seconds=SECONDS)
+                    for dtype in (DTYPES[each] for each in sorted(bfloat16)):
+                        answer = process.ask(dtype, seconds=self._left())
                         self._ceilings.setdefault((package, dtype), []).append(answer["flops"])
             except (ProcessFailed, EnvironmentMissing) as error:
                 del self._packages[package]

@@ -88,7 +88,8 @@ def workload_metrics(
             metrics[f"{key}_device_memory_mib"] = each.device_bytes / 2**20
         if each.cold_seconds is not None:
             metrics[f"{key}_cold_first_step_seconds"] = each.cold_seconds
-        metrics[f"{key}_warm_first_step_seconds"] = statistics.median(each.warm_seconds)
+        if each.warm_seconds:
+            metrics[f"{key}_warm_first_step_seconds"] = statistics.median(each.warm_seconds)
         metrics[f"{key}_parameters"] = each.parameters
     for ours in OURS:
         for name in rates:

@@ -27,6 +27,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -63,18 +64,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
     machine = this_machine(accelerator())
-    for environment in {CONTESTANTS[name].environment for name in (*ALWAYS, *options.peers)}:
+    entered = (*options.ours, *options.peers)
+    for environment in () if options.once else {CONTESTANTS[name].environment for name in entered}:
         with contextlib.suppress(EnvironmentMissing):  # which its contestants will say
             python = python_of(environment, options.environments)
             keep_bytecode(python, [*packages_of(python), *OWN])
-    contest = Contest(options.workdir, options.environments, CONTESTANTS)
+    contest = Contest(
+        options.workdir,
+        options.environments,
+        CONTESTANTS,
+        cold_starts=not options.once,
+        seconds=60 * options.minutes,
+    )
     for name in options.config or workloads(machine.accelerator, options.data):
         begin = time.perf_counter()
         metrics, signatures = contest.workload(
             name,
             dataclasses.replace(WORKLOADS[name], steps=options.steps or WORKLOADS[name].steps),
-            (*ALWAYS, *options.peers),
-            rounds=options.rounds,
+            entered,
+            rounds=1 if options.once else options.rounds,
             data=options.data,
         )
         # One each, as they take hours together and are measured again one by one.
@@ -98,6 +106,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
     parser.add_argument(
+        "--ours", nargs="+", default=list(ALWAYS), choices=ALWAYS, metavar="NAME",
+        help="which of ours and ours_bfloat16 (default: both)",
+    )  # fmt: skip
+    parser.add_argument(
         "--peers", nargs="*", default=list(PEERS), choices=PEERS, metavar="NAME",
         help=f"who is compared (default: all of {', '.join(PEERS)})",
     )  # fmt: skip
@@ -108,6 +120,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="Multi30k, tokenised")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument(
+        "--once", action="store_true",
+        help="one start of each, cold, with a single round in it, and bytecode as it is found",
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, metavar="N",
+        help="after these nobody has another turn (default: no limit)",
+    )  # fmt: skip
     parser.add_argument("--steps", type=int, metavar="N", help="of a run (default: by workload)")
     add_environments(parser)
     parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
@@ -154,9 +174,12 @@ def as_typed(options: argparse.Namespace, workload: str) -> str:
     """The command for one workload, without paths of this machine."""
     parts = [f"python -m benchmarks.training_speed --workdir DIR --config {workload}"]
     parts += ["--data FOLDER"] if workload == "multi30k" else []
+    parts += ["--ours", *options.ours] if options.ours != list(ALWAYS) else []
     parts += ["--peers", *options.peers] if options.peers != list(PEERS) else []
     parts += [f"--steps {options.steps}"] if options.steps else []
-    return " ".join([*parts, f"--rounds {options.rounds}", "--install"])
+    parts += [f"--minutes {options.minutes:g}"] if math.isfinite(options.minutes) else []
+    parts += ["--once"] if options.once else [f"--rounds {options.rounds}", "--install"]
+    return " ".join(parts)
 
 
 if __name__ == "__main__":

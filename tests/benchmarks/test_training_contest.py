@@ -6,6 +6,7 @@ import json
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,11 +57,14 @@ def interpreter(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def contest(folder: Path, texts: dict[str, str], **contestants: Contestant) -> Contest:
+def contest(
+    folder: Path, texts: dict[str, str], *, limits: dict[str, Any] | None = None, **contestants: Any
+) -> Contest:
     """JAX's own matrix products, which take seconds to start, are left out."""
     present = {name: interpreter(folder, name, text) for name, text in texts.items()}
     environments = Environments(folder / "environments", install=False, present=present)
-    return Contest(folder, environments, contestants, packages={"torch": "torch"})
+    packages = {"torch": "torch"}
+    return Contest(folder, environments, contestants, packages=packages, **(limits or {}))
 
 
 def stand_in(parameters: int = PARAMETERS, device: int | None = None) -> str:
@@ -129,6 +133,19 @@ def test_jobs_say_what_a_contestant_is(tmp_path):
     assert metrics["toy_half_device_memory_mib"] == 3
     flops = 1e9 * metrics["toy_gflops_a_token"] * metrics["toy_half_tokens_per_second"]
     assert metrics["toy_half_share_of_ceiling"] == pytest.approx(flops / 2e9)
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+def test_one_start_is_cold_and_timed_while_there_is_time(tmp_path, seconds):
+    limits = {"cold_starts": False, "seconds": seconds}
+    it = contest(tmp_path, {"torch": stand_in()}, limits=limits, good=Contestant("any", "torch"))
+    metrics, signatures = it.workload("toy", TOY, ["good"], rounds=1, data=None)
+    if seconds:
+        assert metrics["toy_good_tokens_per_second"] > 0 and it.ceilings() == {"float32": 2e9}
+        assert metrics["toy_good_cold_first_step_seconds"] > 0
+        assert "toy_good_warm_first_step_seconds" not in metrics
+    else:
+        assert signatures == {"toy_good_failed": "no time was left for it"}
 
 
 def test_an_environment_that_is_not_there_is_a_reason(tmp_path):

@@ -51,6 +51,8 @@ def test_the_recorded_command_has_no_path_of_this_machine():
     )
     assert "--data" not in as_typed(options, "tiny")
     assert "--peers" not in as_typed(parse(PLACE), "tiny")
+    short = ["--ours", "ours", "--minutes", "3", "--once"]
+    assert as_typed(parse([*PLACE, *short]), "tiny").endswith(" ".join(["tiny", *short]))
 
 
 def test_a_gpu_has_a_result_of_its_own():
@@ -70,7 +72,7 @@ def test_each_workload_has_a_result_in_the_one_form(tmp_path, monkeypatch, capsy
     """Without contestants: what they measure is tested where they are."""
 
     class Nobody:
-        def __init__(self, *_):
+        def __init__(self, *_, **__):
             pass
 
         def workload(self, name, workload, entered, *, rounds, data):

@@ -40,7 +40,7 @@ def test_the_named_sizes_are_those_of_the_comparison():
     assert WORKLOADS["base"].shape == Shape(32, 32, 32)
     assert WORKLOADS["base"].load(bfloat16=True).model.dtype == "bfloat16"
     for workload in WORKLOADS.values():
-        workload.load()
+        assert workload.load().model.dtype == "float32"  # the paper's configs have bfloat16
 
 
 def test_synthetic_batches_have_no_padding_and_end_marks():
