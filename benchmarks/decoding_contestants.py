@@ -18,29 +18,28 @@ from typing import Literal
 import flax.linen as nn
 import jax
 
-from benchmarks.decoding_speed import OUTPUT, VOCAB, sources
+from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.decode import decode_ids
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 
-BATCHES = (32, 64, 128)  # sentences
 Decode = Callable[[int, int], int]  # beam and batch size to tokens
 
 
-def main(name: str, workdir: Path) -> int:
+def main(name: str, workdir: Path, work: Work) -> int:
     if name.startswith("ctranslate2_"):
-        decode = ctranslate2(workdir, name.removeprefix("ctranslate2_"))
+        decode = ctranslate2(workdir, name.removeprefix("ctranslate2_"), work)
     else:
-        decode = ours("bfloat16" if name == "ours_bfloat16" else "float32")
+        decode = ours("bfloat16" if name == "ours_bfloat16" else "float32", work)
     best: dict[int, int] = {}
     for line in sys.stdin:
         beam = int(line)
         if beam not in best:
-            for batch in BATCHES:
+            for batch in work.batches:
                 decode(beam, batch)
-            best[beam] = min(BATCHES, key=lambda batch: timed(decode, beam, batch)[1])
+            best[beam] = min(work.batches, key=lambda batch: timed(decode, beam, batch)[1])
         tokens, seconds = timed(decode, beam, best[beam])
         print(json.dumps({"tokens": tokens, "seconds": seconds, "batch": best[beam]}), flush=True)
     return 0
@@ -52,15 +51,16 @@ def timed(decode: Decode, beam: int, batch: int) -> tuple[int, float]:
 
 
 def model_and_params(
-    dtype: Literal["float32", "bfloat16"] = "float32",
+    dtype: Literal["float32", "bfloat16"], layers: int
 ) -> tuple[Transformer, dict[str, object]]:
-    model = Transformer(ModelConfig(dropout=0.0, dtype=dtype), VOCAB, VOCAB)
+    config = ModelConfig(dropout=0.0, dtype=dtype, encoder_layers=layers, decoder_layers=layers)
+    model = Transformer(config, VOCAB, VOCAB)
     return model, nn.unbox(initial_params(model, jax.random.key(0)))
 
 
-def ours(dtype: Literal["float32", "bfloat16"]) -> Decode:
-    model, params = model_and_params(dtype)
-    ids = [[*source, EOS] for source in sources()]
+def ours(dtype: Literal["float32", "bfloat16"], work: Work) -> Decode:
+    model, params = model_and_params(dtype, work.layers)
+    ids = [[*source, EOS] for source in sources(work.sentences)]
     longest = 64  # the power of two above the longest source
 
     def decode(beam: int, batch: int) -> int:
@@ -76,7 +76,7 @@ def ours(dtype: Literal["float32", "bfloat16"]) -> Decode:
     return decode
 
 
-def ctranslate2(workdir: Path, compute_type: str) -> Decode:
+def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
     ctranslate2 = importlib.import_module("ctranslate2")
 
     from flaxformer_mt.export.ctranslate2 import write
@@ -84,7 +84,7 @@ def ctranslate2(workdir: Path, compute_type: str) -> Decode:
     folder = workdir / "ctranslate2"
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *(f"t{number}" for number in range(4, VOCAB))]
     if not (folder / "model.bin").exists():
-        model, params = model_and_params()
+        model, params = model_and_params("float32", work.layers)
         side = SimpleNamespace(
             pieces=lambda ids=None: pieces if ids is None else [pieces[i] for i in ids],
             model=b"",
@@ -104,7 +104,7 @@ def ctranslate2(workdir: Path, compute_type: str) -> Decode:
         inter_threads=1,
         intra_threads=len(os.sched_getaffinity(0)),
     )
-    words = [[pieces[token] for token in source] for source in sources()]
+    words = [[pieces[token] for token in source] for source in sources(work.sentences)]
 
     def decode(beam: int, batch: int) -> int:
         results = translator.translate_batch(
@@ -120,4 +120,4 @@ def ctranslate2(workdir: Path, compute_type: str) -> Decode:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), Work(**json.loads(sys.argv[3]))))

@@ -1,17 +1,21 @@
 """Decoding beside other runtimes: the same weights, sentences and cores, runs taken in turns.
 
-python -m benchmarks.decoding_speed --workdir DIR [--peers NAME ...] [--rounds N]
+python -m benchmarks.decoding_speed --workdir DIR [--ours NAME ...] [--peers NAME ...] [--rounds N]
+    [--sentences N] [--batches N ...] [--layers N]
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say
-nothing sensible and take the same time. `ours_bfloat16` is what
-`--dtype bfloat16` does. Peers need the extra [export].
+nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat16` does. Peers need
+the extra [export], and run on CPUs. A GPU wants more sentences at a time: `--sentences 512
+--batches 512`. What is known is written after each beam size.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
+import json
 import statistics
 import sys
 import time
@@ -23,23 +27,42 @@ import numpy as np
 
 from benchmarks.asked_process import AskedProcess
 from benchmarks.result_file import RESULTS, this_machine, write_result
+from benchmarks.training_contest import accelerator
 
-VOCAB, SENTENCES, OUTPUT = 32_000, 128, 32
+VOCAB, OUTPUT = 32_000, 32
 OURS = {"ours": "", "ours_bfloat16": "bfloat16_"}
 PEERS = ("ctranslate2_float32", "ctranslate2_int8")
 BEAMS = (4, 1)
 SECONDS = 1800.0  # for one answer
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is translated, and by how many layers; of `batches`, in sentences, the quickest wins."""
+
+    sentences: int = 128
+    batches: tuple[int, ...] = (32, 64, 128)
+    layers: int = 6
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_speed")
     parser.add_argument("--workdir", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--ours", nargs="+", default=list(OURS), choices=OURS, metavar="NAME")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, metavar="NAME")
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
+    usual = Work()
+    parser.add_argument("--sentences", type=int, default=usual.sentences, metavar="N")
+    parser.add_argument("--batches", type=int, nargs="+", default=usual.batches, metavar="N")
+    parser.add_argument("--layers", type=int, default=usual.layers, metavar="N")
+    parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.workdir.mkdir(parents=True, exist_ok=True)
-    start = time.perf_counter()
-    contestants = {name: Contestant(name, options.workdir) for name in (*OURS, *options.peers)}
+    start, machine = time.perf_counter(), this_machine(accelerator())
+    work = Work(sentences=options.sentences, batches=tuple(options.batches), layers=options.layers)
+    contestants = {
+        name: Contestant(name, options.workdir, work) for name in (*options.ours, *options.peers)
+    }
     metrics: dict[str, float] = {}
     for beam in BEAMS:
         rates: dict[str, list[float]] = {name: [] for name in contestants}
@@ -54,29 +77,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 flush=True,
             )
             metrics[f"{name}_beam_{beam}_tokens_per_second"] = middle
-        for (own, prefix), name in itertools.product(OURS.items(), options.peers):
+        for own, name in itertools.product(options.ours, options.peers):
             ratios = [a / b for a, b in zip(rates[own], rates[name], strict=True)]
-            metrics[f"{prefix}beam_{beam}_times_{name}"] = statistics.median(ratios)
+            metrics[f"{OURS[own]}beam_{beam}_times_{name}"] = statistics.median(ratios)
+        suffix = "" if machine.accelerator == "none" else "_gpu"
+        write_result(
+            options.result / f"decoding_speed{suffix}.json",
+            command=as_typed(options, work),
+            config=f"base, vocabulary {VOCAB:,}, random weights",
+            machine=machine,
+            seconds=time.perf_counter() - start,
+            metrics=metrics,
+            signatures={},
+        )
     for contestant in contestants.values():
         contestant.close()
-    write_result(
-        RESULTS / "decoding_speed.json",
-        command=f"python -m benchmarks.decoding_speed --workdir DIR --rounds {options.rounds}",
-        config=f"base, vocabulary {VOCAB:,}, random weights",
-        machine=this_machine(),
-        seconds=time.perf_counter() - start,
-        metrics=metrics,
-        signatures={},
-    )
     return 0
+
+
+def as_typed(options: argparse.Namespace, work: Work) -> str:
+    """The command, without paths of this machine."""
+    parts = [f"python -m benchmarks.decoding_speed --workdir DIR --rounds {options.rounds}"]
+    parts += ["--ours", *options.ours] if options.ours != list(OURS) else []
+    parts += ["--peers", *options.peers] if options.peers != list(PEERS) else []
+    for name, usual in dataclasses.asdict(Work()).items():
+        value = getattr(work, name)
+        if value != usual:
+            parts += [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])]
+    return " ".join(parts)
 
 
 class Contestant:
     """A process that has loaded the model and decodes when asked."""
 
-    def __init__(self, name: str, workdir: Path) -> None:
+    def __init__(self, name: str, workdir: Path, work: Work) -> None:
         command = [sys.executable, "-m", "benchmarks.decoding_contestants", name, str(workdir)]
-        self._process = AskedProcess(command, log=workdir / f"{name}.log")
+        self._process = AskedProcess(
+            [*command, json.dumps(dataclasses.asdict(work))],
+            log=workdir / f"{name}.log",
+            # Several hold a GPU at the same time: JAX would take most of it for the first.
+            environment={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+        )
         self._warm: set[int] = set()
 
     def tokens_per_second(self, beam: int) -> float:
@@ -93,10 +134,10 @@ class Contestant:
         return self._process.ask(str(beam), seconds=SECONDS)
 
 
-def sources() -> list[list[int]]:
+def sources(sentences: int) -> list[list[int]]:
     """Token ids without an end mark, of 10 to 50 tokens."""
     rng = np.random.default_rng(1)
-    lengths = rng.integers(10, 51, SENTENCES)
+    lengths = rng.integers(10, 51, sentences)
     return [rng.integers(4, VOCAB, length).tolist() for length in lengths]
 
 

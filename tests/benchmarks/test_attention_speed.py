@@ -60,8 +60,7 @@ def test_the_work_is_what_its_names_say() -> None:
 
 
 def test_without_cudnn_the_result_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_speed, "BASE", (2, 8))
-    monkeypatch.setattr(attention_speed, "BIG", (2, 8))
+    monkeypatch.setattr(attention_speed, "MODELS", {"base": (2, 8), "big": (2, 8)})
     path = tmp_path / "attention_speed.json"
     arguments = ["--rows", "1", "--rounds", "1", "--dtype", "float32", "--output", str(path)]
     assert main(arguments) == 0
