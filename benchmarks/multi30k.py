@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     evaluate.main([*how, "--set", TEST, "--folder", options.data], "evaluate", "")
     result = record(
         run,
-        name=name,
+        RESULTS / f"{name}.json",
         command=command,
         config=spec,
         test=TEST,

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from benchmarks.result_file import RESULTS
 from benchmarks.trained_run import record
 from flaxformer_mt.cli import evaluate, quickstart
 from flaxformer_mt.rundir.layout import open_run
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     evaluate.main([*place, "--set", "valid"], "evaluate", "")
     result = record(
         open_run(options.workdir),
-        name="quickstart",
+        RESULTS / "quickstart.json",
         command="python -m benchmarks.quickstart --workdir DIR",
         config="quickstart",
         test="grammar",

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
 import statistics
-from collections.abc import Sequence
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.result_file import RESULTS, Result, write_result
 from flaxformer_mt.cli import average, evaluate, train
+from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.evaluation.kept import read_kept
@@ -19,15 +26,47 @@ from flaxformer_mt.rundir.metrics_log import read_metrics
 
 
 def trained(
-    workdir: str | Path, spec: str, overrides: Sequence[str], *, benchmark: str
+    workdir: str | Path,
+    spec: str,
+    overrides: Sequence[str],
+    *,
+    benchmark: str,
+    seconds: float | None = None,
 ) -> RunDirectory:
-    """Trains, or continues, and averages. Leaves the program where training was stopped."""
-    status = train.train_run(str(workdir), spec, overrides, [benchmark, spec])
-    if status:
+    """Trains, or continues, and averages. Leaves the program where training was stopped.
+
+    With `seconds` training is stopped after these, and nothing is averaged.
+    """
+    with contextlib.nullcontext() if seconds is None else stopped_after(seconds):
+        status = train.train_run(str(workdir), spec, overrides, [benchmark, spec])
+    if status and (seconds is None or status != train.STOPPED):
         raise SystemExit(status)
     run = open_run(workdir)
-    average.main(["--workdir", str(run)], "average", "")
+    if seconds is None:
+        average.main(["--workdir", str(run)], "average", "")
     return run
+
+
+@contextlib.contextmanager
+def stopped_after(seconds: float) -> Iterator[None]:
+    """Stops training in this block as a cluster does, but not what comes before its steps."""
+    done = threading.Event()
+
+    def ask() -> None:
+        # Again and again: only training listens.
+        if not done.wait(seconds):
+            while not done.wait(0.2):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    try:
+        yield
+    finally:
+        done.set()
+        asking.join()
+        signal.signal(signal.SIGTERM, before)
 
 
 def train_and_score(
@@ -40,29 +79,48 @@ def train_and_score(
     """A command: trains a config on a corpus, averages, scores, records, and prints the scores.
 
     `tests` are pairs of a test corpus of the config and the name of its result. They decide
-    nothing. Continues a stopped run; on a finished one it only scores. Raises ResultError, and
-    CorpusError for a test corpus that cannot be read, before anything is trained.
+    nothing. Continues a stopped run; on a finished one it only scores. With `--seconds` the newest
+    weights are scored, no average. Raises ResultError, and CorpusError for a test corpus that
+    cannot be read, before anything is trained.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m {benchmark}")
+    start = time.perf_counter()
+    rest, overrides = take_overrides(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {benchmark}", epilog="--config.KEY=VALUE changes a setting, as in `train`"
+    )
     parser.add_argument("--data", required=True, metavar="FOLDER", help="the corpus")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="run directory")
-    options = parser.parse_args(arguments)
-    data, workdir = options.data, options.workdir
+    parser.add_argument("--seconds", type=float, metavar="N", help="stop training after these")
+    parser.add_argument(
+        "--sets", nargs="+", choices=dict(tests), default=dict(tests), metavar="NAME",
+        help=f"the test sets that are scored (default: {' '.join(dict(tests))})",
+    )  # fmt: skip
+    parser.add_argument("--result", type=Path, default=RESULTS, help=argparse.SUPPRESS)
+    options = parser.parse_args(rest)
+    data, workdir, seconds = options.data, options.workdir, options.seconds
+    command = f"python -m {benchmark} --data FOLDER --workdir DIR"
+    command += "" if seconds is None else f" --seconds {seconds:.0f}"
+    command += "" if len(options.sets) == len(tests) else f" --sets {' '.join(options.sets)}"
+    command += "".join(f" --config.{each}" for each in overrides)
+    tests = [(test, name) for test, name in tests if test in options.sets]
     corpora = {corpus.name: corpus for corpus in load_config(spec).data.test}
     for test, _ in tests:
         for _ in read_pairs(corpora[test], data, key=f"data.test.{test}"):
             pass
-    run = trained(workdir, spec, [f"data.folder={data}"], benchmark=benchmark)
+    run = trained(
+        workdir, spec, [f"data.folder={data}", *overrides], benchmark=benchmark, seconds=seconds
+    )
     how = ["--workdir", str(run)]
     evaluate.main([*how, "--set", "valid"], "evaluate", "")
     for test, name in tests:
         evaluate.main([*how, "--set", test, "--folder", data], "evaluate", "")
         result = record(
             run,
-            name=name,
-            command=f"python -m {benchmark} --data FOLDER --workdir DIR",
+            options.result / f"{name}.json",
+            command=command,
             config=spec,
             test=test,
+            seconds=None if seconds is None else time.perf_counter() - start,
         )
         print(json.dumps(dict(result.metrics), indent=2))
     return 0
@@ -79,14 +137,18 @@ def training_metrics(run: RunDirectory) -> dict[str, float]:
     reports = read_metrics(run.metrics)
     training = [line for line in reports if line["kind"] == "train"]
     validations = [line for line in reports if line["kind"] == "valid"]
-    return {
-        "valid_perplexity": min(line["perplexity"] for line in validations),
-        "steps": validations[-1]["step"],
-        "target_tokens_per_second": statistics.median(
-            line["tgt_tokens_per_second"] for line in training
-        ),
-        "data_wait": statistics.median(line["data_wait"] for line in training),
-    }
+    metrics: dict[str, float] = {}
+    if validations:  # a run that was stopped soon may have neither
+        metrics["valid_perplexity"] = min(line["perplexity"] for line in validations)
+    if training:
+        metrics |= {
+            "steps": reports[-1]["step"],
+            "target_tokens_per_second": statistics.median(
+                line["tgt_tokens_per_second"] for line in training
+            ),
+            "data_wait": statistics.median(line["data_wait"] for line in training),
+        }
+    return metrics
 
 
 def training_details(*runs: RunDirectory) -> dict[str, str]:
@@ -104,18 +166,26 @@ def training_details(*runs: RunDirectory) -> dict[str, str]:
     }
 
 
-def record(run: RunDirectory, *, name: str, command: str, config: str, test: str) -> Result:
-    """Writes `results/NAME.json` from a run's metrics and its evaluations of `test` and `valid`.
+def record(
+    run: RunDirectory,
+    path: Path,
+    *,
+    command: str,
+    config: str,
+    test: str,
+    seconds: float | None = None,
+) -> Result:
+    """Writes a result from a run's metrics and its evaluations of `test` and `valid`.
 
-    Raises ResultError.
+    `seconds` are those of training unless given. Raises ResultError.
     """
     scores = json.loads((run.evaluation / f"{test}.json").read_text(encoding="utf-8"))
     valid = json.loads((run.evaluation / "valid.json").read_text(encoding="utf-8"))
     return write_result(
-        RESULTS / f"{name}.json",
+        path,
         command=command,
         config=config,
-        seconds=seconds_trained(run),
+        seconds=seconds_trained(run) if seconds is None else seconds,
         metrics={
             **scores["metrics"],
             **{f"valid_{metric}": value for metric, value in valid["metrics"].items()},

@@ -87,9 +87,9 @@ def bench(tmp_path, monkeypatch):
         asked.append(list(overrides))
         return tmp_path
 
-    def record(run, *, name, command, config, test):
-        recorded(tmp_path, name, 40.0 + len(asked), command=command)
-        return {result.name: result for result in read_results(tmp_path)}[name]
+    def record(run, path, *, command, config, test):
+        recorded(tmp_path, path.stem, 40.0 + len(asked), command=command)
+        return {result.name: result for result in read_results(tmp_path)}[path.stem]
 
     def run(*arguments):
         assert main(["--data", "F", "--workdir", "D", *arguments]) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import lzma
+import signal
+import time
 
 import pytest
 
@@ -14,6 +16,7 @@ from flaxformer_mt.config import load_config
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.reproduction.result_file import read_result
 from flaxformer_mt.rundir.layout import FORMAT_VERSION, RunDirectory, RunRecord, Start
+from flaxformer_mt.training.signals import StopRequest
 
 TRAINED, SCORED = "1" * 40, "2" * 40
 
@@ -58,7 +61,9 @@ def is_told(result) -> None:
 
 
 def test_a_result_names_the_code_that_trained_its_run(run):
-    trained_run.record(run, name="some", command="python", config="quickstart", test="test")
+    trained_run.record(
+        run, run.path.parent / "some.json", command="python", config="quickstart", test="test"
+    )
     is_told(read_result(run.path.parent / "some.json"))
     for name in ("test", "valid"):
         kept = lzma.decompress((run.path.parent / f"some.{name}.hyp.xz").read_bytes())
@@ -84,23 +89,36 @@ def test_code_of_several_runs_is_named_once(run):
 
 
 def test_a_result_without_training_says_nothing_of_it(run):
-    trained_run.record(run, name="some", command="python", config="quickstart", test="test")
+    trained_run.record(
+        run, run.path.parent / "some.json", command="python", config="quickstart", test="test"
+    )
     result = read_result(run.path.parent / "some.json")
     assert "raining" not in render_section(dataclasses.replace(result, details={}))
 
 
+EUROPARL = {"europarl": "europarl", "europarl_newstest2014": "newstest2014"}
+
+
 @pytest.mark.parametrize(
-    ("benchmark", "spec", "names"),
+    ("benchmark", "spec", "names", "more"),
     [
-        (tatoeba, "tatoeba", {"tatoeba": "tatoeba_test_v2021_08_07"}),
-        (europarl, "europarl", {"europarl": "europarl", "europarl_newstest2014": "newstest2014"}),
+        (tatoeba, "tatoeba", {"tatoeba": "tatoeba_test_v2021_08_07"}, ""),
+        (europarl, "europarl", EUROPARL, ""),
+        (
+            *(europarl, "europarl", {"europarl": "europarl"}),
+            " --seconds 9 --sets europarl --config.training.steps=7",
+        ),
     ],
 )
-def test_a_corpus_is_trained_and_scored_on_its_test_sets(run, monkeypatch, benchmark, spec, names):
+def test_a_corpus_is_trained_and_scored_on_its_test_sets(
+    run, monkeypatch, benchmark, spec, names, more
+):
     scored: list[str] = []
 
-    def trains(workdir, asked, overrides, **_):
-        assert (workdir, asked, overrides) == ("DIR", spec, ["data.folder=FOLDER"])
+    def trains(workdir, asked, overrides, *, seconds, **_):
+        changed = ["training.steps=7"] if more else []
+        assert (workdir, asked, overrides) == ("DIR", spec, ["data.folder=FOLDER", *changed])
+        assert seconds == (9.0 if more else None)
         return run
 
     def evaluates(arguments, *_):
@@ -116,15 +134,27 @@ def test_a_corpus_is_trained_and_scored_on_its_test_sets(run, monkeypatch, bench
     monkeypatch.setattr(trained_run, "read_pairs", lambda *_, **__: iter(()))
     monkeypatch.setattr(trained_run, "trained", trains)
     monkeypatch.setattr(trained_run.evaluate, "main", evaluates)
-    assert benchmark.main(["--data", "FOLDER", "--workdir", "DIR"]) == 0
+    assert benchmark.main(["--data", "FOLDER", "--workdir", "DIR", *more.split()]) == 0
     assert scored == ["valid", *names.values()]
     tests = [test.name for test in load_config(spec).data.test]
     for place, (name, test) in enumerate(names.items(), start=1):
         result = read_result(run.path.parent / f"{name}.json")
         assert test in tests
         assert result.metrics["chrf"] == 50 + place and result.metrics["valid_chrf"] == 50
-        assert result.command == f"python -m {benchmark.__name__} --data FOLDER --workdir DIR"
+        command = f"python -m {benchmark.__name__} --data FOLDER --workdir DIR{more}"
+        assert result.command == command
         assert len(headlines(result)) == len(HEADLINES[name])
+
+
+def test_training_is_stopped_after_its_seconds_and_what_comes_before_is_not():
+    before = signal.getsignal(signal.SIGTERM)
+    with trained_run.stopped_after(0.05):
+        time.sleep(0.5)  # prepares
+        with StopRequest() as stop:
+            while stop.received is None:
+                time.sleep(0.01)
+        time.sleep(0.5)  # saves
+    assert stop.received == "SIGTERM" and signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_test_set_that_is_not_there_is_named_before_training(tmp_path, monkeypatch):
