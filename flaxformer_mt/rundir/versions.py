@@ -37,16 +37,18 @@ def package_versions() -> dict[str, str]:
 def git_commit(package: Path | None = None) -> str | None:
     """The commit of the checkout that holds this package, with "-dirty" if tracked files differ.
 
-    None when git or the checkout is absent, or when the package merely lies somewhere below
-    another project's checkout, as an installed one inside a virtual environment does.
+    FLAXFORMER_COMMIT names it for a copy of a checkout. Without that, None when git or the checkout
+    is absent, or when the package merely lies somewhere below another project's checkout, as an
+    installed one inside a virtual environment does.
     """
     package = (package or Path(__file__).parent.parent).resolve()
+    told = os.environ.get("FLAXFORMER_COMMIT") or None
     top = _git(package, "rev-parse", "--show-toplevel")
     if not top or Path(top).resolve() != package.parent:
-        return None
+        return told
     commit = _git(package, "rev-parse", "--verify", "--quiet", "HEAD")
     if not commit:
-        return None
+        return told
     changes = _git(package, "status", "--porcelain", "--untracked-files=no")
     return f"{commit}-dirty" if changes else commit
 

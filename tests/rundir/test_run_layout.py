@@ -191,7 +191,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_commit_is_that_of_the_packages_own_checkout(tmp_path):
+def test_the_commit_is_that_of_the_packages_own_checkout(tmp_path, monkeypatch):
     package = tmp_path / "flaxformer_mt"
     package.mkdir()
     (package / "code.py").write_text("1")
@@ -208,6 +208,9 @@ def test_the_commit_is_that_of_the_packages_own_checkout(tmp_path):
     installed = tmp_path / "venv" / "site-packages" / "flaxformer_mt"
     installed.mkdir(parents=True)
     assert versions.git_commit(installed) is None
+    monkeypatch.setenv("FLAXFORMER_COMMIT", "1" * 40)
+    assert versions.git_commit(installed) == "1" * 40, "a copy that was told what it is"
+    assert versions.git_commit(package) == f"{commit}-dirty", "a checkout knows better"
 
 
 def test_a_machine_without_git_is_fine(tmp_path, monkeypatch):
