@@ -16,9 +16,10 @@ from pathlib import Path
 
 CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"
 WHEELS = (
-    *("array-record", "attrs", "backports.zstd", "cloudpickle", "colorama", "dm-tree", "grain"),
-    *("jaxtyping", "lxml", "ml-collections", "packaging", "portalocker", "portpicker", "regex"),
-    *("sacrebleu", "tabulate", "tensorboardX", "tqdm", "wadler-lindig", "wrapt"),
+    *("array-record", "attrs", "backports.zstd", "click", "cloudpickle", "colorama", "dm-tree"),
+    *("grain", "jaxtyping", "joblib", "lxml", "ml-collections", "packaging", "portalocker"),
+    *("portpicker", "regex", "sacrebleu", "sacremoses", "tabulate", "tensorboardX", "tqdm"),
+    *("wadler-lindig", "wrapt"),
 )
 # pip takes each as it stands, without those that it includes.
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")

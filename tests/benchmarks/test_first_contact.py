@@ -162,7 +162,7 @@ def test_a_cut_holds_the_first_pairs_and_is_refused_where_it_is_too_large(
         cut(europarl, tmp_path / "cut")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_it_runs_in_an_image_that_has_no_more_than_jax(tmp_path, europarl):
     """Python 3.12 with JAX 0.11 and the few that an image has, and what is collected for it."""
     python = image()
