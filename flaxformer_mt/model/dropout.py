@@ -13,8 +13,9 @@ from jaxtyping import Array, Float, UInt32
 class Dropout(nn.Module):
     """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate).
 
-    The mask is a function of the "dropout" key and of the element's index alone: the same on any
-    mesh and with rematerialisation. The rate is realised to within 2^-32.
+    The mask is a function of the "dropout" key, of the module's name and of the element's index
+    alone: the same on any mesh, with rematerialisation and in a scan. A second call draws the same
+    mask again. The rate is realised to within 2^-32.
     """
 
     rate: float
@@ -23,7 +24,9 @@ class Dropout(nn.Module):
     def __call__(self, x: Float[Array, "*axes"], *, deterministic: bool) -> Float[Array, "*axes"]:
         if deterministic or self.rate == 0.0:
             return x
-        key = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
+        assert self.scope is not None
+        # Not `make_rng`: that counts its calls, and `nn.scan` calls a layer more than once.
+        key = jax.random.bits(self.scope.rngs["dropout"].as_jax_rng(), (2,), jnp.uint32)
         threshold = min(round(self.rate * 2**32), 2**32 - 1)
         kept = counter_bits(key, x.shape) >= jnp.uint32(threshold)
         return jnp.where(kept, x * (2**32 / (2**32 - threshold)), 0.0)

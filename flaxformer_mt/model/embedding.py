@@ -118,7 +118,7 @@ class Embedding(nn.Module):
             self.softmax_bias = declare(
                 self, SOFTMAX_BIAS, nn.initializers.zeros, ("vocab",), shape
             )
-        self.dropout = Dropout(config.dropout)
+        self.src_dropout, self.tgt_dropout = Dropout(config.dropout), Dropout(config.dropout)
 
     def _table(self, name: str, first_axis: str | None, size: int) -> Array:
         d_model = self.config.d_model
@@ -135,8 +135,8 @@ class Embedding(nn.Module):
     ) -> Float[Array, "rows length d_model"]:
         """The encoder's input."""
         embedded = self._lookup(SOURCE_TABLE[self.config.tie], tokens)
-        encoding = self._positions("src", tokens.shape[1])
-        return self._sum(embedded, positions, encoding, deterministic=deterministic)
+        x = self._sum(embedded, positions, self._positions("src", tokens.shape[1]))
+        return self.src_dropout(x, deterministic=deterministic)
 
     def target(
         self,
@@ -148,8 +148,8 @@ class Embedding(nn.Module):
     ) -> Float[Array, "rows length d_model"]:
         """The decoder's input; every position is below `length`."""
         embedded = self._lookup(TARGET_TABLE[self.config.tie], tokens)
-        encoding = self._positions("tgt", length)
-        return self._sum(embedded, positions, encoding, deterministic=deterministic)
+        x = self._sum(embedded, positions, self._positions("tgt", length))
+        return self.tgt_dropout(x, deterministic=deterministic)
 
     def softmax(self) -> Float[Array, "tgt_vocab d_model"]:
         """The matrix that makes the logits."""
@@ -187,10 +187,7 @@ class Embedding(nn.Module):
         embedded: Float[Array, "rows length d_model"],
         positions: Int[Array, "rows length"],
         encoding: Float[Array, "positions d_model"],
-        *,
-        deterministic: bool,
     ) -> Float[Array, "rows length d_model"]:
         x = embedded * math.sqrt(self.config.d_model)
         x = x + jnp.take(encoding, positions, axis=0, mode="fill")
-        x = nn.with_logical_constraint(x, ("batch", "length", "act_embed"))
-        return self.dropout(x, deterministic=deterministic)
+        return nn.with_logical_constraint(x, ("batch", "length", "act_embed"))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import flax.linen as nn
 import jax
+from flax.core.scope import LazyRng
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
@@ -141,7 +142,8 @@ def _run(
         # A scan's loop keeps the recomputation apart by itself; elsewhere XLA would merge it away.
         apply_layer = nn.remat(apply_layer, prevent_cse=not config.scan_layers)
     if not isinstance(layers, nn.Module):
-        for layer in layers:
+        for number, layer in enumerate(layers):
+            _key_as_scanned(layer, number)
             x, _ = apply_layer(layer, x, *context)
         return x
     scan = nn.scan(
@@ -154,3 +156,12 @@ def _run(
     )
     x, _ = scan(layers, x, *context)
     return x
+
+
+def _key_as_scanned(layer: nn.Module, number: int) -> None:
+    """Gives an unrolled layer the random keys that `nn.scan` gives it: the same dropout masks."""
+    assert layer.scope is not None
+    layer.scope.rngs = {
+        stream: LazyRng(jax.random.fold_in(own.rng, number), (*own.suffix[:-1], "layers"))
+        for stream, own in layer.scope.rngs.items()
+    }

@@ -14,6 +14,7 @@ from flaxformer_mt.model.parameters import initial_params, stack_layers, unstack
 from tests.model.examples import apply, build, jit, packed_rows, tiny_config
 
 TWO_LAYERS = {"encoder_layers": 2, "decoder_layers": 2, "norm": "pre"}
+DROPOUT = {"dropout": 0.3, "attention_dropout": 0.2, "ffn_dropout": 0.1}
 
 
 def value_and_gradients(model, params, dropout_seed=None):
@@ -28,8 +29,8 @@ def value_and_gradients(model, params, dropout_seed=None):
 
 
 @functools.cache
-def plain_form():
-    return value_and_gradients(*build(tiny_config(**TWO_LAYERS)))
+def plain_form(dropout_seed):
+    return value_and_gradients(*build(tiny_config(**TWO_LAYERS, **DROPOUT)), dropout_seed)
 
 
 def assert_trees_close(a, b, tolerance):
@@ -42,25 +43,17 @@ def assert_trees_close(a, b, tolerance):
         )
 
 
+@pytest.mark.parametrize("dropout_seed", [None, 3])
 @pytest.mark.parametrize(("scan_layers", "remat"), [(True, False), (False, True), (True, True)])
-def test_values_and_gradients_are_those_of_the_plain_form(scan_layers, remat):
-    _, params = build(tiny_config(**TWO_LAYERS))
-    value, gradients = plain_form()
-    other, _ = build(tiny_config(**TWO_LAYERS, scan_layers=scan_layers, remat=remat))
+def test_values_and_gradients_are_those_of_the_plain_form(scan_layers, remat, dropout_seed):
+    options = {**TWO_LAYERS, **DROPOUT}
+    _, params = build(tiny_config(**options))
+    value, gradients = plain_form(dropout_seed)
+    other, _ = build(tiny_config(**options, scan_layers=scan_layers, remat=remat))
     other_params = stack_layers(params) if scan_layers else params
-    other_value, other_gradients = value_and_gradients(other, other_params)
+    other_value, other_gradients = value_and_gradients(other, other_params, dropout_seed)
     if scan_layers:
         other_gradients = unstack_layers(other_gradients)
-    np.testing.assert_allclose(value, other_value, rtol=1e-5)
-    assert_trees_close(gradients, other_gradients, 2e-5)
-
-
-def test_remat_draws_the_same_dropout_again():
-    options = {"decoder_layers": 1, "dropout": 0.3, "attention_dropout": 0.2, "ffn_dropout": 0.1}
-    plain, params = build(tiny_config(**options))
-    remat, _ = build(tiny_config(**options, remat=True))
-    value, gradients = value_and_gradients(plain, params, dropout_seed=3)
-    other_value, other_gradients = value_and_gradients(remat, params, dropout_seed=3)
     np.testing.assert_allclose(value, other_value, rtol=1e-5)
     assert_trees_close(gradients, other_gradients, 2e-5)
 
