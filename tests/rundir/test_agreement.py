@@ -42,22 +42,18 @@ def test_alone_nobody_is_asked(monkeypatch, tmp_path):
     assert listed_alike(tmp_path, lambda _: [10, 20]) == [10, 20]
 
 
-def test_the_same_list_is_taken_at_once(beside, tmp_path):
-    other = beside(Other([10, 20]))
-    assert listed_alike(tmp_path, lambda _: [10, 20]) == [10, 20]
-    assert other.asked == 1
-
-
-def test_a_host_that_sees_an_older_folder_is_waited_for(beside, tmp_path):
-    other = beside(Other([10], [10], [10, 20]))
-    assert listed_alike(tmp_path, lambda _: [10, 20]) == [10, 20]
-    assert other.asked == 3
-
-
-def test_this_host_looks_again_too(beside, tmp_path):
-    views = iter([[], [10], [10, 20]])
-    beside(Other([10, 20]))
-    assert listed_alike(tmp_path, lambda _: next(views)) == [10, 20]
+@pytest.mark.parametrize(
+    ("ours", "theirs", "asked"),
+    [
+        ([[10, 20]], [[10, 20]], 1),
+        ([[10, 20]], [[10], [10], [10, 20]], 3),
+        ([[], [10], [10, 20]], [[10, 20]], 3),
+    ],
+)
+def test_whoever_sees_an_older_folder_looks_again(beside, tmp_path, ours, theirs, asked):
+    other, views = beside(Other(*theirs)), iter(ours)
+    listed = listed_alike(tmp_path, lambda _: next(views, [10, 20]))
+    assert (listed, other.asked) == ([10, 20], asked)
 
 
 def test_folders_that_are_not_one_are_an_error(beside, tmp_path):

@@ -92,13 +92,6 @@ def test_too_few_checkpoints_are_refused(run, saved):
         average_checkpoints(run, 0)
 
 
-def test_a_damaged_one_is_named(run, saved):
-    saved(snapshot(1), snapshot(2))
-    (run.checkpoints / "1" / "params" / "manifest.ocdbt").unlink()
-    with pytest.raises(CheckpointError, match="checkpoints/1: params"):
-        average_checkpoints(run, 2)
-
-
 def test_the_stored_average_is_loaded_and_replaced(run, saved):
     saved(*map(snapshot, (1, 2, 3)))
     for n in (2, 3):
@@ -159,9 +152,12 @@ def test_the_average_of_before_outlives_a_failure_between_the_renamings(
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["1", "average"]
 
 
-def test_a_damaged_average_is_named(run, saved):
-    saved(snapshot(1))
+def test_a_damaged_one_is_named(run, saved):
+    saved(snapshot(1), snapshot(2))
     write_average(run, *average_checkpoints(run, 1))
+    (run.checkpoints / "1" / "params" / "manifest.ocdbt").unlink()
+    with pytest.raises(CheckpointError, match="checkpoints/1: params"):
+        average_checkpoints(run, 2)
     (run.checkpoints / "average" / "meta" / "metadata").write_text("{}")
     with pytest.raises(CheckpointError, match="average: meta does not match"):
         load_params(run, "average")

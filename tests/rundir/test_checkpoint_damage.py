@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import orbax.checkpoint as ocp
 import pytest
 
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
@@ -32,35 +31,13 @@ def flip_byte(step: Path) -> None:
     file.write_bytes(data)
 
 
-def truncate_file(step: Path) -> None:
-    file = largest_data_file(step / "opt_state")
+def halve(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
-
-
-def delete_file(step: Path) -> None:
-    largest_data_file(step / "params").unlink()
-
-
-def truncate_manifest(step: Path) -> None:
-    os.truncate(step / "params" / "manifest.ocdbt", 10)
-
-
-def delete_item(step: Path) -> None:
-    shutil.rmtree(step / "opt_state")
 
 
 def empty_folder(step: Path) -> None:
     shutil.rmtree(step)
     step.mkdir()
-
-
-def delete_meta(step: Path) -> None:
-    (step / "meta" / "metadata").unlink()
-
-
-def truncate_meta(step: Path) -> None:
-    file = step / "meta" / "metadata"
-    os.truncate(file, file.stat().st_size // 2)
 
 
 def change_meta(step: Path) -> None:
@@ -75,37 +52,32 @@ def change_position(step: Path) -> None:
     file.write_text(file.read_text().replace('"index": 2', '"index": 3'))
 
 
-def swap_with_older(step: Path) -> None:
+def take_from_older(step: Path, item: str) -> None:
     """Healthy files, of another step."""
-    shutil.rmtree(step / "params")
-    shutil.copytree(step.parent / "1" / "params", step / "params")
+    shutil.rmtree(step / item)
+    shutil.copytree(step.parent / "1" / item, step / item)
 
 
-def rename_older(step: Path) -> None:
-    shutil.rmtree(step)
-    shutil.copytree(step.parent / "1", step)
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flip_byte": flip_byte,
+    "truncate_file": lambda step: halve(largest_data_file(step / "opt_state")),
+    "delete_file": lambda step: largest_data_file(step / "params").unlink(),
+    "truncate_manifest": lambda step: os.truncate(step / "params" / "manifest.ocdbt", 10),
+    "delete_item": lambda step: shutil.rmtree(step / "opt_state"),
+    "empty_folder": empty_folder,
+    "delete_meta": lambda step: (step / "meta" / "metadata").unlink(),
+    "truncate_meta": lambda step: halve(step / "meta" / "metadata"),
+    "change_meta": change_meta,
+    "change_position": change_position,
+    "swap_with_older": lambda step: take_from_older(step, "params"),
+    "rename_older": lambda step: take_from_older(step, "."),
+}
 
 
-DAMAGES = [
-    flip_byte,
-    truncate_file,
-    delete_file,
-    truncate_manifest,
-    delete_item,
-    empty_folder,
-    delete_meta,
-    truncate_meta,
-    change_meta,
-    change_position,
-    swap_with_older,
-    rename_older,
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_damage_costs_one_checkpoint(run, saved, damage):
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_costs_one_checkpoint(run, saved, damage, capfd):
     saved(snapshot(1), snapshot(2, bleu=5.0))
-    damage(run.checkpoints / "2")
+    DAMAGES[damage](run.checkpoints / "2")
     reports: list[str] = []
     with Checkpoints(run.checkpoints, KEEP_ALL, report=reports.append) as checkpoints:
         with pytest.raises(CheckpointError, match=r"checkpoints/2: "):
@@ -116,7 +88,7 @@ def test_damage_costs_one_checkpoint(run, saved, damage):
         (report,) = reports
         assert str(run.checkpoints / "2") in report
         assert report.endswith("set aside as damaged-2, going back to step 1")
-        assert "\n" not in report
+        assert "\n" not in report and capfd.readouterr() == ("", "")
         # The run goes on, and the step is saved anew.
         assert checkpoints.save(snapshot(2, bleu=5.0))
         assert_same(checkpoints.restore(*abstract(snapshot(1))), snapshot(2, bleu=5.0))
@@ -150,7 +122,7 @@ def test_without_a_whole_one_nothing_is_moved(run, saved):
     """What fails everywhere is rather the machine's fault than each checkpoint's."""
     saved(snapshot(1), snapshot(2))
     flip_byte(run.checkpoints / "1")
-    delete_file(run.checkpoints / "2")
+    DAMAGES["delete_file"](run.checkpoints / "2")
     with Checkpoints(run.checkpoints, KEEP_ALL) as checkpoints:
         with pytest.raises(CheckpointError, match="none of the checkpoints 1, 2 can be") as raised:
             checkpoints.restore(*abstract(snapshot(1)))
@@ -168,35 +140,3 @@ def test_a_reader_is_told_and_nothing_is_moved(run, saved):
         load_params(run, "latest")
     assert load_params(run, 1)
     assert list_steps(run.checkpoints) == [1, 2]
-
-
-@pytest.mark.parametrize(
-    "error", [MemoryError("too much"), ValueError("PERMISSION_DENIED: reading local file")]
-)
-def test_want_of_memory_or_rights_is_not_damage(run, saved, monkeypatch, error):
-    saved(snapshot(1), snapshot(2))
-
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", fail)
-    with Checkpoints(run.checkpoints, KEEP_ALL) as checkpoints:
-        with pytest.raises(CheckpointError, match="checkpoints/2: params cannot be read"):
-            checkpoints.restore(*abstract(snapshot(1)))
-        assert checkpoints.steps() == [1, 2]
-
-
-def test_a_flipped_byte_passes_orbax_unseen(run, saved):
-    """The reason for the digests: without them these numbers would be used."""
-    saved(snapshot(1))
-    flip_byte(run.checkpoints / "1")
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-        try:
-            tree = reader.restore(run.checkpoints / "1" / "params")
-        except Exception:
-            pytest.skip("this version of Orbax notices")
-    same = [
-        bool((a == b).all())
-        for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(snapshot(1).params), strict=True)
-    ]
-    assert not all(same)

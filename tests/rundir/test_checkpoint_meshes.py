@@ -9,6 +9,7 @@ import textwrap
 
 import jax
 import numpy as np
+import pytest
 
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.retention import KeepPolicy
@@ -69,6 +70,7 @@ EIGHT = """
 """
 
 
+@pytest.mark.extended
 def test_across_meshes_of_eight_devices_to_one(run):
     environment = ENVIRONMENT | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(EIGHT)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -328,11 +327,3 @@ def test_a_kill_during_a_save_costs_that_save_only(run):
         ]
         assert checkpoints.save(snapshot(2))
     assert list_steps(run.checkpoints) == [1, 2]
-
-
-def test_opening_is_quiet(run, saved, capfd):
-    saved(snapshot(1), snapshot(2))
-    shutil.rmtree(run.checkpoints / "2" / "params")
-    with Checkpoints(run.checkpoints, KEEP_ALL, report=lambda message: None) as checkpoints:
-        assert checkpoints.restore(*abstract(snapshot(1))).step == 1
-    assert capfd.readouterr() == ("", "")
