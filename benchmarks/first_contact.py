@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class Part:
 
     It has `most` at most, and does not begin with less than `least`. One that is `beside` starts
     with the first part, and ends before the second one starts or the last. Its results are read
-    from `results`.
+    from `results`; processes that it asks have their logs in `logs`.
     """
 
     name: str
@@ -86,6 +86,7 @@ class Part:
     beside: bool = False
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Path | None = None
+    logs: Path | None = None
     standard_output: bool = False  # holds the doctor's findings
 
 
@@ -122,7 +123,7 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
         Part(
             name="prepare",
             command=lambda _: [*prepare, f"--config.data.folder={data}"],
-            most=90,
+            most=120,
             beside=True,
             environment={"JAX_PLATFORMS": "cpu"},
         ),
@@ -132,6 +133,7 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
             most=200,
             least=40,
             results=work / "paper_base",
+            logs=work / "training" / ("tiny" if toy else "paper_base"),
         ),
         Part(
             name="attention",
@@ -149,6 +151,7 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
             most=80,
             least=20,
             results=work / "decoding",
+            logs=work / "decoder",
         ),
         Part(
             name="paper_big",
@@ -156,6 +159,7 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
             most=180,
             least=60,
             results=work / "paper_big",
+            logs=work / "training" / ("tiny" if toy else "paper_big"),
         ),
         Part(
             name="text",
@@ -175,7 +179,7 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(arguments)
+    start, options = time.perf_counter(), parse(arguments)
     if options.collect:
         try:
             collect(options.collect, options.europarl)
@@ -200,7 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = options.parts or [part.name for part in parts]
         wanted += ["prepare"] if "text" in wanted else []
         chosen = [part for part in parts if part.name in wanted]
-        contact(chosen, work, options.output, 60 * options.minutes, " ".join(typed), device)
+        end = start + 60 * options.minutes
+        contact(chosen, work, options.output, end, " ".join(typed), device)
         with contextlib.suppress(FileNotFoundError):
             if options.output != RESULTS:
                 shutil.copy(work / "run" / "metrics.jsonl", options.output / "text_metrics.jsonl")
@@ -244,16 +249,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def contact(
-    parts: Sequence[Part], work: Path, output: Path, seconds: float, command: str, device: str
+    parts: Sequence[Part], work: Path, output: Path, end: float, command: str, device: str
 ) -> None:
-    """Runs the parts and writes what they give, after each, to `output`/first_contact.json."""
+    """Runs the parts and writes what they give, after each, to `output`/first_contact.json.
+
+    `end` is when the last one has to be done, by `time.perf_counter`.
+    """
     start, machine = time.perf_counter(), this_machine(device)
     output.mkdir(parents=True, exist_ok=True)
     metrics: dict[str, float] = {}
     signatures: dict[str, str] = {}
 
     def left() -> float:
-        return start + seconds - time.perf_counter()
+        return end - time.perf_counter()
 
     def tell(part: Part, reason: str, taken: float) -> None:
         metrics[f"{part.name}_seconds"] = taken
@@ -392,18 +400,13 @@ def curve(log: Path) -> dict[str, float]:
 
 def said(work: Path, part: Part) -> str:
     """The end of what a part and its processes have said."""
-    return "\n".join(_ends(work, part))
-
-
-def _ends(work: Path, part: Part) -> Iterator[str]:
-    folders = {"decoding": "decoder"}
-    for path in [
-        work / f"{part.name}.log",
-        *sorted((work / folders.get(part.name, "training") / part.name).glob("*.log")),
-    ]:
-        with contextlib.suppress(FileNotFoundError):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            yield f"-- {path.name}\n{text[-20_000:]}"
+    asked = [] if part.logs is None else sorted(part.logs.glob("*.log"))
+    texts = {
+        path.name: path.read_text(encoding="utf-8", errors="replace")[-20_000:]
+        for path in (work / f"{part.name}.log", work / f"{part.name}.out", *asked)
+        if path.exists()
+    }
+    return "\n".join(f"-- {name}\n{text}" for name, text in texts.items() if text)
 
 
 if __name__ == "__main__":
