@@ -36,8 +36,9 @@ def torch_flops(dtype: str) -> float:
     place = device()
     size, times = _ON_CPU if place.type == "cpu" else _ON_ACCELERATOR
     kind = getattr(torch, dtype)
-    left = torch.ones(size, size, dtype=kind, device=place)
-    right = torch.eye(size, dtype=kind, device=place)
+    # As `product_flops` has them.
+    left = torch.randn(size, size, device=place).to(kind)
+    right = (torch.randn(size, size, device=place) * size**-0.5).to(kind)
 
     def once() -> float:
         start, product = time.perf_counter(), left

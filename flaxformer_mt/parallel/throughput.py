@@ -24,9 +24,15 @@ def product_flops(
 
         return jax.lax.scan(once, a, None, length=times)[0]
 
-    # The second matrix keeps the numbers as they are.
-    left = jax.device_put(np.ones((size, size), dtype), device)
-    right = jax.device_put(np.eye(size, dtype=dtype), device)
+    # Random numbers, as a model has: a GPU multiplies zeros and ones faster, as that takes less
+    # power. With the second matrix scaled, products keep the size of their numbers.
+    random = np.random.default_rng(0)
+    left, right = (
+        jax.device_put(
+            (scale * random.standard_normal((size, size), np.float32)).astype(dtype), device
+        )
+        for scale in (1.0, size**-0.5)
+    )
     product = jax.jit(chain)
     product(left, right).block_until_ready()
     best, begin = float("inf"), time.perf_counter()
