@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,14 @@ def run(
         cwd=cwd,
         timeout=60,
     )
+
+
+def wait_until(seen: Callable[[], object], *, seconds: float = 60) -> None:
+    """Until what a process does in the background has become visible."""
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 # Its world is the folder $CLOUD: `states` holds what describe answers, one line a call until one is
@@ -49,7 +59,7 @@ case "$4" in
   delete) rm "$CLOUD/states" ;;
   scp) [ -z "$WORKER" ] || cp "$5" "$6" "$WORKER" ;;
   ssh)
-    [ ! -e "$CLOUD/hang" ] || exec sleep 60
+    [ ! -e "$CLOUD/hang" ] || { touch "$CLOUD/hanging"; exec sleep 60; }
     end=0
     [ ! -s "$CLOUD/ends" ] || end=$(pop "$CLOUD/ends" all)
     case $end in

@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 
 import pytest
 
 from tests.launch.scripts import LAUNCH, ROOT, run
-
-SCRIPTS = [
-    *sorted(str(path.relative_to(LAUNCH)) for path in LAUNCH.rglob("*.sh")),
-    "slurm.sbatch",
-]
 
 
 def manifest(*arguments: str) -> str:
@@ -145,32 +138,6 @@ def test_apply_hands_the_manifest_to_kubectl(tmp_path):
     assert (tmp_path / "in").read_text() == rest
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--image i --tpu v6e:4x4 -- x", "the first word is the job's NAME"),
-        ("1a --image i --tpu v6e:4x4 -- x", "'1a': a name is small letters, digits and -, a letter "
-         "first"),
-        ("mt --tpu v6e:4x4 -- x", "--image is missing"),
-        ("mt --image i -- x", "--tpu or --gpu?"),
-        ("mt --image i --tpu v6e:4x4 --gpu g -- x", "--tpu or --gpu, not both"),
-        ("mt --image i --tpu v6e:4x4", "which command is to run? It comes after --"),
-        ("mt --image i --tpu v9:4x4 -- x", "--tpu v9:4x4: v4, v5e, v5p, v6e or tpu7x, then : and "
-         "the topology, e.g. v6e:4x4"),
-        ("mt --image i --tpu v6e:4y4 -- x", "--tpu v6e:4y4: the topology is like 4x4 or 2x2x4"),
-        ("mt --image i --tpu v5p:4x4 -- x", "--tpu v5p:4x4: the topology has 3 sides"),
-        ("mt --image i --tpu v5e:2x4 --slices 2 -- x", "--slices 2: GKE joins slices of several "
-         "hosts only"),
-        ("mt --image i --gpu g --nodes 0 -- x", "--nodes needs 1 or more"),
-    ],
-)  # fmt: skip
-def test_bad_usage_of_make(arguments, message):
-    done = run("gke/make.sh", *arguments.split())
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == f"make.sh: {message}\nmake.sh: see make.sh --help\n"
-
-
 def test_docker_lines():
     done = run("docker/build.sh", "tpu", "--image", "r/mt:tpu", "--push", "--dry-run")
     assert done.stdout.splitlines() == [
@@ -182,22 +149,6 @@ def test_docker_lines():
         f"docker build --file {ROOT}/launch/docker/cuda.Dockerfile --tag mt "
         f"--build-arg CUDA=12 {ROOT}"
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--image i", "tpu or cuda?"),
-        ("tpu", "--image is missing"),
-        ("cuda --image i --cuda 11", "--cuda 11: 12 or 13"),
-        ("tpu --image i --cuda 13", "--cuda goes with cuda, not with tpu"),
-        ("rocm --image i", "'rocm': tpu, cuda or an option"),
-    ],
-)
-def test_bad_usage_of_build(arguments, message):
-    done = run("docker/build.sh", *arguments.split())
-    assert done.returncode == 2
-    assert done.stderr == f"build.sh: {message}\nbuild.sh: see build.sh --help\n"
 
 
 @pytest.mark.parametrize("name", ["tpu", "cuda"])
@@ -213,24 +164,3 @@ def test_dockerfiles_copy_what_the_package_is_built_from(name):
     }
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert extras and all(f"\n{extra} = [" in pyproject for extra in extras)
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_help_says_how_and_fails_nothing(script):
-    done = run(script, "--help")
-    assert done.returncode == 0 and done.stderr == ""
-    assert "--help" in done.stdout
-    assert os.access(LAUNCH / script, os.X_OK)
-
-
-def test_shellcheck_finds_nothing():
-    if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed")
-    files = [*SCRIPTS, "keep_going.bash"]
-    done = subprocess.run(
-        ["shellcheck", *(str(LAUNCH / name) for name in files)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout

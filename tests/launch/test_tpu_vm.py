@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import time
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, ROOT, Cloud, run
+from tests.launch.scripts import LAUNCH, ROOT, Cloud, run, wait_until
 
 LIST = f"git -C {ROOT} ls-files -z --cached --others --exclude-standard"
 PACK = f"{LIST} | tar -C {ROOT} -czf flaxformer_mt.tar.gz --null --files-from=-"
@@ -95,24 +94,15 @@ def test_a_package_comes_with_the_extras(arguments, requirement):
     assert words == ["bash", "tpu_worker.sh", "run", "--requirement", requirement, "--", "x"]
 
 
-STOP = "--command=bash tpu_worker.sh stop"
-
-
-def test_stop():
-    arguments = "mt --zone z --stop --dry-run".split()
-    found, queued, plain = commands_of(*arguments)
-    assert commands_of(*arguments, "--queued", "--slices", "2") == [found, queued, plain]
-    assert found == (
-        "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(name)'"
-    )
-    assert plain == f"gcloud compute tpus tpu-vm ssh mt --worker=all --zone=z '{STOP}'"
-    assert queued == (
-        f"gcloud compute tpus queued-resources ssh mt --node=all --worker=all --zone=z '{STOP}'"
-    )
-
-
 @pytest.mark.parametrize("queued", [True, False])
 def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):
+    arguments = "mt --zone z --stop --dry-run".split()
+    stop = "--worker=all --zone=z '--command=bash tpu_worker.sh stop'"
+    assert commands_of(*arguments, *["--queued", "--slices", "2"][: 3 * queued]) == [
+        "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(name)'",
+        f"gcloud compute tpus queued-resources ssh mt --node=all {stop}",
+        f"gcloud compute tpus tpu-vm ssh mt {stop}",
+    ]
     if queued:
         cloud.write("states", "ACTIVE")
     done = cloud.run("mt", "--zone", "z", "--stop")
@@ -121,15 +111,11 @@ def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):
     assert cloud.calls() == ["describe queued-resources", f"ssh {kind}"]
 
 
-def test_dry_run_calls_nothing(cloud):
-    done = cloud.run(*TPU, "--type", "v4-8", "--dry-run", "--", "doctor")
-    assert done.returncode == 0 and cloud.calls() == []
-
-
 def test_what_runs_is_what_the_dry_run_printed(cloud):
-    arguments = (*TPU, "--type", "v4-8", "--delete-on-exit", "--", "doctor")
-    assert cloud.run(*arguments).returncode == 0
-    done = cloud.run(*arguments[:-2], "--dry-run", "--", "doctor")
+    arguments = (*TPU, "--type", "v4-8", "--delete-on-exit")
+    done = cloud.run(*arguments, "--dry-run", "--", "doctor")
+    assert cloud.calls() == []
+    assert cloud.run(*arguments, "--", "doctor").returncode == 0
     planned = [shlex.split(line) for line in done.stdout.splitlines() if line[0] != "#"]
     planned = [" ".join(words) for words in planned]
     asked = [f"gcloud {line}" for line in (cloud.folder / "calls").read_text().splitlines()]
@@ -178,19 +164,13 @@ def test_suspended_queued_resource_is_asked_for_again(queue):
     assert "mt is PROVISIONING: waiting" in done.stderr
 
 
-def test_queue_that_fails_is_tried_again(queue):
+def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
     queue.write("created", "WAITING_FOR_RESOURCES", "FAILED")
-    done = queue.run(*TPU, "--retries", "1", "--type", "v4-8", "--queued", "--", "train")
+    queue.write("creates", "1", "1", "0")
+    done = queue.run(*TPU, "--retries", "3", "--type", "v4-8", "--queued", "--", "train")
     assert done.returncode == 1
-    assert queue.calls().count("create queued-resources") == 2
+    assert queue.calls().count("create queued-resources") == 4
     assert "mt: FAILED before it was ready" in done.stderr
-
-
-def test_no_capacity_is_tried_again(cloud):
-    cloud.write("creates", "1", "1", "0")
-    done = cloud.run(*TPU, "--type", "v4-8", "--", "train")
-    assert done.returncode == 0
-    assert cloud.calls().count("create tpu-vm") == 3
 
 
 @pytest.mark.parametrize(
@@ -242,6 +222,7 @@ def test_gclouds_own_trouble_is_shown_and_creates_nothing(cloud):
     assert "create tpu-vm" not in cloud.calls()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("delete", [True, False])
 def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(cloud, delete):
     cloud.write("states", "READY")
@@ -255,14 +236,10 @@ def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(clou
         env=cloud.environment,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 20
-    while "ssh tpu-vm" not in cloud.calls():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(0.2)
+    wait_until((cloud.folder / "hanging").exists)
     (cloud.folder / "hang").unlink()
     process.send_signal(2)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
     if delete:
         last = (cloud.folder / "calls").read_text().splitlines()
@@ -287,34 +264,6 @@ def test_the_checkout_is_packed_with_new_files_and_without_ignored_ones(cloud, t
         assert name in packed
     assert not any("__pycache__" in name or name.startswith(".venv") for name in packed)
     assert (home / "tpu_worker.sh").read_text() == WORKER.read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("", "which TPU? The first word is its NAME"),
-        ("mt -- x", "--zone is missing, and CLOUDSDK_COMPUTE_ZONE is not set"),
-        ("mt --zone z", "which command is to run? It comes after --"),
-        ("mt --zone z train", "'train': the command comes after --"),
-        ("Mt --zone z -- x", "'Mt': the name of a TPU begins with a small letter"),
-        ("m_t --zone z -- x", "'m_t': only small letters, digits and - in the name of a TPU"),
-        ("mt --zone", "--zone needs a value"),
-        ("mt --zon z -- x", "unknown option '--zon'"),
-        ("mt --zone z --retries many -- x", "--retries needs a whole number, not 'many'"),
-        ("mt --zone z --type v9-8 -- x", "--type v9-8: its software is not known here; name it "
-         "with --runtime"),
-        ("mt --zone z --slices 2 -- x", "--slices 2 needs --queued: only a queued resource joins "
-         "slices"),
-        ("mt --zone z --valid-until 6h -- x", "--valid-until goes with --queued"),
-        ("mt --zone z --package mt[serve] --extras tpu -- x", "--extras does not go with --package "
-         "mt[serve]: write NAME[tpu] there"),
-    ],
-)  # fmt: skip
-def test_bad_usage(cloud, arguments, message):
-    done = cloud.run(*arguments.split())
-    assert done.returncode == 2
-    assert done.stderr == f"tpu_vm.sh: {message}\ntpu_vm.sh: see tpu_vm.sh --help\n"
-    assert cloud.calls() == []
 
 
 def test_zone_from_the_environment(cloud):

@@ -1,0 +1,103 @@
+"""What all scripts of launch/ share: help, what they say of wrong usage, and ShellCheck."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.launch.scripts import LAUNCH, ROOT, run
+
+SCRIPTS = [
+    *sorted(str(path.relative_to(LAUNCH)) for path in LAUNCH.rglob("*.sh")),
+    "slurm.sbatch",
+]
+WRONG = {
+    "retry.sh": {
+        "": "which command is to be kept going?",
+        "--retries": "--retries needs a whole number, not ''",
+        "--retries -1 true": "--retries needs a whole number, not '-1'",
+        "--retry 1 true": "unknown option '--retry'",
+        "--wait 601 true": "--wait 601 is more than --max-wait 600",
+    },
+    "slurm.sbatch": {"": "which command is to run?"},
+    "tpu_vm.sh": {
+        "": "which TPU? The first word is its NAME",
+        "mt -- x": "--zone is missing, and CLOUDSDK_COMPUTE_ZONE is not set",
+        "mt --zone z": "which command is to run? It comes after --",
+        "mt --zone z train": "'train': the command comes after --",
+        "Mt --zone z -- x": "'Mt': the name of a TPU begins with a small letter",
+        "m_t --zone z -- x": "'m_t': only small letters, digits and - in the name of a TPU",
+        "mt --zone": "--zone needs a value",
+        "mt --zon z -- x": "unknown option '--zon'",
+        "mt --zone z --retries many -- x": "--retries needs a whole number, not 'many'",
+        "mt --zone z --type v9-8 -- x": (
+            "--type v9-8: its software is not known here; name it with --runtime"
+        ),
+        "mt --zone z --slices 2 -- x": (
+            "--slices 2 needs --queued: only a queued resource joins slices"
+        ),
+        "mt --zone z --valid-until 6h -- x": "--valid-until goes with --queued",
+        "mt --zone z --package mt[serve] --extras tpu -- x": (
+            "--extras does not go with --package mt[serve]: write NAME[tpu] there"
+        ),
+    },
+    "gke/make.sh": {
+        "--image i --tpu v6e:4x4 -- x": "the first word is the job's NAME",
+        "1a --image i --tpu v6e:4x4 -- x": (
+            "'1a': a name is small letters, digits and -, a letter first"
+        ),
+        "mt --tpu v6e:4x4 -- x": "--image is missing",
+        "mt --image i -- x": "--tpu or --gpu?",
+        "mt --image i --tpu v6e:4x4 --gpu g -- x": "--tpu or --gpu, not both",
+        "mt --image i --tpu v6e:4x4": "which command is to run? It comes after --",
+        "mt --image i --tpu v9:4x4 -- x": (
+            "--tpu v9:4x4: v4, v5e, v5p, v6e or tpu7x, then : and the topology, e.g. v6e:4x4"
+        ),
+        "mt --image i --tpu v6e:4y4 -- x": "--tpu v6e:4y4: the topology is like 4x4 or 2x2x4",
+        "mt --image i --tpu v5p:4x4 -- x": "--tpu v5p:4x4: the topology has 3 sides",
+        "mt --image i --tpu v5e:2x4 --slices 2 -- x": (
+            "--slices 2: GKE joins slices of several hosts only"
+        ),
+        "mt --image i --gpu g --nodes 0 -- x": "--nodes needs 1 or more",
+    },
+    "docker/build.sh": {
+        "--image i": "tpu or cuda?",
+        "tpu": "--image is missing",
+        "cuda --image i --cuda 11": "--cuda 11: 12 or 13",
+        "tpu --image i --cuda 13": "--cuda goes with cuda, not with tpu",
+        "rocm --image i": "'rocm': tpu, cuda or an option",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"), [(script, each) for script in WRONG for each in WRONG[script]]
+)
+def test_wrong_usage_is_said_and_does_nothing(tmp_path, script, arguments):
+    (tmp_path / "gcloud").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    (tmp_path / "gcloud").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = run(script, *arguments.split(), PATH=path, HOME=str(tmp_path), CLOUDSDK_COMPUTE_ZONE="")
+    name = script.rpartition("/")[2]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{name}: {WRONG[script][arguments]}\n{name}: see {name} --help\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["gcloud"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_says_how_and_fails_nothing(script):
+    done = run(script, "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    assert "--help" in done.stdout
+    assert os.access(LAUNCH / script, os.X_OK)
+
+
+def test_shellcheck_finds_nothing():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    files = [str(LAUNCH / name) for name in (*SCRIPTS, "keep_going.bash")]
+    done = subprocess.run(["shellcheck", *files], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
