@@ -21,9 +21,6 @@ def test_it_answers_and_ends_with_its_input(tmp_path):
     with process(tmp_path, ECHO) as it:
         assert it.ask("one", seconds=30) == {"said": "one"}
         assert it.ask("two", seconds=30) == {"said": "two"}
-
-
-def test_settings_are_added_to_the_environment(tmp_path):
     program = (
         "import os, json; print(json.dumps({'it': os.environ['IT'], 'path': 'PATH' in os.environ}))"
     )
@@ -48,14 +45,11 @@ def test_failures_have_reasons(tmp_path, program, message):
         it.ask("anything", seconds=30)
 
 
-def test_one_that_hangs_is_killed(tmp_path):
+def test_one_that_hangs_is_killed_and_one_that_is_not_there_is_named(tmp_path):
     with (
         pytest.raises(ProcessFailed, match="no answer within 0 s"),
         process(tmp_path, "import time; time.sleep(60)") as it,
     ):
         it.ask("anything", seconds=0.2)
-
-
-def test_a_command_that_is_not_there(tmp_path):
     with pytest.raises(ProcessFailed, match="none/python: No such file"):
         AskedProcess(["none/python"], log=tmp_path / "log")

@@ -23,6 +23,7 @@ def forms(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(FORMS, name, functools.partial(form.func, by="xla"))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", WORKS)
 def test_all_forms_give_the_same_output_and_gradients(forms: None, name: str) -> None:
     metrics, reasons = contest(WORKS[name], 2, 8, "float32", 1)
@@ -59,6 +60,7 @@ def test_the_work_is_what_its_names_say() -> None:
     assert WORKS["packed_causal"].packed and not WORKS["uneven_causal"].packed
 
 
+@pytest.mark.extended
 def test_without_cudnn_the_result_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_speed, "MODELS", {"base": (2, 8), "big": (2, 8)})
     path = tmp_path / "attention_speed.json"

@@ -28,15 +28,9 @@ def test_a_module_is_compiled_where_no_process_would_keep_it(tmp_path, kept):
     assert done.stdout == f"{kept}\n"
 
 
-def test_an_interpreter_that_fails_is_no_silence():
+def test_what_cannot_be_compiled_is_said(tmp_path, capsys):
     with pytest.raises(subprocess.CalledProcessError):
         keep_bytecode(Path("false"), [])
-
-
-def test_packages_are_where_they_are_imported_from():
-    assert Path(pytest.__file__).parent.parent in packages_of(Path(sys.executable))
-
-
-def test_a_folder_that_cannot_be_written_is_said(tmp_path, capsys):
     keep_bytecode(Path(sys.executable), [tmp_path / "none"])
     assert f"{tmp_path / 'none'}: cannot be written" in capsys.readouterr().err
+    assert Path(pytest.__file__).parent.parent in packages_of(Path(sys.executable))

@@ -32,6 +32,7 @@ sys.exit(subprocess.run([sys.executable, "-c", sys.argv[2]]).returncode)
 """
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell it")
 def test_its_memory_is_not_that_of_the_process_that_has_started_it() -> None:
     held = 400 << 20

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.decoding_profile import by_kind, traced
 
 
+@pytest.mark.extended
 def test_nothing_is_left_out_and_products_are_found() -> None:
     a = jnp.ones((512, 512))
     run = jax.jit(lambda x: jnp.sort(jnp.tanh(x @ x), axis=0))

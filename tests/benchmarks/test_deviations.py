@@ -16,6 +16,7 @@ from flaxformer_mt.reproduction.result_file import read_result
 from tests.system.conftest import SMALL
 
 BLEU = "sacrebleu_13a"
+PRE = "layer normalisation before each sub-layer"
 
 
 def test_every_form_is_one_change_of_settings_that_exist() -> None:
@@ -29,17 +30,7 @@ def test_every_form_is_one_change_of_settings_that_exist() -> None:
         assert (changed != paper.decoding) == searched.averaged, searched.name
 
 
-def made_up(**metrics: float) -> Result:
-    found = {
-        f"paper_{BLEU}": [94.0, 95.0, 96.0],
-        "paper_perplexity": [1.3, 1.3, 1.3],
-        "paper_bleu_paper": [95.5],
-        **{name: [value] for name, value in metrics.items()},
-    }
-    return summed(found)
-
-
-def summed(found: dict[str, list[float]], seeds: int = 1) -> Result:
+def summed(seeds: int = 1, **found: list[float]) -> Result:
     return Result(
         name="deviations",
         command="python -m benchmarks.deviations --workdir DIR",
@@ -58,24 +49,20 @@ def rows(text: str) -> dict[str, list[str]]:
     return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in cells}
 
 
-def test_without_a_result_the_table_says_so() -> None:
+def test_the_table_shows_means_differences_and_what_is_missing() -> None:
     text = render(None)
     assert "**not measured yet**" in text
     assert len(rows(text)) == 3 + len(TRAINED) + len(SEARCHED)
     assert all("not measured yet" in " ".join(cells) for cells in list(rows(text).values())[2:-6])
-
-
-def test_the_table_shows_means_differences_and_what_is_missing() -> None:
-    text = render(
-        made_up(
-            **{f"norm_pre_{BLEU}": 94.5, "norm_pre_perplexity": 1.4, f"greedy_{BLEU}": 95.25},
-            warmup_short_diverged=1,
-        )
-    )
+    found = {
+        **{f"paper_{BLEU}": [94.0, 95.0, 96.0], "paper_perplexity": [1.3], "paper_bleu_paper": [9]},
+        **{f"norm_pre_{BLEU}": [94.5], "norm_pre_perplexity": [1.4], f"greedy_{BLEU}": [95.25]},
+    }
+    text = render(summed(**found, warmup_short_diverged=[1]))
     assert "95.00, the lowest 94.00 and the highest 96.00" in text
     table = rows(text)
     assert table["the paper's form"][2:] == ["**95.00**", "", "1.30"]
-    assert table["layer normalisation before each sub-layer"][2:] == ["94.50", "-0.50", "1.40"]
+    assert table[PRE][2:] == ["94.50", "-0.50", "1.40"]
     assert table["greedy search"][2:] == ["95.25", "+0.25"]
     assert table["a tenth of the warm-up, the same rates after it"][2] == "1 of 1 diverged"
     assert table["learned positions"][2] == "not measured yet"
@@ -87,32 +74,23 @@ def test_seeds_that_diverged_are_counted_beside_the_mean_of_the_others() -> None
         **{"paper_perplexity": [1.3], "paper_bleu_paper": [95.5], f"greedy_{BLEU}": [94.0]},
         **{f"norm_pre_{BLEU}": [96.0, 97.0], "norm_pre_diverged": [1.0]},
     }
-    result = summed(found, seeds=3)
+    result = summed(seeds=3, **found)
     counts = {name: n for name, n in result.metrics.items() if n in (1, 2)}
     assert counts == {
         **{"paper_seeds_scored": 1, "paper_diverged": 2},
         **{"norm_pre_seeds_scored": 2, "norm_pre_diverged": 1},
     }
-    text = render(result)
-    assert "from 3 seeds (2 of 3 diverged), has a mean BLEU of 95.00" in text
-    table = rows(text)
+    assert "from 3 seeds (2 of 3 diverged), has a mean BLEU of 95.00" in render(result)
+    table = rows(render(result))
     assert table["the paper's form"][2] == "**95.00 (2 of 3 diverged)**"
-    assert table["layer normalisation before each sub-layer"][2:4] == [
-        *("96.50 (1 of 3 diverged)", "+1.50")
-    ]
+    assert table[PRE][2:4] == ["96.50 (1 of 3 diverged)", "+1.50"]
     assert table["greedy search"][2:] == ["94.00 (2 of 3 diverged)", "-1.00"]
-
-
-def test_where_the_papers_form_always_diverged_nothing_is_compared() -> None:
-    found = {"paper_diverged": [1.0, 1.0, 1.0], f"norm_pre_{BLEU}": [96.0]}
-    text = render(summed(found))
-    assert (
-        "from 3 seeds (3 of 3 diverged), has no score: **there is nothing to compare with.**"
-        in text
-    )
+    # Where the paper's form always diverged nothing is compared.
+    text = render(summed(paper_diverged=[1.0, 1.0, 1.0], **{f"norm_pre_{BLEU}": [96.0]}))
+    assert "has no score: **there is nothing to compare with.**" in text
     table = rows(text)
     assert table["the paper's form"][2] == "**3 of 3 diverged**"
-    assert table["layer normalisation before each sub-layer"][2:4] == ["96.00", ""]
+    assert table[PRE][2:4] == ["96.00", ""]
     assert table["greedy search"][2] == "3 of 3 diverged"
 
 

@@ -35,6 +35,7 @@ if sys.argv[1] == "hangs": time.sleep(600)
 """
 
 
+@pytest.mark.extended
 def test_a_part_that_fails_hangs_or_has_no_time_is_recorded_and_the_next_one_runs(
     tmp_path, monkeypatch
 ):

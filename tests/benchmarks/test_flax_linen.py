@@ -34,6 +34,7 @@ def job(tmp_path) -> Job:
     return job_of(workload, VOCABULARY, path, bfloat16=False, compiled=False)
 
 
+@pytest.mark.extended
 def test_it_has_the_parameters_of_the_model(job):
     config = WORKLOADS["tiny"].load().model
     config = dataclasses.replace(config, d_model=32, d_k=8, d_v=8)
@@ -41,6 +42,7 @@ def test_it_has_the_parameters_of_the_model(job):
     assert FlaxTrainer(job).parameters == expected
 
 
+@pytest.mark.extended
 def test_it_learns_its_batches(job):
     trainer = FlaxTrainer(dataclasses.replace(job, dropout=0.0, warmup_steps=20))
     trainer.step(0)
@@ -59,6 +61,7 @@ def test_the_loss_is_the_cross_entropy_against_the_smoothed_distribution():
     np.testing.assert_allclose(smoothed_loss(logits, jnp.asarray(targets), 0.1), mean, rtol=1e-6)
 
 
+@pytest.mark.extended
 def test_padding_changes_nothing(job):
     model = Translation(dataclasses.replace(job, dropout=0.0))
     rows = Rows(np.array([[5, 6, 2]]), np.array([[1, 7]]), np.array([[7, 2]]))

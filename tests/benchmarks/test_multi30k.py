@@ -55,7 +55,7 @@ def test_a_seed_with_both_number_types_counts_once(tmp_path):
     recorded(tmp_path, "multi30k_tiny", 40.0, command="first")
     recorded(tmp_path, "multi30k_tiny_bfloat16", 50.0)
     write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
-    assert not (tmp_path / "multi30k_tiny_seeds.json").exists()
+    assert not (tmp_path / "multi30k_tiny_seeds.json").exists(), "one seed has no spread"
     recorded(tmp_path, "multi30k_tiny_seed_1", 60.0)  # the config's own
     recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
     recorded(tmp_path, "multi30k_tiny_seed_2_bfloat16", 50.0)
@@ -70,12 +70,6 @@ def test_a_seed_with_both_number_types_counts_once(tmp_path):
         "multi30k_tiny_seed_1": "left out: seed 1 counts once, by multi30k_tiny",
         "multi30k_tiny_seed_2_bfloat16": "left out: seed 2 counts once, by multi30k_tiny_seed_2",
     }
-
-
-def test_one_seed_has_no_spread(tmp_path):
-    recorded(tmp_path, "multi30k_tiny", 40.0)
-    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
-    assert [result.name for result in read_results(tmp_path)] == ["multi30k_tiny"]
 
 
 @pytest.fixture
@@ -105,21 +99,14 @@ def bench(tmp_path, monkeypatch):
 def test_a_seed_is_trained_named_and_counted(bench):
     run, asked = bench
     assert run().keys() == {"multi30k_tiny"}
+    # The config's own seed and type are no second run.
+    assert run("--seed", "1", "--dtype", "float32").keys() == {"multi30k_tiny"}
+    assert asked[-1] == ["data.folder=F"]
+    # Another search is no seed.
+    assert run("--penalty", "gnmt:1.6").keys() == {"multi30k_tiny", "multi30k_tiny_gnmt_1_6"}
     found = run("--seed", "3", "--dtype", "bfloat16")
     assert asked[-1] == ["data.folder=F", "training.seed=3", "model.dtype=bfloat16"]
     one = found["multi30k_tiny_seed_3_bfloat16"]
     assert one.command.endswith(" --workdir DIR --seed 3 --dtype bfloat16")
-    assert found["multi30k_tiny_seeds"].metrics["bleu_tokenized_lc"] == pytest.approx(41.5)
-
-
-def test_the_configs_own_seed_is_no_second_run(bench):
-    run, asked = bench
-    run()
-    assert run("--seed", "1", "--dtype", "float32").keys() == {"multi30k_tiny"}
-    assert asked[-1] == ["data.folder=F"]
-
-
-def test_another_search_is_no_seed(bench):
-    run, _ = bench
-    run()
-    assert run("--penalty", "gnmt:1.6").keys() == {"multi30k_tiny", "multi30k_tiny_gnmt_1_6"}
+    assert found["multi30k_tiny_seeds"].metrics["seeds"] == 2
+    assert found["multi30k_tiny_seeds"].metrics["bleu_tokenized_lc"] == pytest.approx(43)

@@ -20,6 +20,7 @@ def requirements(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.extended
 def test_one_is_made_when_it_is_asked_for_and_then_kept(tmp_path, requirements, capsys):
     place = tmp_path / "environments"
     with pytest.raises(EnvironmentMissing, match=r"'none' is not there: --install makes it"):
@@ -32,6 +33,7 @@ def test_one_is_made_when_it_is_asked_for_and_then_kept(tmp_path, requirements, 
         Environments(place, install=False).python("none")
 
 
+@pytest.mark.extended
 def test_one_that_cannot_be_made_says_why_and_is_tried_once(tmp_path, requirements, monkeypatch):
     (requirements / "none.txt").write_text("--requirement is-not-there.txt\n")
     environments = Environments(tmp_path / "environments", install=True)

@@ -61,30 +61,17 @@ def planned(tmp_path):
     return plan
 
 
-def test_a_row_is_a_line_through_one_and_two_layers(planned):
-    asked, result = planned("table3/base")
+def test_rows_are_lines_through_one_and_two_layers_and_share_what_is_compiled(planned):
+    asked, result = planned("table3/base", "table3/c_N4", "table3/c_N2", "table3/c_N8")
     assert [settings[0] for _, _, settings in asked] == [
         "--config.model.encoder_layers=1",
         "--config.model.encoder_layers=2",
     ]
     assert {(config, topology) for config, topology, _ in asked} == {("table3:base", "v5e:2x4")}
-    assert result.metrics["table3_base_v5e_8_step_ms"] == pytest.approx(5 + 6 * 3)
-    assert result.metrics["table3_base_v5e_8_gib"] == pytest.approx(1 + 6 / 4)
-    assert result.seconds == 20
-
-
-def test_rows_that_differ_in_their_layers_share_what_is_compiled(planned):
-    asked, result = planned("table3/base", "table3/c_N4", "table3/c_N2", "table3/c_N8")
-    assert len(asked) == 2 and result.seconds == 20
-    for row, layers in (("c_n4", 4), ("c_n2", 2), ("c_n8", 8)):
+    for row, layers in (("base", 6), ("c_n4", 4), ("c_n2", 2), ("c_n8", 8)):
         assert result.metrics[f"table3_{row}_v5e_8_step_ms"] == pytest.approx(5 + 3 * layers)
-
-
-def test_rates_above_nothing_are_constants_of_one_program(planned):
-    asked, _ = planned("table3/base", "table3/d_dropout02", "table3/d_ls02")
-    assert len(asked) == 2
-    asked, _ = planned("table3/d_dropout0", "table3/d_ls0")
-    assert len(asked) == 4
+        assert result.metrics[f"table3_{row}_v5e_8_gib"] == pytest.approx(1 + layers / 4)
+    assert result.seconds == 20
 
 
 def test_rows_recorded_before_stay_as_long_as_they_are_the_same(planned, tmp_path):
@@ -102,12 +89,14 @@ def test_rows_recorded_before_stay_as_long_as_they_are_the_same(planned, tmp_pat
 
 
 def test_a_compilation_is_counted_once_however_often_it_is_asked_for(planned):
+    """Rates above nothing are constants of one program."""
     compilations = 0
-    for rows in (["base"], ["base"], ["base", "c_N4"], ["d_ls02"], ["a_h1"]):
-        asked, result = planned(*(f"table3/{row}" for row in rows))
-        compilations += len(asked)
+    rows = (["base"], ["base"], ["base", "c_N4"], ["d_dropout02", "d_ls02"], ["a_h1"])
+    for number, each in zip((2, 0, 0, 0, 2, 4), (*rows, ["d_dropout0", "d_ls0"]), strict=True):
+        asked, result = planned(*(f"table3/{row}" for row in each))
+        assert len(asked) == number
+        compilations += number
         assert result.seconds == 10 * compilations
-    assert compilations == 4
 
 
 def test_a_result_that_has_its_seconds_in_one_sum_is_gone_on_with(planned, tmp_path):

@@ -61,13 +61,18 @@ def is_told(result) -> None:
 
 
 def test_a_result_names_the_code_that_trained_its_run(run):
-    trained_run.record(
-        run, run.path.parent / "some.json", command="python", config="quickstart", test="test"
-    )
-    is_told(read_result(run.path.parent / "some.json"))
+    path = run.path.parent / "some.json"
+    trained_run.record(run, path, command="python", config="quickstart", test="test")
+    is_told(read_result(path))
     for name in ("test", "valid"):
         kept = lzma.decompress((run.path.parent / f"some.{name}.hyp.xz").read_bytes())
         assert kept.decode() == f"scored on {name}\n"
+    untold = dataclasses.replace(read_result(path), details={})
+    assert "raining" not in render_section(untold)
+    # Code of several runs is named once.
+    found = trained_run.training_details(run, run)
+    assert len(json.loads(found["trained_by"])) == 1
+    assert found["training"].startswith("4 starts, 2026-01-01T00:00:00 to 2026-01-02T00:00:00; ")
 
 
 def test_a_parsers_result_does_as_well(run, monkeypatch):
@@ -80,20 +85,6 @@ def test_a_parsers_result_does_as_well(run, monkeypatch):
     assert craft.main(["--treebank", "FOLDER", "--workdir", str(text.parent)]) == 0
     assert (text.parent / "craft.test.hyp.xz").exists()
     is_told(read_result(run.path.parent / "craft.json"))
-
-
-def test_code_of_several_runs_is_named_once(run):
-    found = trained_run.training_details(run, run)
-    assert len(json.loads(found["trained_by"])) == 1
-    assert found["training"].startswith("4 starts, 2026-01-01T00:00:00 to 2026-01-02T00:00:00; ")
-
-
-def test_a_result_without_training_says_nothing_of_it(run):
-    trained_run.record(
-        run, run.path.parent / "some.json", command="python", config="quickstart", test="test"
-    )
-    result = read_result(run.path.parent / "some.json")
-    assert "raining" not in render_section(dataclasses.replace(result, details={}))
 
 
 EUROPARL = {"europarl": "europarl", "europarl_newstest2014": "newstest2014"}

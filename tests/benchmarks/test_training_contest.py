@@ -71,6 +71,7 @@ def stand_in(parameters: int = PARAMETERS, device: int | None = None) -> str:
     return STAND_IN.replace("{parameters}", str(parameters)).replace("{device}", str(device))
 
 
+@pytest.mark.extended
 def test_ours_from_its_start_to_its_figures(tmp_path):
     it = contest(tmp_path, {}, ours=Contestant("ours", HERE))
     metrics, signatures = it.workload("toy", TOY, ["ours"], rounds=1, data=None)
@@ -100,8 +101,9 @@ def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
         broken=Contestant("any", "broken", bfloat16=True),
         larger=Contestant("any", "larger"),
         mute=Contestant("any", "mute"),
+        gone=Contestant("any", "joeynmt"),
     )
-    entered = ["good", "broken", "larger", "mute"]
+    entered = ["good", "broken", "larger", "mute", "gone"]
     metrics, signatures = it.workload("toy", TOY, entered, rounds=2, data=None)
     assert metrics["toy_good_tokens_per_second"] == 2 * 8 * 5 / 0.5
     assert signatures["toy_good_tokens_per_second"] == "a stand-in, float32"
@@ -111,6 +113,7 @@ def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
         "broken": "ImportError: no module of mine in .../lib.so",
         "larger": "+100.0%",
         "mute": "ended with status 3 and said nothing",
+        "gone": "--install makes it",
     }.items():
         assert metrics[f"toy_{name}_failed"] == 1
         assert reason in signatures[f"toy_{name}_failed"]
@@ -146,11 +149,3 @@ def test_one_start_is_cold_and_timed_while_there_is_time(tmp_path, seconds):
         assert "toy_good_warm_first_step_seconds" not in metrics
     else:
         assert signatures == {"toy_good_failed": "no time was left for it"}
-
-
-def test_an_environment_that_is_not_there_is_a_reason(tmp_path):
-    it = contest(tmp_path, {}, peer=Contestant("any", "torch"))
-    metrics, signatures = it.workload("toy", TOY, ["peer"], rounds=1, data=None)
-    assert metrics["toy_peer_failed"] == 1
-    assert "--install makes it" in signatures["toy_peer_failed"]
-    assert it.ceilings() == {}

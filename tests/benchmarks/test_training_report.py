@@ -51,6 +51,9 @@ def test_rates_shares_and_times_of_a_contestant():
     assert metrics["toy_padding"] == 0.25
     assert signatures["toy_peer_tokens_per_second"] == "a package, a device"
     assert metrics["toy_ours_times_peer"] == 2.0
+    assert line("peer", WORK, measured(2.0, 1.0, 4.0)).split() == (
+        "peer 500 target tokens/s (250 to 1,000)".split()
+    )
 
 
 def test_a_ratio_is_that_of_the_rounds():
@@ -68,10 +71,7 @@ def test_what_failed_has_a_reason_and_no_figures():
     assert signatures["toy_peer_failed"] == "OSError: .../lib.so: cannot be opened"
     assert not [name for name in metrics if "peer" in name and not name.endswith("failed")]
     assert "could not run: OSError: .../lib.so" in line("peer", WORK, failed)
-
-
-def test_without_ours_there_is_no_ratio_and_without_a_ceiling_no_share():
-    failed = Measured(failure="no memory")
+    # Without ours there is no ratio, and without a ceiling no share.
     metrics, _ = workload_metrics("toy", WORK, {"ours": failed, "peer": measured(1.0)}, {})
     assert not [name for name in metrics if "times" in name or "share" in name]
     assert metrics["toy_peer_tokens_per_second"] == 1000
@@ -84,12 +84,6 @@ def test_another_model_is_disqualified():
     for count in (at + 1, 2_000_000 - at - 1, 0):
         with pytest.raises(Disqualified, match=r"peer has [\d,]+ parameters, .* of the 1,000,000"):
             check_parameters("peer", count, 1_000_000)
-
-
-def test_lines_show_the_spread():
-    assert line("peer", WORK, measured(2.0, 1.0, 4.0)).split() == (
-        "peer 500 target tokens/s (250 to 1,000)".split()
-    )
 
 
 @pytest.mark.parametrize(

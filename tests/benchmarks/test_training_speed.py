@@ -20,6 +20,8 @@ def test_what_is_trained_by_default():
     assert workloads("none", None) == ["tiny", "base"]
     assert workloads("none", Path("FOLDER")) == ["tiny", "base", "multi30k"]
     assert workloads("NVIDIA H200", None) == ["paper_base", "paper_big"]
+    assert file_name("tiny", "none") == "training_speed_tiny"
+    assert file_name("tiny", "NVIDIA H200") == "training_speed_tiny_gpu"
     assert parse(PLACE).config is None
     assert parse([*PLACE, "--config", "paper_big"]).config == ["paper_big"]
     assert set(parse(PLACE).peers) == set(PEERS) and "ours" not in PEERS
@@ -55,11 +57,6 @@ def test_the_recorded_command_has_no_path_of_this_machine():
     assert "--peers" not in as_typed(parse(PLACE), "tiny")
     short = ["--ours", "ours", "--minutes", "3", "--once"]
     assert as_typed(parse([*PLACE, *short]), "tiny").endswith(" ".join(["tiny", *short]))
-
-
-def test_a_gpu_has_a_result_of_its_own():
-    assert file_name("tiny", "none") == "training_speed_tiny"
-    assert file_name("tiny", "NVIDIA H200") == "training_speed_tiny_gpu"
 
 
 def test_every_contestant_has_its_file_and_environment():
