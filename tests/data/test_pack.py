@@ -64,7 +64,7 @@ def test_sizes_that_do_not_go_together_take_more_rows() -> None:
 def test_many_pairs_that_do_not_go_together_are_planned_at_once() -> None:
     """Two fit in no row; in a mixture a fifth does not combine with the rest."""
     src = tgt = np.full(20_000, 129, np.int32)
-    begin = time.perf_counter()
+    begin = time.process_time()
     plan = plan_packed(src, tgt, Shape(96, 256, 256), stream(0, 0, 0))
     assert len(plan) == -(-20_000 // 96)
     random = np.random.default_rng(0)
@@ -72,7 +72,7 @@ def test_many_pairs_that_do_not_go_together_are_planned_at_once() -> None:
     plan = plan_packed(src, src, Shape(96, 256, 256), stream(0, 0, 0))
     assert min(fill(plan, src, src)) > 0.7
     # It took minutes when rows were added a few at a time.
-    assert time.perf_counter() - begin < 30
+    assert time.process_time() - begin < 30
 
 
 def test_a_window_without_pairs_is_a_plan_without_batches() -> None:

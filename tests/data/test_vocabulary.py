@@ -98,11 +98,6 @@ def test_ids_beyond_the_vocabulary_are_errors() -> None:
         small().decode([[5], [4, 60]])
 
 
-def test_many_sentences_encode_as_one_by_one() -> None:
-    vocabulary = small()
-    assert vocabulary.encode(SENTENCES * 3) == 3 * [vocabulary.encode([s])[0] for s in SENTENCES]
-
-
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_training_is_deterministic_and_silent(
     kind: Kind, capfd: pytest.CaptureFixture[str]

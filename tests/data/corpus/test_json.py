@@ -84,16 +84,6 @@ def test_what_is_no_pair_is_counted_with_its_reason(tmp_path: Path) -> None:
     ]
 
 
-def test_without_a_counter_it_is_an_error(tmp_path: Path) -> None:
-    corpus = json_lines(tmp_path, b'{"en": "good", "de": "gut"}\n{}\n')
-    with pytest.raises(CorpusError) as caught:
-        list(read_pairs(corpus, str(tmp_path), key="data.test.a"))
-    assert str(caught.value) == (
-        f"{tmp_path / 'a.jsonl'}:2: no text under the key: no key 'en'; keys there: none "
-        f"(data.test.a); no pair of this corpus may be left out: correct the line"
-    )
-
-
 def test_shards_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     for number in (2, 0, 1):
         records = [json.dumps({"en": f"{number}.{i}", "de": "x"}).encode() for i in range(3)]

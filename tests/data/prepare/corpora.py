@@ -44,6 +44,8 @@ def two_corpora(folder: Path, size: int) -> DataConfig:
     write(folder, "two", all_pairs[size // 3 :])
     write(folder, "valid", all_pairs[:20])
     return DataConfig(
+        src_lang="en",
+        tgt_lang="de",
         folder=str(folder),
         train=(
             CorpusConfig(name="one", src="one.en", tgt="one.de"),

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
-from flaxformer_mt.data.prepare import PrepareError, describe, prepare, read_manifest
+from flaxformer_mt.data.prepare import (
+    PrepareError,
+    describe,
+    prepare,
+    read_manifest,
+    valid_text,
+)
 from flaxformer_mt.data.prepare.filters import identical, other_script, too_long, uneven
 from tests.data.prepare.corpora import write
 
@@ -110,7 +116,9 @@ def config(tmp_path: Path) -> DataConfig:
 
 
 def test_a_bad_corpus_gives_exactly_this_report(config: DataConfig, tmp_path: Path) -> None:
-    store = prepare(config, seed=1, directory=tmp_path / "run")
+    lines: list[str] = []
+    store = prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
+    assert any("15 pairs read, 3 kept, dropped: " in line for line in lines)
     manifest = read_manifest(tmp_path / "run" / "data")
     good, bad, valid = manifest["corpora"]
     assert (good["read"], good["kept"], good["dropped"]) == (36, 9, {"duplicate": 27})
@@ -131,6 +139,8 @@ def test_a_bad_corpus_gives_exactly_this_report(config: DataConfig, tmp_path: Pa
         "empty side": 2,
         "too long": 1,
     }
+    # What is decoded and scored is all that is text.
+    assert len(valid_text(tmp_path / "run" / "data")[0]) == 12
 
     folder = tmp_path / "text"
     table = describe(manifest).split("\n")

@@ -5,13 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +24,6 @@ from flaxformer_mt.data.prepare import (
 from flaxformer_mt.data.prepare.encode import Encoder
 from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.data.vocabulary import Vocabularies
-from tests.conftest import ROOT
 from tests.data.prepare.corpora import contents, two_corpora
 
 
@@ -69,22 +62,25 @@ def interrupt_at(
     patch.setattr(owner, name, counted)
 
 
-MOMENTS: list[tuple[Any, str, int, bool]] = [
+REST: list[tuple[Any, str, int, bool]] = [
     (make, "train_vocabulary", 1, True),
-    (Encoder, "__call__", 1, False),
-    *((Encoder, "__call__", call, False) for call in range(2, 27, 6)),
+    *((Encoder, "__call__", call, False) for call in (1, 2, 8, 20, 26)),
     (progress.Progress, "write", 2, False),
     (progress.Progress, "write", 3, True),
     (StoreWriter, "flush", 2, True),
     (StoreWriter, "append_flat", 9, True),
     (StoreWriter, "begin_corpus", 2, True),
     (StoreWriter, "finish", 1, False),
-    (StoreWriter, "finish", 1, True),
     (make, "_finish", 1, True),
-    # The vocabulary is trained aside, then put into its place.
-    (Vocabularies, "save", 2, False),
     (Vocabularies, "save", 2, True),
     (make, "_remove_leftovers", 1, False),
+]
+MOMENTS = [
+    (Encoder, "__call__", 14, False),
+    (StoreWriter, "finish", 1, True),
+    # The vocabulary is trained aside, then put into its place.
+    (Vocabularies, "save", 2, False),
+    *(pytest.param(*moment, marks=pytest.mark.extended) for moment in REST),
 ]
 
 
@@ -145,64 +141,59 @@ def test_the_next_call_does_not_begin_anew(
     assert not any("training the vocabulary" in line for line in lines)
 
 
-def stopped(config: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+def stopped_then_complete(config: Any, run: Path, change: Callable[[], Any]) -> list[str]:
+    """What the call after a stopped one says, `change` having been made between them."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupt):
         interrupt_at(patch, Encoder, "__call__", 8)
         prepare(config, seed=1, directory=run)
     assert (run / "data.partial" / "progress.json").exists()
+    lines: list[str] = []
+    prepare(change() or config, seed=1, directory=run, report=lines.append)
+    return lines
 
 
-def test_other_settings_begin_anew_and_say_so(
-    prepared: tuple[Any, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_other_settings_or_another_version_left_is_begun_anew(
+    prepared: tuple[Any, dict[str, bytes]], tmp_path: Path
 ) -> None:
     config, expected = prepared
     other = dataclasses.replace(config, filter=FilterConfig(max_length=17))
-    stopped(other, tmp_path / "run", monkeypatch)
-    lines: list[str] = []
-    prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
-    assert contents(tmp_path / "run") == expected
+    lines = stopped_then_complete(other, tmp_path / "a", lambda: config)
     assert "is of other data or settings and is started anew: " in lines[0]
     assert "data.filter.max_length: 17 then, 40 now" in lines[0]
 
+    file = tmp_path / "b" / "data.partial" / "progress.json"
 
-def test_changed_inputs_begin_anew_and_say_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    def older() -> None:
+        file.write_text(file.read_text().replace("sentencepiece 0", "sentencepiece 9"))
+
+    assert "training the vocabulary" in stopped_then_complete(config, tmp_path / "b", older)[0]
+    assert contents(tmp_path / "a") == contents(tmp_path / "b") == expected
+
+
+def test_changed_inputs_begin_anew_and_say_so(tmp_path: Path) -> None:
     config = two_corpora(tmp_path / "text", 420)
-    stopped(config, tmp_path / "run", monkeypatch)
     path = tmp_path / "text" / "two.de"
-    path.write_bytes(path.read_bytes().replace(b"ist", b"war"))
-    lines: list[str] = []
-    prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
+
+    def rewrite() -> None:
+        path.write_bytes(path.read_bytes().replace(b"ist", b"war"))
+
+    lines = stopped_then_complete(config, tmp_path / "run", rewrite)
     assert f"data.train.two.tgt: the contents of {path} are not those that were read" in lines[0]
     prepare(config, seed=1, directory=tmp_path / "fresh")
     assert contents(tmp_path / "run") == contents(tmp_path / "fresh")
 
 
-def test_what_another_version_left_is_not_gone_on_with(
-    prepared: tuple[Any, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, expected = prepared
-    run = tmp_path / "run"
-    stopped(config, run, monkeypatch)
-    file = run / "data.partial" / "progress.json"
-    file.write_text(file.read_text().replace("sentencepiece 0", "sentencepiece 9"))
-    lines: list[str] = []
-    prepare(config, seed=1, directory=run, report=lines.append)
-    assert "training the vocabulary" in lines[0]
-    assert contents(run) == expected
-
-
 def test_a_vocabulary_put_there_meanwhile_begins_anew(
-    prepared: tuple[Any, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepared: tuple[Any, dict[str, bytes]], tmp_path: Path
 ) -> None:
     config, _ = prepared
     small = dataclasses.replace(config.vocabulary, size=150)
     prepare(dataclasses.replace(config, vocabulary=small), seed=1, directory=tmp_path / "small")
-    stopped(config, tmp_path / "run", monkeypatch)
-    shutil.copytree(tmp_path / "small" / "vocabulary", tmp_path / "run" / "vocabulary")
-    lines: list[str] = []
-    prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
+
+    def put() -> None:
+        shutil.copytree(tmp_path / "small" / "vocabulary", tmp_path / "run" / "vocabulary")
+
+    lines = stopped_then_complete(config, tmp_path / "run", put)
     assert "the vocabulary is not the one it was begun with" in lines[0]
     assert "using the vocabulary in" in lines[1] and "150 types" in lines[1]
 
@@ -214,59 +205,6 @@ def test_a_call_that_had_done_nothing_leaves_nothing(
         interrupt_at(patch, make, "train_vocabulary", 1)
         prepare(prepared[0], seed=1, directory=tmp_path / "run")
     assert list((tmp_path / "run").iterdir()) == []
-
-
-SCRIPT = """
-import sys
-from pathlib import Path
-from flaxformer_mt.data.prepare import prepare, progress, workers
-from tests.data.prepare.corpora import two_corpora
-
-if __name__ == "__main__":
-    progress.EVERY, workers.CHUNK = 200, 50
-    folder, count = Path(sys.argv[1]), int(sys.argv[2])
-    config = two_corpora(folder / "text", 2500)
-    prepare(config, seed=1, directory=folder / "run", workers=count)
-"""
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("count", [0, 2])
-def test_killed_again_and_again_the_result_is_the_same(tmp_path: Path, count: int) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    random_seconds = random.Random(count)
-    partial = tmp_path / "run" / "data.partial"
-    kills = 0
-    while True:
-        process = subprocess.Popen(
-            [sys.executable, tmp_path / "script.py", tmp_path, str(count)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-        )
-        at_work = partial / ("progress.json" if kills == 0 else "train-00000.src.tokens")
-        while process.poll() is None and not at_work.exists():
-            time.sleep(0.01)
-        if kills < 2:
-            # The first at once: on a quick machine there is not much left to do.
-            time.sleep(random_seconds.uniform(0, 0.4) if kills else 0)
-        else:
-            process.wait()
-        if process.poll() is not None:
-            assert process.returncode == 0
-            break
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert kills
-    config = two_corpora(tmp_path / "text", 2500)
-    prepare(config, seed=1, directory=tmp_path / "whole")
-    expected, found = contents(tmp_path / "whole"), contents(tmp_path / "run")
-    # The script wrote the texts anew each time: their times of change differ, nothing else.
-    manifests = [json.loads(files.pop("data/manifest.json")) for files in (expected, found)]
-    for manifest in manifests:
-        for file in manifest["inputs"]:
-            file.pop("mtime_ns")
-    assert found == expected and manifests[0] == manifests[1]
 
 
 def test_a_full_disk_keeps_what_was_done(

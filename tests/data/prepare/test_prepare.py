@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.config.schema import (
-    CorpusConfig,
     DataConfig,
     FilterConfig,
     VocabularyConfig,
@@ -19,7 +18,6 @@ from flaxformer_mt.config.schema import (
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
-    describe,
     inputs,
     prepare,
     read_manifest,
@@ -29,15 +27,8 @@ from flaxformer_mt.data.prepare import (
 )
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
+from tests.data.prepare.corpora import contents
 from tests.data.prepare.good_corpus import GOOD, with_
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
 
 
 def test_the_store_holds_the_corpus(config: DataConfig, tmp_path: Path) -> None:
@@ -53,12 +44,14 @@ def test_the_store_holds_the_corpus(config: DataConfig, tmp_path: Path) -> None:
     assert list(zip(src, tgt, strict=True)) == GOOD[:4]
     assert store.vocabulary_digest == vocabularies.digest
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["data", "vocabulary"]
-
-
-def test_the_same_corpus_gives_the_same_bytes(config: DataConfig, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        prepare(config, seed=1, directory=tmp_path / name)
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    manifest = read_manifest(tmp_path / "run" / "data")
+    assert [file["key"] for file in manifest["inputs"]] == [
+        *("data.train.good.src", "data.train.good.tgt", "data.valid.src", "data.valid.tgt")
+    ]
+    assert manifest["store"] == store.digest == Store.open(tmp_path / "run" / "data").digest
+    lengths = manifest["lengths"]["train"]["tgt"]
+    assert lengths["tokens"] == store.train.tgt_lengths.sum()
+    assert lengths["max"] == store.train.tgt_lengths.max()
 
 
 def test_chunks_do_not_matter(
@@ -85,60 +78,6 @@ def test_a_second_call_reuses_the_store(config: DataConfig, tmp_path: Path) -> N
     assert "does not exist" in lines[0] and "the store made from it is used" in lines[0]
 
 
-def test_a_bad_corpus_is_accounted_for_pair_by_pair(config: DataConfig, tmp_path: Path) -> None:
-    text = Path(config.folder)
-    bad = [
-        (b"good", b"gut"),
-        (b"\xff\xfe", b"x"),
-        (b"bell \x07", b"x"),
-        (b"x", b""),
-        (b"long " * 50, b"x"),
-        (b"the", b"die Frau sieht eine Lampe ."),
-        ("▁".encode(), b"x"),
-        (b"end", b"Ende"),
-    ]
-    (text / "bad.en").write_bytes(b"".join(src + b"\n" for src, _ in bad))
-    (text / "bad.de").write_bytes(b"".join(tgt + b"\n" for _, tgt in bad))
-    config = with_(
-        config,
-        train=(*config.train, CorpusConfig(name="bad", src="bad.en", tgt="bad.de")),
-        valid=CorpusConfig(src="bad.en", tgt="bad.de"),
-        filter=FilterConfig(max_length=40, max_ratio=6.0),
-        vocabulary=VocabularyConfig(size=64),
-    )
-    lines: list[str] = []
-    store = prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
-    manifest = read_manifest(tmp_path / "run" / "data")
-    good, train, valid = manifest["corpora"]
-    assert (good["read"], good["kept"], good["dropped"]) == (24, 24, {})
-    assert (train["read"], train["kept"]) == (8, 2)
-    assert len(store.train) == 26
-    expected = {
-        "invalid UTF-8": ("bad.en", 2),
-        "control character": ("bad.en", 3),
-        "empty side": ("bad.de", 4),
-        "too long": ("bad.en", 5),
-        "length ratio": ("bad.en", 6),
-    }
-    assert train["dropped"] == {reason: 1 + (reason == "empty side") for reason in expected}
-    found = {(e["reason"], Path(e["file"]).name, e["line"]) for e in train["examples"]}
-    places = {(reason, *place) for reason, place in expected.items()}
-    assert found == places | {("empty side", "bad.en", 7)}
-    # The ratio cleans what is learned from; a validation pair stays.
-    assert (valid["kept"], valid["dropped"]) == (
-        3,
-        {"invalid UTF-8": 1, "control character": 1, "empty side": 2, "too long": 1},
-    )
-    assert len(valid_text(tmp_path / "run" / "data")[0]) == 5
-    assert any("8 pairs read, 2 kept, dropped: " in line for line in lines)
-
-    table = describe(manifest)
-    assert f"{text / 'bad.en'}:5: " in table
-    assert [line.split() for line in table.splitlines() if "data.train.bad" in line] == [
-        ["data.train.bad", "8", "2", "6"]
-    ]
-
-
 def test_nothing_left_is_an_error_with_the_counts(config: DataConfig, tmp_path: Path) -> None:
     with pytest.raises(PrepareError) as caught:
         short = FilterConfig(max_length=3)
@@ -149,6 +88,9 @@ def test_nothing_left_is_an_error_with_the_counts(config: DataConfig, tmp_path: 
     assert f"{tmp_path / 'text' / 'train.en'}:1: too long" in str(caught.value)
     (tmp_path / "text" / "train.en").write_bytes(b"\n" * 24)
     with pytest.raises(PrepareError, match="none of the 24 pairs read is left: 24 empty side"):
+        prepare(config, seed=1, directory=tmp_path / "run")
+    (tmp_path / "text" / "train.en").write_bytes(b"one\n")
+    with pytest.raises(CorpusError, match=r"train\.en has 1 lines and .*train\.de has 24"):
         prepare(config, seed=1, directory=tmp_path / "run")
     for name in ("train.en", "train.de"):
         (tmp_path / "text" / name).write_bytes(b"")
@@ -178,7 +120,10 @@ def test_changed_settings_are_named(config: DataConfig, tmp_path: Path) -> None:
     more = with_(config, train=(*config.train, dataclasses.replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['good'\] then, \['good', 'b'\] now"):
         prepare(more, seed=1, directory=tmp_path / "run")
-    prepare(with_(config, tgt_lang="fr"), seed=1, directory=tmp_path / "run")
+    # What is drawn while training is no matter of the store, and neither is a language's name.
+    sampled = dataclasses.replace(config.vocabulary, sampling=0.1)
+    other = with_(config, tgt_lang="fr", vocabulary=sampled)
+    prepare(other, seed=1, directory=tmp_path / "run")
     assert contents(tmp_path / "run") == before
 
 
@@ -215,12 +160,6 @@ def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path) 
     prepare(other, seed=1, directory=run)
 
 
-def test_the_vocabulary_is_trained_on_a_sample(config: DataConfig, tmp_path: Path) -> None:
-    few = with_(config, vocabulary=VocabularyConfig(size=40, sample=8))
-    prepare(few, seed=1, directory=tmp_path / "run")
-    assert read_manifest(tmp_path / "run" / "data")["vocabulary"]["sample"] == 8
-
-
 def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_AT_A_TIME", 7)
 
@@ -237,14 +176,6 @@ def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> 
     assert 60 - 5 * 7 < min(counts) and max(counts) < 60 + 5 * 7
 
 
-def test_mismatched_files_stop_prepare_and_name_both(config: DataConfig, tmp_path: Path) -> None:
-    with open(tmp_path / "text" / "train.en", "a") as stream:
-        stream.write("one more\n")
-    with pytest.raises(CorpusError, match=r"train\.en has 25 lines and .*train\.de has 24"):
-        prepare(config, seed=1, directory=tmp_path / "run")
-    assert list((tmp_path / "run").iterdir()) == []
-
-
 def test_what_cannot_be_validated_on_is_found_before_training_text_is_read(
     config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,23 +190,6 @@ def test_what_cannot_be_validated_on_is_found_before_training_text_is_read(
         with pytest.raises(error, match=r"valid.en has \d+ lines|data.valid: none of the"):
             prepare(config, seed=1, directory=tmp_path / "run")
     assert not opened
-
-
-def test_the_manifest_records_inputs_and_lengths(config: DataConfig, tmp_path: Path) -> None:
-    store = prepare(config, seed=1, directory=tmp_path / "run")
-    text = (tmp_path / "run" / "data" / "manifest.json").read_text("utf-8")
-    manifest = json.loads(text)
-    assert [file["key"] for file in manifest["inputs"]] == [
-        "data.train.good.src",
-        "data.train.good.tgt",
-        "data.valid.src",
-        "data.valid.tgt",
-    ]
-    assert manifest["store"] == store.digest
-    lengths = manifest["lengths"]["train"]["tgt"]
-    assert lengths["tokens"] == store.train.tgt_lengths.sum()
-    assert lengths["max"] == store.train.tgt_lengths.max()
-    assert Store.open(tmp_path / "run" / "data").digest == store.digest
 
 
 def test_a_manifest_from_before_a_setting_existed_is_accepted(
@@ -307,12 +221,6 @@ def test_corpora_and_their_weights_are_in_the_store(config: DataConfig, tmp_path
     with pytest.raises(PrepareError, match=r"data\.train\.b\.weight: 0\.5 then, 0\.0 now"):
         unweighted = (weighted[0], dataclasses.replace(good, name="b"))
         prepare(with_(config, train=unweighted), seed=1, directory=tmp_path / "run")
-
-
-def test_sampling_is_no_matter_of_the_store(config: DataConfig, tmp_path: Path) -> None:
-    prepare(config, seed=1, directory=tmp_path / "run")
-    sampled = dataclasses.replace(config.vocabulary, sampling=0.1)
-    prepare(with_(config, vocabulary=sampled), seed=1, directory=tmp_path / "run")
 
 
 def test_a_sample_of_defective_pairs_alone_is_drawn_again(
