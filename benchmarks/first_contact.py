@@ -112,7 +112,8 @@ def all_parts(work: Path, data: Path | None, *, toy: bool) -> list[Part]:
     settings = [f"--config.{each}" for each in (*TEXT, *(TOY_TEXT if toy else ()))]
     run = ["--workdir", str(work / "run")]
     prepare = ["flaxformer_mt", "prepare", "--config", "europarl", *run, *settings]
-    peers = ("torch_compile_bfloat16", "flax_bfloat16")
+    # For CPUs PyTorch compiles C++, which takes many minutes.
+    peers = ("torch_bfloat16" if toy else "torch_compile_bfloat16", "flax_bfloat16")
     found = [
         Part(
             name="doctor",
