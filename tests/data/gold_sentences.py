@@ -73,280 +73,187 @@ def relative(word: str, *, plural: bool = False) -> s.Relativizer:
     return s.Relativizer(person, np(d.THE, word, plural=plural).column)
 
 
-GOLD = [
+GOLD = {
     # Separable verbs: particle at the end of a main clause, joined everywhere else.
-    (
-        main(np(d.THE, "teacher", "old"), "aufmachen", object=np(d.THE, "door", "red")),
-        "The old teacher opens the red door.",
-        "Der alte Lehrer macht die rote Tür auf.",
+    "The old teacher opens the red door. | Der alte Lehrer macht die rote Tür auf.": main(
+        np(d.THE, "teacher", "old"), "aufmachen", object=np(d.THE, "door", "red")
     ),
-    (
-        Sentence(
-            clause(s.MAIN, ME, "lachen", s.PROGRESSIVE),
-            after=clause(s.BECAUSE, THE_TEACHER, "aufmachen", object=np(d.THE, "door")),
-        ),
-        "I am laughing because the teacher opens the door.",
-        "Ich lache, weil der Lehrer die Tür aufmacht.",
+    "I am laughing because the teacher opens the door. | "
+    "Ich lache, weil der Lehrer die Tür aufmacht.": Sentence(
+        clause(s.MAIN, ME, "lachen", s.PROGRESSIVE),
+        after=clause(s.BECAUSE, THE_TEACHER, "aufmachen", object=np(d.THE, "door")),
     ),
-    (
-        main(YOU, "aufmachen", s.MODAL, modal=modal("wollen"), object=np(MY, "window")),
-        "You want to open my window.",
-        "Du willst mein Fenster aufmachen.",
+    "You want to open my window. | Du willst mein Fenster aufmachen.": main(
+        YOU, "aufmachen", s.MODAL, modal=modal("wollen"), object=np(MY, "window")
     ),
-    (
-        main(WE, "abholen", object=HE, time=MONDAY),
-        "We pick him up on Monday.",
-        "Wir holen ihn am Montag ab.",
+    "We pick him up on Monday. | Wir holen ihn am Montag ab.": main(
+        WE, "abholen", object=HE, time=MONDAY
     ),
-    (
-        ask(YOU, "anrufen", s.PAST, object=SHE, negated=True),
-        "Did you not call her?",
-        "Hast du sie nicht angerufen?",
+    "Did you not call her? | Hast du sie nicht angerufen?": ask(
+        YOU, "anrufen", s.PAST, object=SHE, negated=True
     ),
     # Verb second: exactly one constituent before the finite verb.
-    (
-        main(THE_TEACHER, "kaufen", s.PAST, object=np(d.A, "car"), time=MONDAY, front="time"),
-        "On Monday, the teacher bought a car.",
-        "Am Montag hat der Lehrer ein Auto gekauft.",
+    "On Monday, the teacher bought a car. | Am Montag hat der Lehrer ein Auto gekauft.": main(
+        THE_TEACHER, "kaufen", s.PAST, object=np(d.A, "car"), time=MONDAY, front="time"
     ),
-    (
-        main(ME, "lesen", s.PERFECT, object=np(d.THIS, "letter"), negated=True, front="object"),
-        "This letter, I have not read.",
-        "Diesen Brief habe ich nicht gelesen.",
+    "This letter, I have not read. | Diesen Brief habe ich nicht gelesen.": main(
+        ME, "lesen", s.PERFECT, object=np(d.THIS, "letter"), negated=True, front="object"
     ),
-    (
-        main(
-            np(HER, "child", plural=True),
-            "spielen",
-            s.FUTURE,
-            comment=times.COMMENTS[0],
-            place=pp(d.BEHIND, np(d.THE, "house")),
-            front="comment",
+    "Perhaps, her children will play behind the house. | "
+    "Vielleicht werden ihre Kinder hinter dem Haus spielen.": main(
+        np(HER, "child", plural=True),
+        "spielen",
+        s.FUTURE,
+        comment=times.COMMENTS[0],
+        place=pp(d.BEHIND, np(d.THE, "house")),
+        front="comment",
+    ),
+    "Because the old teacher has not bought the red car, we are going to the station. | "
+    "Weil der alte Lehrer das rote Auto nicht gekauft hat, gehen wir zum Bahnhof.": Sentence(
+        clause(
+            s.FRONTED,
+            WE,
+            "gehen",
+            s.PROGRESSIVE,
+            place=pp(d.TO, np(d.THE, "station")),
+            front="clause",
         ),
-        "Perhaps, her children will play behind the house.",
-        "Vielleicht werden ihre Kinder hinter dem Haus spielen.",
-    ),
-    (
-        Sentence(
-            clause(
-                s.FRONTED,
-                WE,
-                "gehen",
-                s.PROGRESSIVE,
-                place=pp(d.TO, np(d.THE, "station")),
-                front="clause",
-            ),
-            before=clause(
-                s.BECAUSE,
-                np(d.THE, "teacher", "old"),
-                "kaufen",
-                s.PERFECT,
-                object=np(d.THE, "car", "red"),
-                negated=True,
-            ),
+        before=clause(
+            s.BECAUSE,
+            np(d.THE, "teacher", "old"),
+            "kaufen",
+            s.PERFECT,
+            object=np(d.THE, "car", "red"),
+            negated=True,
         ),
-        "Because the old teacher has not bought the red car, we are going to the station.",
-        "Weil der alte Lehrer das rote Auto nicht gekauft hat, gehen wir zum Bahnhof.",
     ),
     # Negation: kein for an indefinite, nicht behind objects and before places and predicates.
-    (
-        main(HE, "kaufen", object=np(d.NOT_A, "car", "red"), negated=True),
-        "He does not buy a red car.",
-        "Er kauft kein rotes Auto.",
+    "He does not buy a red car. | Er kauft kein rotes Auto.": main(
+        HE, "kaufen", object=np(d.NOT_A, "car", "red"), negated=True
     ),
-    (
-        main(THEY, "lesen", object=np(d.NOT_BARE, "book", "old", plural=True), negated=True),
-        "They do not read old books.",
-        "Sie lesen keine alten Bücher.",
+    "They do not read old books. | Sie lesen keine alten Bücher.": main(
+        THEY, "lesen", object=np(d.NOT_BARE, "book", "old", plural=True), negated=True
     ),
-    (
-        main(ME, "trinken", object=np(d.NOT_BARE, "milk", "cold"), negated=True),
-        "I do not drink cold milk.",
-        "Ich trinke keine kalte Milch.",
+    "I do not drink cold milk. | Ich trinke keine kalte Milch.": main(
+        ME, "trinken", object=np(d.NOT_BARE, "milk", "cold"), negated=True
     ),
-    (
-        main(SHE, "arbeiten", s.PAST, negated=True, time=MONDAY, place=pp(IN, np(d.THE, "city"))),
-        "She did not work in the city on Monday.",
-        "Sie hat am Montag nicht in der Stadt gearbeitet.",
+    "She did not work in the city on Monday. | "
+    "Sie hat am Montag nicht in der Stadt gearbeitet.": main(
+        SHE, "arbeiten", s.PAST, negated=True, time=MONDAY, place=pp(IN, np(d.THE, "city"))
     ),
-    (
-        main(HE, "sein", predicate=np(d.NOT_A, "teacher", "good"), negated=True),
-        "He is not a good teacher.",
-        "Er ist kein guter Lehrer.",
+    "He is not a good teacher. | Er ist kein guter Lehrer.": main(
+        HE, "sein", predicate=np(d.NOT_A, "teacher", "good"), negated=True
     ),
-    (
-        main(np(d.NO, "pupil"), "schlafen", s.MODAL, modal=modal("müssen", past=True)),
-        "No pupil had to sleep.",
-        "Kein Schüler musste schlafen.",
+    "No pupil had to sleep. | Kein Schüler musste schlafen.": main(
+        np(d.NO, "pupil"), "schlafen", s.MODAL, modal=modal("müssen", past=True)
     ),
-    (
-        main(ME, "warten", s.MODAL, modal=modal("müssen"), negated=True),
-        "I do not have to wait.",
-        "Ich muss nicht warten.",
+    "I do not have to wait. | Ich muss nicht warten.": main(
+        ME, "warten", s.MODAL, modal=modal("müssen"), negated=True
     ),
     # Relative clauses: gender and number of the head, case of the gap.
-    (
-        main(
-            np(d.THE, "man", relative=clause(s.RELATIVE, relative("man"), "aufstehen", s.PAST)),
-            "tanzen",
-        ),
-        "The man who got up dances.",
-        "Der Mann, der aufgestanden ist, tanzt.",
+    "The man who got up dances. | Der Mann, der aufgestanden ist, tanzt.": main(
+        np(d.THE, "man", relative=clause(s.RELATIVE, relative("man"), "aufstehen", s.PAST)),
+        "tanzen",
     ),
-    (
-        main(
-            SHE,
-            "suchen",
-            s.PROGRESSIVE,
-            object=np(
-                d.THE,
-                "key",
-                relative=clause(s.RELATIVE, ME, "verlieren", s.PERFECT, object=relative("key")),
-            ),
+    "She is looking for the key that I have lost. | "
+    "Sie sucht den Schlüssel, den ich verloren habe.": main(
+        SHE,
+        "suchen",
+        s.PROGRESSIVE,
+        object=np(
+            d.THE,
+            "key",
+            relative=clause(s.RELATIVE, ME, "verlieren", s.PERFECT, object=relative("key")),
         ),
-        "She is looking for the key that I have lost.",
-        "Sie sucht den Schlüssel, den ich verloren habe.",
     ),
-    (
-        main(
-            np(
-                d.THE,
-                "child",
-                plural=True,
-                relative=clause(
-                    s.RELATIVE, WE, "zuhören", recipient=relative("child", plural=True)
-                ),
-            ),
-            "sein",
-            predicate=s.Quality((adjective("clever"),)),
+    "The children whom we listen to are clever. | Die Kinder, denen wir zuhören, sind klug.": main(
+        np(
+            d.THE,
+            "child",
+            plural=True,
+            relative=clause(s.RELATIVE, WE, "zuhören", recipient=relative("child", plural=True)),
         ),
-        "The children whom we listen to are clever.",
-        "Die Kinder, denen wir zuhören, sind klug.",
+        "sein",
+        predicate=s.Quality((adjective("clever"),)),
     ),
-    (
-        main(
-            np(
-                d.A,
-                "woman",
-                relative=clause(
-                    s.RELATIVE, HE, "arbeiten", companion=pp(d.WITH, relative("woman"))
-                ),
-            ),
-            "zurückkommen",
-            s.PAST,
+    "A woman with whom he works came back. | "
+    "Eine Frau, mit der er arbeitet, ist zurückgekommen.": main(
+        np(
+            d.A,
+            "woman",
+            relative=clause(s.RELATIVE, HE, "arbeiten", companion=pp(d.WITH, relative("woman"))),
         ),
-        "A woman with whom he works came back.",
-        "Eine Frau, mit der er arbeitet, ist zurückgekommen.",
+        "zurückkommen",
+        s.PAST,
     ),
     # Questions, and the case of what is asked for.
-    (
-        ask(np(d.THE, "child"), "lesen", object=np(d.WHICH, "book"), front="object"),
-        "Which book does the child read?",
-        "Welches Buch liest das Kind?",
+    "Which book does the child read? | Welches Buch liest das Kind?": ask(
+        np(d.THE, "child"), "lesen", object=np(d.WHICH, "book"), front="object"
     ),
-    (
-        ask(SHE, "helfen", recipient=d.WHO, front="recipient"),
-        "Whom does she help?",
-        "Wem hilft sie?",
+    "Whom does she help? | Wem hilft sie?": ask(SHE, "helfen", recipient=d.WHO, front="recipient"),
+    "Who is trying on my new coat? | Wer probiert meinen neuen Mantel an?": ask(
+        d.WHO, "anprobieren", s.PROGRESSIVE, object=np(MY, "coat", "new")
     ),
-    (
-        ask(d.WHO, "anprobieren", s.PROGRESSIVE, object=np(MY, "coat", "new")),
-        "Who is trying on my new coat?",
-        "Wer probiert meinen neuen Mantel an?",
-    ),
-    (
-        ask(YOU, "sehen", s.PAST, object=np(HER, "brother"), asked="where"),
-        "Where did you see her brother?",
-        "Wo hast du ihren Bruder gesehen?",
+    "Where did you see her brother? | Wo hast du ihren Bruder gesehen?": ask(
+        YOU, "sehen", s.PAST, object=np(HER, "brother"), asked="where"
     ),
     # Order of objects, weak nouns, genitive, prepositions with either case.
-    (
-        main(
-            HE, "geben", s.PAST, recipient=np(d.THE, "student"), object=np(d.A, "ring"), time=MONDAY
+    "He gave the student a ring on Monday. | "
+    "Er hat am Montag dem Studenten einen Ring gegeben.": main(
+        HE, "geben", s.PAST, recipient=np(d.THE, "student"), object=np(d.A, "ring"), time=MONDAY
+    ),
+    "She hopes that my aunt sends me the report. | "
+    "Sie hofft, dass meine Tante mir den Bericht schickt.": main(
+        SHE,
+        "hoffen",
+        complement=clause(
+            s.THAT, np(MY, "aunt"), "schicken", recipient=ME, object=np(d.THE, "report")
         ),
-        "He gave the student a ring on Monday.",
-        "Er hat am Montag dem Studenten einen Ring gegeben.",
     ),
-    (
-        main(
-            SHE,
-            "hoffen",
-            complement=clause(
-                s.THAT, np(MY, "aunt"), "schicken", recipient=ME, object=np(d.THE, "report")
-            ),
-        ),
-        "She hopes that my aunt sends me the report.",
-        "Sie hofft, dass meine Tante mir den Bericht schickt.",
+    "The car of my old father costs three thousand euros. | "
+    "Das Auto meines alten Vaters kostet dreitausend Euro.": main(
+        np(d.THE, "car", possessor=np(MY, "father", "old")), "kosten", predicate=s.Price(3000)
     ),
-    (
-        main(
-            np(d.THE, "car", possessor=np(MY, "father", "old")),
-            "kosten",
-            predicate=s.Price(3000),
-        ),
-        "The car of my old father costs three thousand euros.",
-        "Das Auto meines alten Vaters kostet dreitausend Euro.",
+    "The girl puts his hat on the table. | Das Mädchen legt seinen Hut auf den Tisch.": main(
+        np(d.THE, "girl"), "legen", object=np(HIS, "hat"), place=pp(d.ON, np(d.THE, "table"))
     ),
-    (
-        main(np(d.THE, "girl"), "legen", object=np(HIS, "hat"), place=pp(d.ON, np(d.THE, "table"))),
-        "The girl puts his hat on the table.",
-        "Das Mädchen legt seinen Hut auf den Tisch.",
+    "They ran into the house on the third of May. | "
+    "Sie sind am dritten Mai ins Haus gelaufen.": main(
+        THEY, "laufen", s.PAST, place=pp(d.INTO, np(d.THE, "house")), time=THIRD_OF_MAY
     ),
-    (
-        main(THEY, "laufen", s.PAST, place=pp(d.INTO, np(d.THE, "house")), time=THIRD_OF_MAY),
-        "They ran into the house on the third of May.",
-        "Sie sind am dritten Mai ins Haus gelaufen.",
-    ),
-    (
-        main(
-            np(d.COUNTED, "student", plural=True, number=21),
-            "kochen",
-            companion=pp(d.WITH, np(THEIR, "friend", plural=True)),
-            time=pp(d.DURING, np(d.THE, "concert")),
-        ),
-        "Twenty-one students cook with their friends during the concert.",
-        "Einundzwanzig Studenten kochen während des Konzerts mit ihren Freunden.",
+    "Twenty-one students cook with their friends during the concert. | "
+    "Einundzwanzig Studenten kochen während des Konzerts mit ihren Freunden.": main(
+        np(d.COUNTED, "student", plural=True, number=21),
+        "kochen",
+        companion=pp(d.WITH, np(THEIR, "friend", plural=True)),
+        time=pp(d.DURING, np(d.THE, "concert")),
     ),
     # "when" is "als" over a simple past, "wenn" otherwise; a copula past is a preterite.
-    (
-        Sentence(
-            clause(s.FRONTED, ME, "weinen", s.PAST, front="clause"),
-            before=clause(s.WHEN, HE, "sein", s.PAST, predicate=s.Quality((adjective("sick"),))),
-        ),
-        "When he was sick, I cried.",
-        "Als er krank war, habe ich geweint.",
+    "When he was sick, I cried. | Als er krank war, habe ich geweint.": Sentence(
+        clause(s.FRONTED, ME, "weinen", s.PAST, front="clause"),
+        before=clause(s.WHEN, HE, "sein", s.PAST, predicate=s.Quality((adjective("sick"),))),
     ),
-    (
-        Sentence(
-            clause(s.MAIN, ME, "weinen"),
-            after=clause(s.WHEN, HE, "sein", predicate=s.Quality((adjective("sick"),))),
-        ),
-        "I cry when he is sick.",
-        "Ich weine, wenn er krank ist.",
+    "I cry when he is sick. | Ich weine, wenn er krank ist.": Sentence(
+        clause(s.MAIN, ME, "weinen"),
+        after=clause(s.WHEN, HE, "sein", predicate=s.Quality((adjective("sick"),))),
     ),
-    (
-        Sentence(
-            clause(s.MAIN, np(OUR, "queen"), "sein", predicate=s.Age(42)),
-            second=clause(
-                s.MAIN,
-                s.Coordination(np(d.THE, "king"), np(HIS, "dog")),
-                "sein",
-                predicate=s.Comparison(adjective("old"), np(d.THE, "judge")),
-            ),
-            conjunction="but",
+    "Our queen is forty-two years old, but the king and his dog are as old as the judge. | "
+    "Unsere Königin ist zweiundvierzig Jahre alt, aber der König und sein Hund sind "
+    "so alt wie der Richter.": Sentence(
+        clause(s.MAIN, np(OUR, "queen"), "sein", predicate=s.Age(42)),
+        second=clause(
+            s.MAIN,
+            s.Coordination(np(d.THE, "king"), np(HIS, "dog")),
+            "sein",
+            predicate=s.Comparison(adjective("old"), np(d.THE, "judge")),
         ),
-        "Our queen is forty-two years old, but the king and his dog are as old as the judge.",
-        "Unsere Königin ist zweiundvierzig Jahre alt, aber der König und sein Hund sind so alt "
-        "wie der Richter.",
+        conjunction="but",
     ),
-    (
-        main(
-            THE_TEACHER,
-            "fragen",
-            s.PAST,
-            complement=clause(s.WHETHER, np(d.THE, "uncle", plural=True), "folgen", recipient=THEY),
-        ),
-        "The teacher asked whether the uncles follow them.",
-        "Der Lehrer hat gefragt, ob die Onkel ihnen folgen.",
+    "The teacher asked whether the uncles follow them. | "
+    "Der Lehrer hat gefragt, ob die Onkel ihnen folgen.": main(
+        THE_TEACHER,
+        "fragen",
+        s.PAST,
+        complement=clause(s.WHETHER, np(d.THE, "uncle", plural=True), "folgen", recipient=THEY),
     ),
-]
+}

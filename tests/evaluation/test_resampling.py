@@ -58,6 +58,7 @@ def test_an_interval_leaves_out_a_fortieth_at_each_end() -> None:
     assert (one.low, one.high, one.mean) == (7, 7, 7)
 
 
+@pytest.mark.extended
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     """Test sets drawn from a large one: its score lies in 95% of their intervals, or nearly."""
     _, references = grammar_text(1500)

@@ -87,6 +87,7 @@ def test_randomization_by_counting_all_exchanges() -> None:
     assert found.p_value == pytest.approx(as_large / 8, abs=0.03)
 
 
+@pytest.mark.extended
 def test_equal_systems_are_told_apart_no_oftener_than_they_should() -> None:
     """Under the null hypothesis a p below .1 comes up in one of ten experiments."""
     _, references = grammar_text(300)
