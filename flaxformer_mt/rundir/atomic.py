@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.rundir.paths import asking, is_primary, is_remote
-from flaxformer_mt.storage.files import JsonError, load_json
+from flaxformer_mt.storage.files import JsonError, parse_json, read_file
 
 
 def write_json(path: Path, content: Any, *, aside: Path | None = None) -> None:
@@ -72,7 +72,8 @@ def remove_file(path: Path) -> None:
 def read_json(path: Path) -> Any:
     """The content of `path`. Raises RunDirectoryError, and WorkdirError where it is not JSON."""
     try:
-        return load_json(path)
+        data = asking(path, "read", path.read_bytes) if is_remote(path) else read_file(path)
+        return parse_json(data, path)
     except JsonError as error:
         raise WorkdirError(str(error)) from error
     except OSError as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from flaxformer_mt.rundir.atomic import write_json, write_text, writing
+from flaxformer_mt.rundir.atomic import read_json, write_json, write_text, writing
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path
 
@@ -31,6 +31,15 @@ def test_whatever_interrupts_it_the_old_file_alone_is_left(tmp_path, monkeypatch
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["state.json"]
     write_json(path, {"new": 1})
     assert json.loads(path.read_text()) == {"new": 1}
+
+
+def test_whatever_a_buckets_client_raises_names_the_file():
+    class Remote(PurePosixPath):
+        def read_bytes(self):
+            raise RuntimeError("the token has expired")
+
+    with pytest.raises(RunDirectoryError, match="run/a: cannot be read: .*the token has expired"):
+        read_json(Remote("run/a"))
 
 
 def test_what_a_kill_leaves_under_a_given_name_is_taken_over(tmp_path):
