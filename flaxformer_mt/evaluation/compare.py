@@ -24,9 +24,9 @@ _COLUMNS: dict[Method, list[str]] = {
     "randomization": ["p (randomization)"],
 }
 _LEGEND = f"""\
-* p below {SIGNIFICANT}. Differences are from the first system; "better in" is the share of the
-  resampled test sets in which the system beats it. p is how often chance alone makes a difference
-  of this size. Bootstrap's is sacreBLEU's and counts one direction of it, randomization's both."""
+* p (randomization) below {SIGNIFICANT}. Differences are from the first system; "better in" is the
+  share of the resampled test sets in which the system beats it. p is how often chance alone makes a
+  difference of this size. Randomization's counts both directions, bootstrap's (sacreBLEU's) one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,9 @@ def _cells(method: Method, tests: Mapping[Method, Outcome]) -> list[str]:
     if method not in tests:
         return ["-"] * len(_COLUMNS[method])
     test = tests[method]
-    cells = [f"{test.p_value:.4f}{'*' if test.p_value < SIGNIFICANT else ' '}"]
+    # The bootstrap's p is one-sided and calls too many equal systems different.
+    star = method == "randomization" and test.p_value < SIGNIFICANT
+    cells = [f"{test.p_value:.4f}{'*' if star else ' '}"]
     if test.interval is not None:
         cells.insert(0, f"{test.interval.low:+.2f} to {test.interval.high:+.2f}")
         cells.insert(1, f"{test.better:.1%}")
