@@ -25,12 +25,15 @@ _DEFAULTS = {"src": "en", "tgt": "de"}  # the built-in grammar's
 
 
 def with_languages(data: DataConfig) -> DataConfig:
-    """`data` with the languages that it leaves empty, but for one that files disagree about."""
+    """`data` with the languages that it leaves empty, but for one that its files do not tell."""
+    found = {side: _endings(data, side) for side in _DEFAULTS}
     named: dict[str, Any] = {}
     for side, default in _DEFAULTS.items():
-        codes = [code for code, _ in _endings(data, side).values()]
-        if not getattr(data, f"{side}_lang") and len(codes) <= 1:
-            named[f"{side}_lang"] = codes[0] if codes else default
+        codes = [code for code, _ in found[side].values()]
+        if not any(found.values()):
+            codes = [default]
+        if not getattr(data, f"{side}_lang") and len(codes) == 1:
+            named[f"{side}_lang"] = codes[0]
     return dataclasses.replace(data, **named)
 
 
@@ -39,7 +42,8 @@ def undecided(data: DataConfig) -> Iterator[str]:
     for side in _DEFAULTS:
         if not getattr(data, f"{side}_lang"):
             files = " and ".join(where for _, where in _endings(data, side).values())
-            yield f"'data.{side}_lang' must be set: {files} are in different languages"
+            why = f"{files} are in different languages" if files else "no file's name ends in it"
+            yield f"'data.{side}_lang' must be set: {why}"
 
 
 def contradicted(data: DataConfig) -> Iterator[str]:
@@ -60,7 +64,7 @@ def _endings(data: DataConfig, side: str) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     for key, corpus in {**corpora, "data.valid": data.valid}.items():
-        name = getattr(corpus, side)
-        if (match := _CODE.fullmatch(name)) and match[2] in _ISO_639_1:
+        name, both = getattr(corpus, side), corpus.src and corpus.tgt
+        if both and (match := _CODE.fullmatch(name)) and match[2] in _ISO_639_1:
             found.setdefault(match[2], (match[1], f"'{key}.{side}' = '{name}'"))
     return found

@@ -55,7 +55,7 @@ def refused(*overrides: str) -> str:
         ("training.freeze=encoder/*,embedding/shared", ("encoder/*", "embedding/shared")),
         ("training.freeze=encoder/*", ("encoder/*",)),
         ("training.freeze=", ()),
-        ("data.valid.src=x=y.en", "x=y.en"),
+        ("data.valid.src=x=y", "x=y"),
         ("data.folder=", ""),
         ("mesh.data=-1", -1),
     ],
@@ -77,6 +77,7 @@ def test_override_is_read_as_the_settings_type(override, value):
         (["train.src", "train.en.tok"], [], ("en", "de")),
         (["train.en", "train.de"], ["tgt=deu"], ("en", "deu")),
         (["train.pt", "train.de"], ["src=pt-BR"], ("pt-BR", "de")),
+        (["train.fr", "train.txt"], [], "'data.tgt_lang' must be set: no file's name ends in it"),
         (["train.en", "train.fr"], ["tgt=de"], "'data.tgt_lang' = 'de', but 'data.train.a.tgt'"),
         (["train.en", "train.fr", "b.en", "b.de"], ["tgt=de"], ("en", "de")),
         (
