@@ -62,7 +62,7 @@ def check_place(name: str, directory: Path) -> None:
             tempfile.TemporaryFile(dir=directory).close()
     except OSError as error:
         raise RunDirectoryError(
-            f"{directory}: cannot be written: {error.strerror}; --output names another directory"
+            f"{directory}: cannot be written: {error.strerror}; `evaluate --output` names another"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Files that are read whole, and JSON: what is wrong with it is one error, with file and line."""
+"""Reading whole files and JSON; whatever is wrong with JSON is one error with file and line."""
 
 from __future__ import annotations
 

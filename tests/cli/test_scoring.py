@@ -91,7 +91,7 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> N
     trained.evaluation.rename(files / "kept")
     trained.evaluation.symlink_to("/proc/self")
     done = run("evaluate", "--workdir", trained, *sides, *FAST)
-    assert done.status != 0 and "--output names another directory" in done.last
+    assert done.status != 0 and "`evaluate --output` names another" in done.last
     done = run("evaluate", "--workdir", trained, *sides, "--output", files / "other", *FAST)
     assert done.status == 0 and (files / "other" / "test.json").exists()
     trained.evaluation.unlink()

@@ -87,7 +87,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
       PrepareError: it is missing, damaged or of another format.
     """
     path = directory / MANIFEST
-    advice = f"; delete {os.path.realpath(path.parent)} and run `prepare` again"
+    place = os.path.realpath(directory) if isinstance(directory, Path) else directory  # gs://
+    advice = f"; delete {place} and run `prepare` again"
     try:
         manifest = load_json(path)
         if manifest["format"] != FORMAT:
