@@ -95,6 +95,7 @@ def step() -> Any:
     return program, start, one_step(program, start)
 
 
+@pytest.mark.extended
 def test_rounding_is_allowed_and_discriminates(step):
     """bfloat16 against float32 is more than float32 may differ, and less than bfloat16 may."""
     _, start, exact = step

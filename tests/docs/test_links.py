@@ -34,18 +34,6 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not complaints, "\n".join(complaints)
 
 
-def test_broken_links_are_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# One `two`\n\n[a](#one-two), [b](page.md#one-two), `[no](link)`\n\n"
-        "[`c`](gone.md) [d](#three) ![e](gone.png)\n\n```bash\n[f](gone)\n```\n"
-        '<img src="gone.svg">\n'
-    )
-    broken = [link.target for link in links(page) if complaint(link)]
-    assert broken == ["gone.md", "#three", "gone.png", "gone.svg"]
-    assert len(links(page)) == 6
-
-
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_what_is_to_be_typed_stands_in_blocks_that_are_run(page: Path) -> None:
     """An indented block is neither highlighted nor run: it would hide a command from the tests."""

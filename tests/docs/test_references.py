@@ -52,25 +52,6 @@ def test_what_is_named_is_there(page: Path) -> None:
     assert not complaints, "\n".join(complaints)
 
 
-@pytest.mark.parametrize(
-    ("text", "target", "said"),
-    [
-        ("model/norm.py:LayerNorm.__call__", "flaxformer_mt/model/norm.py", None),
-        ("model/norm.py:LayerNorm.gone", "flaxformer_mt/model/norm.py", "has no LayerNorm.gone"),
-        ("model/norm.py:LayerNorm", "flaxformer_mt/model/masks.py", "leads to"),
-        ("model/gone.py:x", "flaxformer_mt/model/gone.py", "no such file"),
-        ("tests/model/test_flops.py:product_flops", "tests/model/test_flops.py", None),
-        ("tests/model/test_flops.py::product_flops", "tests/model/test_flops.py", "is for tests"),
-    ],
-)
-def test_wrong_names_are_found(tmp_path: Path, text: str, target: str, said: str | None) -> None:
-    link = Link(ROOT / "README.md", 1, f"`{text}`", target)
-    match = NAMED.fullmatch(link.text)
-    assert match is not None
-    found = complaint(link, *match.groups())
-    assert found is None if said is None else found is not None and said in found
-
-
 def test_every_part_of_the_paper_has_a_place() -> None:
     sections = {anchor.split("-")[0] for anchor in anchors(PAPER)}
     of_section_3 = {"31", "321", "322", "323", "33", "34", "35"}

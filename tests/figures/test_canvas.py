@@ -22,17 +22,14 @@ def layout(text: str = "text", width: float = 200, height: float = 100) -> Layou
     return Layout(natural=Size(width, height), texts=(text,), draw=draw)
 
 
-def test_a_size_is_that_of_the_file() -> None:
+def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be() -> None:
     assert png_size(rendered(layout(), "png", size=Size(641, 377))) == (641, 377)
+    assert png_size(rendered(layout(), "png")) == (400, 200)
     assert svg_size(rendered(layout(), "svg", size=Size(640, 380))) == pytest.approx((640, 380))
+    assert svg_size(rendered(layout(), "svg")) == pytest.approx((200, 100))
     box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", rendered(layout(), "pdf"))
     assert box is not None
     assert [float(side) * 96 / 72 for side in box.groups()] == pytest.approx([200, 100])
-
-
-def test_without_a_size_it_is_as_large_as_it_wants_to_be() -> None:
-    assert png_size(rendered(layout(), "png")) == (400, 200)
-    assert svg_size(rendered(layout(), "svg")) == pytest.approx((200, 100))
 
 
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from flaxformer_mt.figures.canvas import Size, rendered
+from flaxformer_mt.figures.canvas import rendered
 from flaxformer_mt.figures.heat_maps import heat_maps
 from flaxformer_mt.figures.labels import shown
 from flaxformer_mt.figures.maps import KINDS, Kind, pick
-from tests.figures.examples import made_up, png_size, svg_texts
+from tests.figures.examples import made_up, svg_texts
 
 FOUND = made_up()
 
@@ -51,8 +51,3 @@ def test_rows_that_are_not_asked_for_are_left_out() -> None:
     assert maps(content)[0].shape == (2, 8)
     texts = svg_texts(content)
     assert texts.count("cat") == 2 and texts.count("see") == 1
-
-
-def test_sizes_are_kept() -> None:
-    layout = heat_maps(pick(FOUND, kind="decoder"))
-    assert png_size(rendered(layout, "png", size=Size(900, 500))) == (900, 500)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.panels import panels, without
 from flaxformer_mt.figures.runs import read_runs
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import MetricsLog
 from flaxformer_mt.rundir.status import Status, write_status
 
@@ -107,14 +105,9 @@ def test_names_are_as_short_as_they_can_be(tmp_path: Path) -> None:
         read_runs([f"best={x}", f"best={y}"])
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_run_without_reports_is_named(tmp_path: Path) -> None:
     empty = make(tmp_path / "empty", [])
     with pytest.raises(FigureError, match="empty: has no reports yet"):
-        read_runs([str(empty)])
-    with pytest.raises(RunDirectoryError, match="no such directory"):
-        read_runs([str(tmp_path / "none")])
-    (empty / "metrics.jsonl").write_text(json.dumps(train(1, 1.0)) + "\nx\n")
-    with pytest.raises(RunDirectoryError, match=r"metrics.jsonl:2: is not a line of JSON"):
         read_runs([str(empty)])
 
 

@@ -97,13 +97,6 @@ def test_places(op_name, wanted):
     assert str(place(op_name, "broadcast")) == wanted
 
 
-def test_a_place_is_told_by_its_modules():
-    found = place(
-        "jit(train_step)/jvp(Transformer)/decoder/layers_3/feed_forward/bld,df->blf/dot_general", ""
-    )
-    assert found == Place("forward", ("decoder", "feed_forward"), "bld,df->blf")
-
-
 @pytest.mark.parametrize(
     ("phase", "modules", "operation", "part"),
     [
@@ -135,8 +128,3 @@ def test_copies_count_where_they_take_longer_than_the_compute():
     assert compute.overlapped_seconds == compute.seconds + compute.unestimated_seconds
     slow = dataclasses.replace(compute, seconds=0.0)
     assert slow.overlapped_seconds == max(slow.copy_seconds, slow.unestimated_seconds)
-
-
-def test_layers_of_a_stack_count_together():
-    names = [f"jit(f)/jvp(Transformer)/decoder/layers_{i}/norm/mul" for i in range(12)]
-    assert len({place(name, "fusion") for name in names}) == 1

@@ -21,7 +21,7 @@ def test_planned_flops_are_those_of_full_batches():
     assert planned_parameters(config) == pytest.approx(214.2e6, rel=1e-3)
 
 
-def test_tokens_are_rates_times_the_steps_since_the_last_report():
+def test_tokens_are_rates_times_the_steps_since_the_last_report_and_count_once():
     reports = [
         {"kind": "train", "step": 10, "seconds_per_step": 2.0, "src": 50, "tgt": 60},
         {"kind": "valid", "step": 10},
@@ -30,6 +30,7 @@ def test_tokens_are_rates_times_the_steps_since_the_last_report():
     named = [{f"{k}_tokens_per_second" if k in ("src", "tgt") else k: v for k, v in one.items()}
              for one in reports]  # fmt: skip
     assert trained_tokens(named) == {"src": 10 * 2 * 50 + 4 * 0.5 * 100, "tgt": 1200 + 20}
+    assert trained_tokens([*named, *named]) == trained_tokens(named)
     assert trained_tokens([]) == {"src": 0, "tgt": 0}
 
 
@@ -39,12 +40,3 @@ def test_a_run_without_padding_costs_what_was_planned():
     lengths = {"src": 25.0, "tgt": 25.0}
     found = measured_flops(config, 37_000, tokens=tokens, lengths=lengths)
     assert found == pytest.approx(planned_flops(config))
-
-
-def test_steps_told_twice_are_counted_once():
-    def train(step, src):
-        rates = {"src_tokens_per_second": src, "tgt_tokens_per_second": 1.0}
-        return {"kind": "train", "step": step, "seconds_per_step": 1.0, **rates}
-
-    reports = [train(10, 5.0), train(20, 5.0), train(10, 7.0), train(20, 7.0)]
-    assert trained_tokens(reports) == {"src": 140, "tgt": 20}

@@ -65,23 +65,31 @@ def ladder(
     )
 
 
-def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder):
-    train = Training(OSError("no room\nmore"), ValueError("no sense"), "stopped")
-    names = ["base", "a_h1", "c_N2", "c_N4"]
-    outcomes = ladder(tmp_path, train).climb([toy(folder, name) for name in names])
+def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
+    failures = (OSError("no room\nmore"), ValueError("no sense"), ZeroDivisionError("a bug"))
+    train = Training(*failures, OSError("other"), "stopped")
+    names = ["base", "a_h1", "c_N2"]
+    rows = [
+        *(toy(folder, name) for name in names),
+        toy(folder, overrides=(*TINY, "model.dropout=0.02")),  # the base, with a failure of its own
+        toy(folder, "c_N4"),
+        toy(folder, "c_N8"),
+    ]
+
+    def explain(error: Exception) -> str | None:
+        return None if isinstance(error, ZeroDivisionError) else str(error)
+
+    outcomes = ladder(tmp_path, train, explain).climb(rows)
     # A stop ends all; the same command goes on with it.
-    assert [one.kind for one in outcomes] == ["failed", "failed", "stopped"]
-    assert outcomes[0].message == "no room"
-    noted = {one.label: one.message for one in read_records(tmp_path / "results").failures}
-    assert noted == {"table3/base": "no room", "table3/a_h1": "no sense"}
-
-
-def test_a_bug_keeps_its_trace_and_stops_nothing(tmp_path, folder, capsys):
-    train = Training(ZeroDivisionError("oh"), "stopped")
-    climbed = ladder(tmp_path, train, lambda error: None).climb([toy(folder), toy(folder, "c_N2")])
-    assert [one.kind for one in climbed] == ["failed", "stopped"]
-    assert climbed[0].message == "ZeroDivisionError: oh"
-    assert "Traceback" in capsys.readouterr().err
+    assert [one.kind for one in outcomes] == [*["failed"] * 4, "stopped"]
+    messages = ["no room", "no sense", "ZeroDivisionError: a bug", "other"]
+    assert [one.message for one in outcomes[:4]] == messages
+    noted = sorted((one.label, one.message) for one in read_records(tmp_path / "results").failures)
+    assert noted == sorted(
+        zip([f"table3/{name}" for name in (*names, "base")], messages, strict=True)
+    )
+    # A bug keeps its trace.
+    assert capsys.readouterr().err.count("Traceback") == 1
 
 
 def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
@@ -108,36 +116,26 @@ def test_a_working_directory_may_be_moved(tmp_path, folder):
     assert train.calls[1][0].path.is_relative_to(tmp_path / "after")
 
 
-def test_the_run_is_that_of_the_row_and_rows_share_what_is_prepared(tmp_path, folder):
+def test_rows_share_what_is_prepared_of_the_first_pairs_alone(tmp_path, folder):
+    """A hundred-thousandth of 4.5 million."""
     train = Training("stopped", "stopped")
-    climbing = ladder(tmp_path, train)
+    written = []
     for name in ("base", "c_N2"):
-        climbing.climb([toy(folder, name)])
+        ladder(tmp_path, train).climb([toy(folder, name)])
+        (corpus,) = freeze(read_record(train.calls[-1][0]).config, "run").data.train
+        written.append((corpus.src, os.stat(corpus.src).st_mtime_ns))
     (base, _), (other, _) = train.calls
     for run, layers in ((base, 6), (other, 2)):
         config = freeze(read_record(run).config, "run")
         assert config.model.encoder_layers == layers and config.training.steps == 1
+        account = json.loads((run.data / "manifest.json").read_text())["corpora"][0]
+        assert account["read"] == 45
+    assert written[0] == written[1], "it is written once"
+    lines = Path(written[0][0]).read_text().split("\n")[:-1]
+    assert lines == (folder / "train.en").read_text().split("\n")[:45]
     store = [os.stat(run.data / "manifest.json") for run in (base, other)]
     assert store[0].st_ino == store[1].st_ino
     assert len(list((tmp_path / "prepared").iterdir())) == 1
-
-
-def test_only_the_first_pairs_are_trained_on_once_extracted(tmp_path, folder):
-    train = Training("stopped", "stopped")
-    # A hundred-thousandth of 4.5 million.
-    ladder(tmp_path, train).climb([toy(folder)])
-    ((run, _),) = train.calls
-    config = freeze(read_record(run).config, "run")
-    (corpus,) = config.data.train
-    assert (
-        Path(corpus.src).read_text().split("\n")[:-1]
-        == ((folder / "train.en").read_text().split("\n")[:45])
-    )
-    account = json.loads((run.data / "manifest.json").read_text())["corpora"][0]
-    assert account["read"] == 45
-    before = os.stat(corpus.src).st_mtime_ns
-    ladder(tmp_path, train).climb([toy(folder, "c_N2")])
-    assert os.stat(corpus.src).st_mtime_ns == before
 
 
 def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
@@ -164,15 +162,6 @@ def test_another_search_goes_on_with_the_run_that_there_is(tmp_path, folder):
     # Nor does training have anything to do anew: the search is no part of it.
     assert [changed for _, changed in train.calls] == [[], [], []]
     assert len({run for run, _ in train.calls}) == 1
-
-
-def test_failures_of_other_settings_are_kept_apart(tmp_path, folder):
-    train = Training(OSError("one"), OSError("other"))
-    climbing = ladder(tmp_path, train)
-    rows = [toy(folder, overrides=(*TINY, f"model.dropout={rate}")) for rate in (0.05, 0.02)]
-    climbing.climb(rows)
-    noted = read_records(climbing.results).failures
-    assert {one.message for one in noted} == {"one", "other"}
 
 
 @pytest.mark.parametrize("missing", ["train.en", "valid.de"])

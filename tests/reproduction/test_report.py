@@ -117,6 +117,9 @@ def test_one_at_reduced_scale_never_does(tmp_path):
     for shown in ("25.00 (24.00 to 26.00)", "77.75", "45,000", "1.2", "8.5e+15", "NVIDIA H200"):
         assert shown in page.partition("## Measured")[2]
     assert COMMIT[:10] in page and "`tok:moses-de`" in page
+    # No table is torn by a bar.
+    for block in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        assert len({line.count("|") for line in block.strip().split("\n")}) == 1
 
 
 def told_of(page: str, row: str, measured: str) -> tuple[str, str]:
@@ -179,10 +182,7 @@ def test_a_stale_result_is_said_to_be_and_not_shown(tmp_path):
     assert status(page, "c_N2") == "not run" and "25.00" not in page
     assert f"- `{found.name}`: stale: {reason}" in page
     assert known(found, tmp_path).state == "stale"
-
-
-def test_so_is_one_whose_settings_are_gone(tmp_path):
-    found = experiment("table3/c_N2")
+    # So is one whose settings are gone.
     settings = {"scale": 0.01, "seed": 1, "corpus": None, "overrides": ["model.depth=3"]}
     write(tmp_path, result(found, details={"settings": json.dumps(settings)}))
     page = report(read_records(tmp_path))
@@ -197,15 +197,11 @@ def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
     page = report(read_records(tmp_path))
     assert status(page, "c_N2") == "failed"
     assert f"- `table3/c_N2`: the device has not enough memory (`{found.command}`)" in page
-    write(tmp_path, result(found))
+    # A status of another version leaves no result out.
+    write(tmp_path, result(found, details={"status": "as of another version"}))
     remove_failure(found, tmp_path)
-    assert known(found, tmp_path).state == "done"
-    assert "failed" not in status(report(read_records(tmp_path)), "c_N2")
-
-
-def test_failures_of_another_scale_are_told_beside_a_measurement(tmp_path):
-    write(tmp_path, result(experiment("table3/c_N2")))
     write_failure(experiment("table3/c_N2", scale=0.5), "the disk is full", tmp_path)
+    assert known(found, tmp_path).state == "done"
     page = report(read_records(tmp_path))
     assert status(page, "c_N2") == "measured at reduced scale" and "the disk is full" in page
 
@@ -222,11 +218,6 @@ def test_what_is_of_a_row_that_there_is_no_longer_is_told(tmp_path):
     assert "- `x`: failed, and the paper has no row 'table9/x': no room" in stale_lines
 
 
-def test_no_result_is_left_out_for_its_status(tmp_path):
-    write(tmp_path, result(experiment("table3/c_N2"), details={"status": "as of another version"}))
-    assert status(report(read_records(tmp_path)), "c_N2") == "measured at reduced scale"
-
-
 @pytest.mark.parametrize("content", ["{", "[]", '{"name": "x"}', '{"row": 3}'])
 def test_a_malformed_failure_is_named(tmp_path, content):
     (tmp_path / "failed").mkdir()
@@ -235,11 +226,12 @@ def test_a_malformed_failure_is_named(tmp_path, content):
         read_records(tmp_path)
 
 
-def test_a_foreign_result_is_named(tmp_path):
-    content = result(experiment())
-    write(tmp_path, {**content, "details": {}})
+def test_a_foreign_result_is_named(tmp_path, capsys):
+    write(tmp_path, {**result(experiment()), "details": {}})
     with pytest.raises(ResultError, match="is no result of `reproduce`"):
         read_records(tmp_path)
+    assert main(["reproduce", "report", "--workdir", str(tmp_path), "--also", str(PLAN)]) != 0
+    assert "plan.json: has none of the scores bleu_paper" in capsys.readouterr().err
 
 
 def ordering(folder: Path, **metrics: float) -> None:
@@ -294,12 +286,8 @@ def test_a_p_of_the_bootstrap_alone_decides_nothing_and_says_what_it_is(tmp_path
 
 
 def test_where_the_paper_has_no_order_there_is_none_to_hold():
-    metrics = {
-        "a_h16_difference": 1.0,
-        "a_h16_p_randomization": 0.0,
-        "a_h16_agreeing": 1,
-        "a_h16_seeds": 1,
-    }
+    numbers = {"difference": 1.0, "p_randomization": 0.0, "agreeing": 1, "seeds": 1}
+    metrics = {f"a_h16_{name}": number for name, number in numbers.items()}
     assert verdict(row_of("table3/a_h16"), metrics) is None
     assert verdict(row_of("table3/c_N2"), metrics) is None  # not tested
 
@@ -310,12 +298,6 @@ def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
     page = report(read_records(tmp_path))
     assert "Which of Table 3's orderings hold" not in page
     assert "- `table3_orderings_paper_scale_0_01`: stale: compares runs that are no longer" in page
-
-
-def test_no_table_is_torn_by_a_bar(tmp_path):
-    write(tmp_path, result(experiment("table3/c_N2")))
-    for block in re.findall(r"(?:^\|.*\n)+", report(read_records(tmp_path)), re.MULTILINE):
-        assert len({line.count("|") for line in block.strip().split("\n")}) == 1
 
 
 def test_what_was_trained_on_other_text_stands_apart(tmp_path):
@@ -330,8 +312,3 @@ def test_what_was_trained_on_other_text_stands_apart(tmp_path):
     assert "|  | 31.25 |  |" in trees_line and "`parsing:craft`" in trees_line
     assert status(page, "base") == "not run"
     assert "On other text" not in report(Records())
-
-
-def test_a_file_without_scores_is_named(tmp_path, capsys):
-    assert main(["reproduce", "report", "--workdir", str(tmp_path), "--also", str(PLAN)]) != 0
-    assert "plan.json: has none of the scores bleu_paper" in capsys.readouterr().err

@@ -42,71 +42,57 @@ def write(folder, content, name="tiny.json"):
     return path
 
 
+def written(path, **changes):
+    settings = {"command": "c", "config": "c", "seconds": 1.0, "machine": MACHINE}
+    settings |= {"metrics": {"chrf": 60.0}, "signatures": {"chrf": "nrefs:1"}}
+    return write_result(path, **settings | changes)
+
+
 def test_what_is_written_is_read_back(tmp_path, monkeypatch):
     monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40 + "-dirty")
-    written = write_result(
-        tmp_path / "new" / "tiny.json",
-        command="python -m benchmarks.tiny",
-        config="multi30k:tiny",
-        seconds=1.5,
-        metrics={"chrf": 60.0, "parameters": 7},
-        signatures={"chrf": "nrefs:1"},
-        machine=MACHINE,
-    )
-    assert read_results(tmp_path / "new") == [written]
-    assert written.name == "tiny"
-    assert written.commit == "a" * 40 + "-dirty"
-    assert written.machine == MACHINE
-    assert {"jax", "flax", "sacrebleu"} <= set(written.versions)
-    assert dict(written.metrics) == {"chrf": 60.0, "parameters": 7}
+    result = written(tmp_path / "new" / "tiny.json", metrics={"chrf": 60.0, "parameters": 7})
+    assert read_results(tmp_path / "new") == [result]
+    assert (result.name, result.commit) == ("tiny", "a" * 40 + "-dirty")
+    assert result.machine == MACHINE
+    assert {"jax", "flax", "sacrebleu"} <= set(result.versions)
+    assert dict(result.metrics) == {"chrf": 60.0, "parameters": 7}
+    # An installed package names its release.
+    monkeypatch.setattr(result_file, "git_commit", lambda: None)
+    installed = written(tmp_path / "tiny.json", details={"data": "x"}, release="0.1.0")
+    assert installed.commit == "release 0.1.0"
+    assert read_result(tmp_path / "tiny.json") == installed
 
 
 def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
     """Of the last result alone, as text that `evaluate --hypotheses` reads, in the same bytes."""
     monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40)
 
-    def written(**hypotheses):
-        numbers = {"seconds": 1.0, "metrics": {"chrf": 1.0}, "signatures": {}, "machine": MACHINE}
-        path = tmp_path / "tiny.json"
-        found = write_result(path, command="c", config="c", hypotheses=hypotheses, **numbers)
+    path = tmp_path / "tiny.json"
+
+    def kept(**hypotheses):
+        found = written(path, hypotheses=hypotheses)
         assert read_result(path) == found
         return {path.name: path.read_bytes() for path in tmp_path.glob("*.xz")}, found.hypotheses
 
-    first = written(test=["ein Häuschen", "", "\u2028"], valid=["b"])
+    first = kept(test=["ein Häuschen", "", "\u2028"], valid=["b"])
     assert read_segments(str(tmp_path / "tiny.test.hyp.xz")) == ["ein Häuschen", "", "\u2028"]
     assert first[0].keys() == first[1].keys() == {"tiny.test.hyp.xz", "tiny.valid.hyp.xz"}
     assert first[1]["tiny.valid.hyp.xz"] == hashlib.sha256(b"b\n").hexdigest()
-    assert written(valid=["b"])[0] == {"tiny.valid.hyp.xz": first[0]["tiny.valid.hyp.xz"]}
-    assert written() == ({}, {})
+    assert kept(valid=["b"])[0] == {"tiny.valid.hyp.xz": first[0]["tiny.valid.hyp.xz"]}
+    assert kept() == ({}, {})
 
 
-def test_an_invalid_result_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40)
-    with pytest.raises(ResultError, match=r"metrics\.chrf must be a finite number, not nan"):
-        write_result(
-            tmp_path / "tiny.json",
-            command="c",
-            config="c",
-            seconds=1.0,
-            metrics={"chrf": float("nan")},
-            signatures={},
-            machine=MACHINE,
-        )
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_outside_a_checkout_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(result_file, "git_commit", lambda: None)
-    with pytest.raises(ResultError, match="git checkout"):
-        write_result(
-            tmp_path / "tiny.json",
-            command="c",
-            config="c",
-            seconds=1.0,
-            metrics={"chrf": 1.0},
-            signatures={},
-            machine=MACHINE,
-        )
+@pytest.mark.parametrize(
+    ("commit", "chrf", "message"),
+    [
+        ("a" * 40, float("nan"), r"metrics\.chrf must be a finite number, not nan"),
+        (None, 1.0, "git checkout"),
+    ],
+)
+def test_an_invalid_result_is_not_written(tmp_path, monkeypatch, commit, chrf, message):
+    monkeypatch.setattr(result_file, "git_commit", lambda: commit)
+    with pytest.raises(ResultError, match=message):
+        written(tmp_path / "tiny.json", metrics={"chrf": chrf})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -128,30 +114,24 @@ X86 = "processor : 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f{more}\
         ("processor\t: 0\nFeatures\t: fp asimd sve bf16\nCPU part\t: 0xd40\n\n", ("", "bf16")),
         ("processor\t: 0\nmodel name\t: Old\nflags\t: sse2\n", ("Old", "")),
         ("", ("", "")),
+        (None, ("", "")),
     ],
 )
 def test_a_cpu_is_its_name_and_its_best_instructions(tmp_path, text, cpu):
     path = tmp_path / "cpuinfo"
-    path.write_text(text)
+    if text is not None:
+        path.write_text(text)
     assert result_file._cpu(path) == cpu
-
-
-def test_where_no_cpu_is_described_it_has_no_name(tmp_path):
-    assert result_file._cpu(tmp_path / "none") == ("", "")
-
-
-def test_a_machine_may_leave_its_cpu_unsaid(tmp_path, valid):
-    """As results do that were recorded before it was asked."""
-    assert "cpu" not in valid["machine"]
-    assert read_result(write(tmp_path, valid)).machine.cpu == ""
-    valid["machine"] |= {"cpu": "AMD EPYC", "instructions": "avx2"}
-    assert read_result(write(tmp_path, valid)).machine.instructions == "avx2"
 
 
 def test_a_well_formed_file_is_read(tmp_path, valid):
     result = read_result(write(tmp_path, valid))
     assert result.metrics["parameters"] == 2600000
-    assert result.machine == MACHINE
+    # Without the CPU and details, as results that were recorded before these were asked.
+    assert result.machine == MACHINE and result.machine.cpu == "" and result.details == {}
+    valid["machine"] |= {"cpu": "AMD EPYC", "instructions": "avx2"}
+    told = read_result(write(tmp_path, {**valid, "details": {"data": "Multi30k"}}))
+    assert told.machine.instructions == "avx2" and told.details == {"data": "Multi30k"}
 
 
 REMOVED = object()
@@ -181,6 +161,7 @@ MALFORMED = [
     ("metrics.chrf", float("inf"), "metrics.chrf must be a finite number"),
     ("metrics.BLEU score", 1.0, "metric 'BLEU score' must match"),
     ("hypotheses", {"../tiny.test.hyp.xz": "0"}, "must be named tiny.SET.hyp.xz"),
+    ("details", {"data": 3}, "details.data must be a text"),
     ("signatures.chrf", "nrefs:1", "signatures of metrics that are not there: chrf"),
 ]
 
@@ -211,28 +192,3 @@ def test_malformed_files_are_refused_by_name(tmp_path, valid, key, value, compla
 def test_what_is_no_object_is_refused(tmp_path, content, message):
     with pytest.raises(ResultError, match=message):
         read_result(write(tmp_path, content))
-
-
-def test_details_are_kept_and_left_out_where_there_are_none(tmp_path, valid):
-    assert read_result(write(tmp_path, valid)).details == {}
-    told = read_result(write(tmp_path, {**valid, "details": {"data": "Multi30k"}}))
-    assert told.details == {"data": "Multi30k"}
-    with pytest.raises(ResultError, match=r"details\.data must be a text"):
-        read_result(write(tmp_path, {**valid, "details": {"data": 3}}))
-
-
-def test_an_installed_package_names_its_release(tmp_path, monkeypatch):
-    monkeypatch.setattr(result_file, "git_commit", lambda: None)
-    written = write_result(
-        tmp_path / "tiny.json",
-        command="c",
-        config="c",
-        seconds=1.0,
-        metrics={"chrf": 1.0},
-        signatures={},
-        details={"data": "Multi30k"},
-        machine=MACHINE,
-        release="0.1.0",
-    )
-    assert written.commit == "release 0.1.0"
-    assert read_result(tmp_path / "tiny.json") == written
