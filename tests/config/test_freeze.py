@@ -170,6 +170,11 @@ def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
             0,
             "'data.vocabulary.character_coverage' = 0.0 must lie in (0, 1]",
         ),
+        ("data.vocabulary", {"tgt_types": "words"}, "'data.vocabulary.tgt_types' = 'words' needs"),
+        ("data.vocabulary", {"tgt_words": ["a"]}, "is for 'data.vocabulary.tgt_types' = 'words'"),
+        ("data.vocabulary", {"tgt_types": "words", "tgt_words": ["a b"]}, "'a b' is not one word"),
+        ("data.vocabulary", {"tgt_types": "words", "tgt_words": ["▁a"]}, "'▁a' is not one word"),
+        ("data.vocabulary", {"tgt_types": "words", "tgt_words": [""]}, "'' is not one word"),
         (
             "training.optimizer.accumulation",
             3,

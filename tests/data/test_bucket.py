@@ -127,14 +127,6 @@ def test_a_pair_is_equally_likely_anywhere_in_an_epoch() -> None:
     assert np.abs(places.mean(axis=0) - 99.5).max() < 5 * 57.7 / 20
 
 
-def test_what_a_bucket_leaves_over_moves_up() -> None:
-    src = np.array([2] * 5 + [4] * 3 + [9] * 2, np.int32)
-    shapes = (Shape(4, 2, 2), Shape(2, 4, 4), Shape(1, 9, 9))
-    plan = plan_buckets(src, src, shapes, stream(0, 0, 0))
-    assert sorted(plan.shape_of.tolist()) == [0, 1, 1, 2, 2]
-    assert np.diff(plan.starts).tolist() == [shapes[i].rows for i in plan.shape_of]
-
-
 def test_fewer_shapes_where_a_corpus_is_too_small_for_more() -> None:
     src, tgt = corpus(40)
     assert len(shapes_for(src, tgt, BatchConfig(tokens=25_000, max_shapes=16))) <= 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, expected_types, freeze
+from flaxformer_mt.config import expected_types
 from flaxformer_mt.config.schema import (
     CorpusConfig,
     DataConfig,
@@ -17,6 +17,7 @@ from flaxformer_mt.data.prepare import prepare, valid_text
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair, train_words
+from tests.data.prepare.corpora import write
 
 TREES = [
     ("the cat sleeps .", "(S (NP XX XX )NP (VP XX )VP XX )S"),
@@ -75,13 +76,11 @@ def test_subword_regularisation_leaves_words_whole() -> None:
 
 def data_config(folder: Path, valid: list[tuple[str, str]]) -> DataConfig:
     for name, pairs in (("train", TREES), ("valid", valid)):
-        for side, ending in enumerate(("src", "tgt")):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (folder / f"{name}.{ending}").write_text(text, "utf-8")
+        write(folder, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
     return DataConfig(
         folder=str(folder),
-        train=(CorpusConfig(name="trees", src="train.src", tgt="train.tgt"),),
-        valid=CorpusConfig(src="valid.src", tgt="valid.tgt"),
+        train=(CorpusConfig(name="trees", src="train.en", tgt="train.de"),),
+        valid=CorpusConfig(src="valid.en", tgt="valid.de"),
         vocabulary=CONFIG,
         filter=FilterConfig(max_length=40),
     )
@@ -103,31 +102,8 @@ def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path
     again = prepare(config, seed=1, directory=tmp_path / "run", workers=0)
     assert again.digest == store.digest
     loaded = Vocabularies.load(tmp_path / "run" / "vocabulary")
-    assert loaded.tgt.size == store_types(config)
-
-
-def store_types(config: DataConfig) -> int:
     words = {word for _, target in TREES for word in target.split(" ")}
-    return 4 + len(words | set(config.vocabulary.tgt_words))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"tgt_types": "words"},
-            "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.sha",
-        ),
-        ({"shared": False, "tgt_words": ["a"]}, "is for 'data.vocabulary.tgt_types' = 'words'"),
-        ({"shared": False, "tgt_types": "words", "tgt_words": ["a b"]}, "'a b' is not one word"),
-        ({"shared": False, "tgt_types": "words", "tgt_words": ["▁a"]}, "'▁a' is not one word"),
-        ({"shared": False, "tgt_types": "words", "tgt_words": [""]}, "'' is not one word"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_named(settings: dict, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        freeze({"model": {"tie": "target"}, "data": {"vocabulary": settings}}, "test")
-    assert message in str(caught.value)
+    assert loaded.tgt.size == 4 + len(words | set(CONFIG.tgt_words))
 
 
 def test_expected_types() -> None:

@@ -206,11 +206,6 @@ def test_a_changed_table_is_noticed(tmp_path: Path) -> None:
         Vocabularies.load(tmp_path / "vocabulary")
 
 
-def test_digests_tell_tables_apart() -> None:
-    plain = Vocabulary(model_bytes())
-    assert len({plain.digest, tabled().digest, tabled("<extra>").digest}) == 3
-
-
 def test_a_piece_with_two_ids_is_refused() -> None:
     with pytest.raises(TypeTableError, match="'a' has more than one id"):
         TypeTable((*MARKS, "a", "b", "a"))

@@ -173,15 +173,6 @@ def test_a_vocabulary_is_never_replaced(saved: Path) -> None:
     assert not Vocabularies.load(saved).shared
 
 
-def test_another_model_file_is_refused_by_name(saved: Path) -> None:
-    (saved / "src.model").write_bytes((saved / "tgt.model").read_bytes())
-    with pytest.raises(VocabularyError) as caught:
-        Vocabularies.load(saved)
-    assert str(caught.value).startswith(
-        f"{saved / 'src.model'}: is not the model recorded beside it: "
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [

@@ -92,6 +92,7 @@ def test_two_files(
     assert len(pairs) + drops.total == len(rows)
 
 
+@pytest.mark.extended
 @fuzzed
 @given(ROWS)
 def test_two_columns(tmp_path: Path, rows: list[tuple[bytes, bytes]]) -> None:
@@ -134,6 +135,7 @@ def expected_of_json(records: list[bytes]) -> list[Pair]:
     return expected_pairs(rows)
 
 
+@pytest.mark.extended
 @settings(fuzzed, max_examples=50)
 @given(st.lists(RECORDS, max_size=6))
 def test_json_lines(tmp_path: Path, records: list[bytes]) -> None:
@@ -149,6 +151,7 @@ def test_json_lines(tmp_path: Path, records: list[bytes]) -> None:
     assert len(pairs) + drops.total == len(records)
 
 
+@pytest.mark.extended
 @settings(fuzzed, max_examples=40)
 @given(st.lists(RECORDS, max_size=6))
 def test_array_records(tmp_path: Path, records: list[bytes]) -> None:
@@ -167,6 +170,7 @@ def damaged(data: bytes, where: float, flip: int | None) -> bytes:
     return data[:at] if flip is None else data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :]
 
 
+@pytest.mark.extended
 @settings(fuzzed, max_examples=120)
 @given(
     st.sampled_from([".gz", ".xz", ".zst"]),
@@ -209,6 +213,7 @@ def sound_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.extended
 @settings(fuzzed, max_examples=60)
 @given(st.floats(0, 1, exclude_max=True), st.none() | st.integers(1, 255))
 def test_damaged_shards(tmp_path: Path, sound_shard: Path, where: float, flip: int | None) -> None:

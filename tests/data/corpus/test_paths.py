@@ -15,7 +15,15 @@ from fsspec.implementations.memory import MemoryFile
 from fsspec.registry import _registry
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import CorpusError, Pair, files, open_source, paths, read_pairs
+from flaxformer_mt.data.corpus import (
+    CorpusError,
+    Pair,
+    files,
+    open_source,
+    paths,
+    read_pairs,
+    text_files,
+)
 from flaxformer_mt.data.corpus.text_files import zstd
 from tests.data.corpus.conftest import Bucket
 
@@ -89,7 +97,8 @@ def test_what_the_client_raises_names_the_path(
         return whole(size) if file.tell() == 0 else refuse()
 
     corpus = CorpusConfig(kind="tsv", path="gs://b/a.tsv")
-    bucket.pipe("gs://b/a.tsv", b"one\teins\n" * 200_000)
+    monkeypatch.setattr(text_files, "_BLOCK", 4096)
+    bucket.pipe("gs://b/a.tsv", b"one\teins\n" * 2000)
     if method == "read":
         monkeypatch.setattr(MemoryFile, "read1", property(lambda file: file.absent), raising=False)
     monkeypatch.setattr(MemoryFile, method, refuse_later, raising=False)

@@ -64,6 +64,7 @@ def test_letters_are_counted_as_unicode_does(texts: list[str]) -> None:
     assert letters.tolist() == expected and (own <= letters).all()
 
 
+@pytest.mark.extended
 def test_latin_letters_are_those_that_unicode_names_so() -> None:
     """The ranges against an independent source: the characters' names."""
     points = [chr(point) for point in range(sys.maxunicode) if not 0xD800 <= point < 0xE000]
