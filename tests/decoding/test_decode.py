@@ -278,14 +278,6 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
                 assert a.log_prob == pytest.approx(b.log_prob, abs=1e-5)
 
 
-def test_twice_the_same_model_is_that_model():
-    model, params = tiny()
-    sources = sentences(6, seed=9)
-    one = decode_ids((params,), (model,), sources, CONFIG)
-    two = decode_ids((params, params), (model, model), sources, CONFIG)
-    assert [each[0].tokens for each in one] == [each[0].tokens for each in two]
-
-
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     order=st.permutations(range(12)),

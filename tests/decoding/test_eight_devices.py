@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.extended
 ROOT = Path(__file__).parents[2]
 
 

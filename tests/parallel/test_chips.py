@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import importlib
 
 import pytest
-from jax._src.pallas.mosaic import tpu_info
 
 from flaxformer_mt.parallel.chips import CHIPS, chip_of
+
+try:
+    tpu_info = importlib.import_module("jax._src.tpu_info")
+except ModuleNotFoundError:  # before JAX 0.12
+    tpu_info = importlib.import_module("jax._src.pallas.mosaic.tpu_info")
 
 TPUS = [chip for chip in CHIPS if chip.is_tpu]
 
@@ -55,8 +59,3 @@ def test_agrees_with_the_table_inside_jax(chip):
     assert chip.bf16_flops == pytest.approx(cores * theirs.bf16_ops_per_second, rel=0.15)
     assert chip.hbm_bytes == pytest.approx(cores * theirs.hbm_capacity_bytes, rel=0.08)
     assert chip.hbm_bandwidth == pytest.approx(cores * theirs.mem_bw_bytes_per_second, rel=0.13)
-
-
-def test_entries_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        CHIPS[0].clock = 1.0

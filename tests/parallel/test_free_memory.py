@@ -34,24 +34,20 @@ def group(root, line, place, limit, used, *, names=("max", "current"), stat=""):
         (folder / "memory.stat").write_text(stat)
 
 
-def test_without_groups_it_is_the_machines(root):
+@pytest.mark.parametrize(
+    ("limit", "used", "stat", "left"),
+    [
+        (500_000, 400_000, "", 100_000),
+        # Files that are kept in memory count as free.
+        (500_000, 400_000, "anon 300000\ninactive_file 50000\nactive_file 7\n", 150_000),
+        ("max", 400_000, "", MACHINE),
+        (500_000, 600_000, "", 0),
+    ],
+)
+def test_a_container_has_what_its_group_may_have(root, limit, used, stat, left):
     assert available(root) == MACHINE
-
-
-def test_a_container_has_what_its_group_may_have(root):
-    group(root, "0::/", ".", 500_000, 400_000)
-    assert available(root) == 100_000
-
-
-def test_files_that_are_kept_in_memory_count_as_free(root):
-    stat = "anon 300000\ninactive_file 50000\nactive_file 7\n"
-    group(root, "0::/", ".", 500_000, 400_000, stat=stat)
-    assert available(root) == 150_000
-
-
-def test_a_group_without_a_limit(root):
-    group(root, "0::/", ".", "max", 400_000)
-    assert available(root) == MACHINE
+    group(root, "0::/", ".", limit, used, stat=stat)
+    assert available(root) == left
 
 
 def test_a_group_within_another_has_the_least_of_both(root):
@@ -67,11 +63,6 @@ def test_version_one(root):
     stat = "inactive_file 1\ntotal_inactive_file 1000\n"
     group(root, "7:memory:/job", "memory/job", 50_000, 30_000, names=names, stat=stat)
     assert available(root) == 21_000
-
-
-def test_a_group_over_its_limit_has_nothing(root):
-    group(root, "0::/", ".", 500_000, 600_000)
-    assert available(root) == 0
 
 
 @pytest.mark.parametrize("text", [None, "", "MemTotal: 24000000 kB\n", "no colon\n"])

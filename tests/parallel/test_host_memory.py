@@ -61,6 +61,7 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.extended
 @on_glibc
 def test_steps_take_no_new_pages_from_the_kernel():
     faults = {kind: int(run(STEPS, kind)) for kind in ("kept", "given_back")}
@@ -73,11 +74,16 @@ def test_steps_take_no_new_pages_from_the_kernel():
     ("environment", "processes", "applies"),
     [
         ({}, 1, "True True"),
-        ({}, 2, "True False"),
-        # Whoever sets these has chosen.
-        ({"MALLOC_ARENA_MAX": "4"}, 1, "False False"),
-        ({"MALLOC_TOP_PAD_": "1"}, 1, "False False"),
-        ({"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"}, 1, "False False"),
+        *(
+            pytest.param(*case, marks=pytest.mark.extended)
+            for case in [
+                ({}, 2, "True False"),
+                # Whoever sets these has chosen.
+                ({"MALLOC_ARENA_MAX": "4"}, 1, "False False"),
+                ({"MALLOC_TOP_PAD_": "1"}, 1, "False False"),
+                ({"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"}, 1, "False False"),
+            ]
+        ),
     ],
 )
 @on_glibc
@@ -110,29 +116,25 @@ def nothing_installed(monkeypatch):
     return packages
 
 
-def test_without_an_accelerators_package_the_cpu_computes(nothing_installed):
+def test_only_without_an_accelerators_package_the_cpu_computes(
+    nothing_installed, tmp_path, monkeypatch
+):
     assert host_memory._cpu_is_expected()
-    nothing_installed["jax_plugins"] = SimpleNamespace(submodule_search_locations=[])
+    plugins = SimpleNamespace(submodule_search_locations=[])
+    nothing_installed["jax_plugins"] = plugins
     assert host_memory._cpu_is_expected()
-
-
-def test_libtpu_is_an_accelerators_package(nothing_installed):
-    nothing_installed["libtpu"] = object()
-    assert not host_memory._cpu_is_expected()
-
-
-def test_so_is_a_plugin_below_jax_plugins(nothing_installed, tmp_path):
     (tmp_path / "xla_cuda13").mkdir()
     (tmp_path / "xla_cuda13" / "__init__.py").touch()
-    place = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    nothing_installed["jax_plugins"] = place
+    plugins.submodule_search_locations = [str(tmp_path)]
     assert not host_memory._cpu_is_expected()
-
-
-def test_so_is_one_with_an_entry_point_or_named_to_jax(nothing_installed, monkeypatch):
-    monkeypatch.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", "chip:/lib/chip.so")
+    nothing_installed.clear()
+    nothing_installed["libtpu"] = object()
     assert not host_memory._cpu_is_expected()
-    monkeypatch.delenv("PJRT_NAMES_AND_LIBRARY_PATHS")
+    nothing_installed.clear()
+    with monkeypatch.context() as named:
+        named.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", "chip:/lib/chip.so")
+        assert not host_memory._cpu_is_expected()
+    assert host_memory._cpu_is_expected()
     monkeypatch.setattr(host_memory.importlib.metadata, "entry_points", lambda group: (group,))
     assert not host_memory._cpu_is_expected()
 

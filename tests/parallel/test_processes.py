@@ -126,6 +126,7 @@ def test_tasks_of_a_job_find_each_other(tasks):
         assert lines(task) == [f"{number}; 2; 2; {number}"], task.stderr
 
 
+@pytest.mark.extended
 def test_each_places_the_rows_of_its_own_devices():
     """Data and fsdp split a batch's rows; tensor parallelism over both leaves all rows to each."""
     for number, task in enumerate(two_tasks(SHARES, devices=2)):

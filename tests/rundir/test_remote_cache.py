@@ -114,6 +114,7 @@ print(local_copy(open_run(sys.argv[1]).data))
 """
 
 
+@pytest.mark.extended
 def test_processes_fetch_at_once_without_harm(gcs, remote, tmp_path):
     local = fill(tmp_path / "data", "manifest.json")
     upload_folder(local, remote.data)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-
 import jax
 import numpy as np
 import pytest
@@ -19,7 +14,7 @@ from flaxformer_mt.rundir.retention import KeepPolicy
 from flaxformer_mt.rundir.selection import has_average, list_steps
 from flaxformer_mt.rundir.weights import default_weights
 from tests.rundir.buckets import needs_clients
-from tests.rundir.snapshots import ENVIRONMENT, abstract, assert_same, snapshot, tree
+from tests.rundir.snapshots import abstract, assert_same, snapshot, tree
 
 pytestmark = needs_clients
 KEEP_ALL = KeepPolicy(keep_for_average=20)
@@ -179,29 +174,3 @@ def test_a_replacement_is_old_or_none_or_new_at_every_request(gcs, bucket, remot
             break
         limit += 1
     assert limit > 4 and found == new
-
-
-KILLED = """
-import os, signal, sys
-from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.rundir.layout import open_run
-from flaxformer_mt.rundir.retention import KeepPolicy
-from tests.rundir.snapshots import snapshot
-checkpoints = Checkpoints(open_run(sys.argv[1]).checkpoints, KeepPolicy(keep_for_average=20))
-checkpoints.save(snapshot(1))
-checkpoints.wait()
-checkpoints.save(snapshot(2))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_killed_save_leaves_the_step_before(gcs, bucket, remote):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(remote)],
-        env={**os.environ, **ENVIRONMENT, **gcs.environment()},
-        timeout=200,
-    )
-    assert done.returncode == -signal.SIGKILL
-    with Checkpoints(remote.checkpoints, KEEP_ALL) as checkpoints:
-        assert_same(checkpoints.restore(*abstract(snapshot(1))), snapshot(1))
-        assert checkpoints.save(snapshot(2))

@@ -209,7 +209,7 @@ def quick(**changes: Any) -> ServerSettings:
     return ServerSettings(**{"warm_up_words": 0, "drain_seconds": 5.0, **changes})
 
 
-def eventually(condition: Any, seconds: float = 10.0) -> None:
+def eventually(condition: Any, seconds: float = 60.0) -> None:
     """Waits for what another thread is about to do."""
     end = time.monotonic() + seconds
     while not condition():

@@ -244,30 +244,6 @@ def test_a_diverse_search_is_for_as_many_as_were_asked_for() -> None:
         assert translator.calls[-1][1] == searched
 
 
-def test_no_cors_unless_asked() -> None:
-    origin = {"origin": "https://example.org"}
-    preflight = {**origin, "access-control-request-method": "POST"}
-    with running(StandIn()) as server:
-        assert (
-            server.ask("GET", "/languages", headers=origin)[2].get_all(
-                "access-control-allow-origin"
-            )
-            is None
-        )
-        assert server.ask("OPTIONS", "/translate", headers=preflight)[0] == 403
-    with running(StandIn(), quick(cors_origins=("https://example.org",))) as server:
-        for method, path, headers in [
-            ("GET", "/languages", origin),
-            ("OPTIONS", "/translate", preflight),
-        ]:
-            status, _, answered = server.ask(method, path, headers=headers)
-            assert status == 200
-            assert answered["access-control-allow-origin"] == "https://example.org"
-        foreign = {"origin": "https://example.com"}
-        status, _, answered = server.ask("GET", "/languages", headers=foreign)
-        assert (status, answered["access-control-allow-origin"]) == (403, None)
-
-
 def test_the_openapi_document_has_every_address(server: Running) -> None:
     status, document, _ = server.ask("GET", "/openapi.json")
     assert status == 200 and document["openapi"] == "3.1.0"

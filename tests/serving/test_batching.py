@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
@@ -17,10 +18,11 @@ class Model:
 
     def __init__(self) -> None:
         self.batches: list[tuple[Hashable, list[Any]]] = []
+        self.reports: list[BatchReport] = []
         self.may = threading.Semaphore(0)
 
     def run(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
-        assert self.may.acquire(timeout=20)
+        assert self.may.acquire(timeout=60)
         self.batches.append((key, list(items)))
         if "bad" in items or ("alone" in items and len(items) > 1):
             raise RuntimeError("bad")
@@ -30,25 +32,29 @@ class Model:
         self.may.release(batches)
 
 
-Test = Callable[[Batcher, Model, list[BatchReport]], Awaitable[None]]
+Test = Callable[[Batcher, Model], Awaitable[None]]
 
 
-def run(test: Test, *, largest: int = 4, capacity: int = 100) -> None:
+def batched(test: Test | None = None, *, capacity: int = 100) -> Any:
+    """A test with a batcher that has begun, whose model computes when the test lets it."""
+    if test is None:
+        return functools.partial(batched, capacity=capacity)
+
     async def main() -> None:
-        model, reports = Model(), list[BatchReport]()
+        model = Model()
         batcher = Batcher(
             model.run,
-            take=lambda _, waiting: min(largest, waiting),
+            take=lambda _, waiting: min(4, waiting),
             capacity=capacity,
-            report=reports.append,
+            report=model.reports.append,
         )
         batcher.start()
         await until(lambda: batcher.ready)
-        await test(batcher, model, reports)
+        await test(batcher, model)
         model.go()
         await batcher.close()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    return lambda: asyncio.run(asyncio.wait_for(main(), 120))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -73,144 +79,125 @@ async def waiting(batcher: Batcher, *requests: tuple[Hashable, list[Any]]) -> li
     return tasks
 
 
-def test_requests_share_batches_and_get_their_own_results() -> None:
-    async def test(batcher: Batcher, model: Model, reports: list[BatchReport]) -> None:
-        first = await held(batcher, model)
-        tasks = await waiting(batcher, *(("key", [number]) for number in range(6)))
-        assert batcher.waiting == 6
-        model.go()
-        assert await first == [0]
-        assert await asyncio.gather(*tasks) == [[0], [2], [4], [6], [8], [10]]
-        assert [items for _, items in model.batches] == [[0], [0, 1, 2, 3], [4, 5]]
-        assert [(r.items, r.requests) for r in reports] == [(1, 1), (4, 4), (2, 2)]
-
-    run(test)
-
-
-def test_requests_take_turns_sentence_by_sentence() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        long, short = await waiting(batcher, ("key", list(range(20))), ("key", [100]))
-        model.go(2)
-        assert await short == [200]  # in the first batch, with three of the long one
-        assert model.batches[1][1] == [0, 100, 1, 2]
-        model.go()
-        assert await long == [2 * number for number in range(20)]
-
-    run(test)
+@batched
+async def test_requests_share_batches_and_get_their_own_results(
+    batcher: Batcher, model: Model
+) -> None:
+    first = await held(batcher, model)
+    tasks = await waiting(batcher, *(("key", [number]) for number in range(6)))
+    assert batcher.waiting == 6
+    model.go()
+    assert await first == [0]
+    assert await asyncio.gather(*tasks) == [[0], [2], [4], [6], [8], [10]]
+    assert [items for _, items in model.batches] == [[0], [0, 1, 2, 3], [4, 5]]
+    assert [(r.items, r.requests) for r in model.reports] == [(1, 1), (4, 4), (2, 2)]
 
 
-def test_only_items_of_one_key_are_computed_together_in_turn() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        tasks = await waiting(batcher, ("a", [1]), ("b", [2]), ("a", [3]), ("b", [4]), ("c", [5]))
-        model.go()
-        assert await asyncio.gather(*tasks) == [[2], [4], [6], [8], [10]]
-        assert model.batches[1:] == [("a", [1, 3]), ("b", [2, 4]), ("c", [5])]
-
-    run(test)
-
-
-def test_a_full_queue_refuses_whole_requests_and_recovers() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        tasks = await waiting(batcher, ("key", [1, 2, 3]), ("key", [4]))
-        with pytest.raises(QueueFull) as full:
-            await batcher.submit("key", [5, 6])
-        assert full.value.retry_after >= 1
-        tasks += await waiting(batcher, ("key", [7]))  # the last place
-        model.go()
-        assert await asyncio.gather(*tasks) == [[2, 4, 6], [8], [14]]
-        assert batcher.waiting == 0
-        assert await batcher.submit("key", [8]) == [16]
-
-    run(test, capacity=5)
+@batched
+async def test_requests_take_turns_sentence_by_sentence(batcher: Batcher, model: Model) -> None:
+    await held(batcher, model)
+    long, short = await waiting(batcher, ("key", list(range(20))), ("key", [100]))
+    model.go(2)
+    assert await short == [200]  # in the first batch, with three of the long one
+    assert model.batches[1][1] == [0, 100, 1, 2]
+    model.go()
+    assert await long == [2 * number for number in range(20)]
 
 
-def test_one_failing_request_does_not_fail_its_neighbours() -> None:
-    async def test(batcher: Batcher, model: Model, reports: list[BatchReport]) -> None:
-        await held(batcher, model)
-        tasks = await waiting(batcher, ("key", [1]), ("key", ["bad"]), ("key", [3]))
-        model.go()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert results[0] == [2] and results[2] == [6]
-        assert isinstance(results[1], RuntimeError)
-        assert [report.error is None for report in reports] == [True, False]
-        assert await batcher.submit("key", [4]) == [8]
-
-    run(test)
+@batched
+async def test_only_items_of_one_key_are_computed_together_in_turn(
+    batcher: Batcher, model: Model
+) -> None:
+    await held(batcher, model)
+    tasks = await waiting(batcher, ("a", [1]), ("b", [2]), ("a", [3]), ("b", [4]), ("c", [5]))
+    model.go()
+    assert await asyncio.gather(*tasks) == [[2], [4], [6], [8], [10]]
+    assert model.batches[1:] == [("a", [1, 3]), ("b", [2, 4]), ("c", [5])]
 
 
-def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure() -> None:
+@batched(capacity=5)
+async def test_a_full_queue_refuses_whole_requests_and_recovers(
+    batcher: Batcher, model: Model
+) -> None:
+    await held(batcher, model)
+    tasks = await waiting(batcher, ("key", [1, 2, 3]), ("key", [4]))
+    with pytest.raises(QueueFull) as full:
+        await batcher.submit("key", [5, 6])
+    assert full.value.retry_after >= 1
+    tasks += await waiting(batcher, ("key", [7]))  # the last place
+    model.go()
+    assert await asyncio.gather(*tasks) == [[2, 4, 6], [8], [14]]
+    assert batcher.waiting == 0
+    assert await batcher.submit("key", [8]) == [16]
+
+
+@batched
+async def test_one_failing_request_does_not_fail_its_neighbours(
+    batcher: Batcher, model: Model
+) -> None:
+    await held(batcher, model)
+    tasks = await waiting(batcher, ("key", [1]), ("key", ["bad"]), ("key", [3]))
+    model.go()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert results[0] == [2] and results[2] == [6]
+    assert isinstance(results[1], RuntimeError)
+    assert [report.error is None for report in model.reports] == [True, False]
+    assert await batcher.submit("key", [4]) == [8]
+
+
+@batched
+async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(
+    batcher: Batcher, model: Model
+) -> None:
     """Too large together, as where memory runs out, and answered one by one."""
 
-    async def test(batcher: Batcher, model: Model, reports: list[BatchReport]) -> None:
-        await held(batcher, model)
-        tasks = await waiting(batcher, ("key", [1]), ("key", ["alone"]), ("key", [3]))
-        model.go()
-        assert await asyncio.gather(*tasks) == [[2], ["alonealone"], [6]]
-        assert [report.error for report in reports] == [None, None]
-
-    run(test)
+    await held(batcher, model)
+    tasks = await waiting(batcher, ("key", [1]), ("key", ["alone"]), ("key", [3]))
+    model.go()
+    assert await asyncio.gather(*tasks) == [[2], ["alonealone"], [6]]
+    assert [report.error for report in model.reports] == [None, None]
 
 
-def test_a_failure_withdraws_the_rest_of_its_request() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        (task,) = await waiting(batcher, ("key", ["bad", *range(50)]))
-        model.go()
-        with pytest.raises(RuntimeError):
-            await task
-        assert batcher.waiting == 0
-        assert await batcher.submit("key", [1]) == [2]
-        assert len(model.batches) == 3
-
-    run(test)
+@batched
+async def test_a_failure_withdraws_the_rest_of_its_request(batcher: Batcher, model: Model) -> None:
+    await held(batcher, model)
+    (task,) = await waiting(batcher, ("key", ["bad", *range(50)]))
+    model.go()
+    with pytest.raises(RuntimeError):
+        await task
+    assert batcher.waiting == 0
+    assert await batcher.submit("key", [1]) == [2]
+    assert len(model.batches) == 3
 
 
-def test_who_is_cancelled_leaves_the_queue() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        leaving, staying = await waiting(batcher, ("key", [1] * 10), ("key", [2]))
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        assert batcher.waiting == 1
-        model.go()
-        assert await staying == [4]
-        assert model.batches[1:] == [("key", [2])]
-
-    run(test)
-
-
-def test_who_is_cancelled_while_being_computed_disturbs_nobody() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        leaving, staying = await waiting(batcher, ("key", [1] * 6), ("key", [2]))
-        model.go(1)
-        await until(lambda: batcher.waiting == 3)  # four of seven are with the model
-        leaving.cancel()
-        model.go()
-        assert await staying == [4]
-        await until(lambda: batcher.waiting == 0)
-
-    run(test)
+@batched
+async def test_who_is_cancelled_while_being_computed_disturbs_nobody(
+    batcher: Batcher, model: Model
+) -> None:
+    await held(batcher, model)
+    leaving, staying = await waiting(batcher, ("key", [1] * 6), ("key", [2]))
+    model.go(1)
+    await until(lambda: batcher.waiting == 3)  # four of seven are with the model
+    leaving.cancel()
+    model.go()
+    assert await staying == [4]
+    await until(lambda: batcher.waiting == 0)
 
 
-def test_closing_answers_what_was_taken_and_takes_no_more() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        tasks = await waiting(batcher, ("key", [1] * 9), ("other", [2]))
-        closing = asyncio.create_task(batcher.close())
-        await asyncio.sleep(0.01)
-        with pytest.raises(NotServing, match="stopping"):
-            await batcher.submit("key", [3])
-        assert not closing.done()
-        model.go()
-        await closing
-        assert await asyncio.gather(*tasks) == [[2] * 9, [4]]
-
-    run(test)
+@batched
+async def test_closing_answers_what_was_taken_and_takes_no_more(
+    batcher: Batcher, model: Model
+) -> None:
+    await held(batcher, model)
+    tasks = await waiting(batcher, ("key", [1] * 9), ("other", [2]))
+    closing = asyncio.create_task(batcher.close())
+    await asyncio.sleep(0.01)
+    with pytest.raises(NotServing, match="stopping"):
+        await batcher.submit("key", [3])
+    assert not closing.done()
+    model.go()
+    await closing
+    assert await asyncio.gather(*tasks) == [[2] * 9, [4]]
 
 
 def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> None:
@@ -243,8 +230,8 @@ def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> No
                 await batcher.submit("key", [1])
         await batcher.close()
 
-    asyncio.run(asyncio.wait_for(main(None), 30))
-    asyncio.run(asyncio.wait_for(main(MemoryError("no room")), 30))
+    asyncio.run(asyncio.wait_for(main(None), 120))
+    asyncio.run(asyncio.wait_for(main(MemoryError("no room")), 120))
 
 
 @pytest.mark.parametrize("ended", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
@@ -270,21 +257,19 @@ def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended: BaseExceptio
             await batcher.submit("a", [1])
         await batcher.close()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
-def test_who_gives_up_waiting_for_the_end_does_not_undo_it() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        await held(batcher, model)
-        for _ in range(2):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(batcher.close(), 0.01)
+@batched
+async def test_who_gives_up_waiting_for_the_end_does_not_undo_it(
+    batcher: Batcher, model: Model
+) -> None:
+    await held(batcher, model)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher.close(), 0.01)
 
-    run(test)
 
-
-def test_a_request_without_items_needs_no_model() -> None:
-    async def test(batcher: Batcher, model: Model, _: Any) -> None:
-        assert await batcher.submit("key", []) == []
-
-    run(test)
+@batched
+async def test_a_request_without_items_needs_no_model(batcher: Batcher, model: Model) -> None:
+    assert await batcher.submit("key", []) == []

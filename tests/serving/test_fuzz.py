@@ -10,6 +10,7 @@ from benchmarks.serving.process import ServerProcess
 from tests.serving.stand_in import StandIn, quick, running
 
 EXAMPLES = 20  # an address; `benchmarks.serving` asks for thousands
+pytestmark = pytest.mark.extended
 pytest.importorskip("schemathesis", reason="needs schemathesis: pip install -e '.[dev]'")
 
 

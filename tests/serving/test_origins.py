@@ -117,16 +117,27 @@ def test_whether_only_this_machine_reaches_it_is_seen_at_its_address() -> None:
 # --- what an operator may allow -------------------------------------------------------------------
 
 
-def test_an_origin_that_is_allowed_may_ask_and_read() -> None:
-    origin = "https://their.site"
-    with running(StandIn(), quick(cors_origins=(origin,))) as server:
-        headers = {"origin": origin, "sec-fetch-site": "cross-site", "content-type": JSON}
-        status, _, got = server.ask("POST", "/translate", '{"text": "a"}', headers)
-        assert status == 200 and got["access-control-allow-origin"] == origin
-        assert server.post("/translate", {"text": "a"}, origin="https://other.site")[0] == 403
-        assert server.post("/translate", {"text": "a"}, origin=f"{origin}.evil.test")[0] == 403
-    with running(StandIn(), quick(cors_origins=("*",))) as server:
-        assert server.post("/translate", {"text": "a"}, origin="https://other.site")[0] == 200
+def test_an_origin_that_is_allowed_may_ask_and_read(server: Running) -> None:
+    allowed = "https://their.site"
+    answered = "access-control-allow-origin"
+    preflight = {"origin": allowed, "access-control-request-method": "POST"}
+    assert server.ask("GET", "/languages", headers={"origin": allowed})[2][answered] is None
+    assert server.ask("OPTIONS", "/translate", headers=preflight)[0] == 403
+    with running(StandIn(), quick(cors_origins=(allowed,))) as asked:
+        headers = {"origin": allowed, "sec-fetch-site": "cross-site", "content-type": JSON}
+        for method, path, body, head in [
+            ("POST", "/translate", '{"text": "a"}', headers),
+            ("GET", "/languages", None, headers),
+            ("OPTIONS", "/translate", None, preflight),
+        ]:
+            status, _, got = asked.ask(method, path, body, head)
+            assert (status, got[answered]) == (200, allowed)
+        for origin in ("https://other.site", f"{allowed}.evil.test"):
+            status, _, got = asked.ask("GET", "/languages", headers={"origin": origin})
+            assert (status, got[answered]) == (403, None)
+            assert asked.post("/translate", {"text": "a"}, origin=origin)[0] == 403
+    with running(StandIn(), quick(cors_origins=("*",))) as asked:
+        assert asked.post("/translate", {"text": "a"}, origin="https://other.site")[0] == 200
 
 
 # What browsers that tell and browsers that do not tell send from the page of a proxy.
@@ -195,6 +206,7 @@ def elsewhere() -> Iterator[int]:
 
 
 @pytest.mark.browser
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])  # another site, and another origin
 def test_a_browser_shows_nothing_of_it_to_another_page(
     browser: Any, elsewhere: int, name: str

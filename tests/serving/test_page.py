@@ -12,7 +12,7 @@ import pytest
 
 from tests.serving.stand_in import MODEL, Running, StandIn, eventually, quick, running
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.extended]
 EXAMPLES = ("ein Satz", "one two three")
 
 

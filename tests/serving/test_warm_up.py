@@ -11,6 +11,7 @@ from flaxformer_mt.serving.metrics import watch_compilations
 from flaxformer_mt.serving.warm_up import warm_up
 from tests.decoding.runs import make_run
 
+pytestmark = pytest.mark.extended
 WORDS = 20  # of "a", a token each: shapes of 16 and of 32 source positions
 
 

@@ -115,12 +115,6 @@ def lowered_for_cuda(name: str) -> str:
         return traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
-def test_near_is_within_three_percent_and_counts_to_the_whole():
-    assert near(1030, 1000) and near(970, 1000)
-    assert not near(1031, 1000) and not near(969, 1000)
-    assert near(0, 0) and not near(1, 0) and not near(2, 1)
-
-
 def flat(table: dict[str, Any]) -> dict[str, float]:
     """Operations beside the totals; a kind that has gone is 0."""
     operations = dict.fromkeys(

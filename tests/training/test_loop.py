@@ -30,7 +30,6 @@ from tests.training.examples import (
     MAX_LENGTH,
     SPECIAL,
     assert_same,
-    build_tiny,
     on_host,
     program,
     tiny,
@@ -103,16 +102,6 @@ def test_each_start_calls_after_its_first_step_once(tmp_path):
     run.start(stop_after=3)
     run.start()
     assert run.first_steps == [2, 4]
-
-
-def test_a_shape_is_compiled_once(tmp_path):
-    """By the first step, and neither by a restored state nor by a second epoch."""
-    run = Run(tmp_path, {"training.steps": 30}, on=build_tiny())
-    run.start(stop_after=3)
-    run.start()
-    shapes = {batch.shape for batch in run.batches}
-    assert len(shapes) > 1
-    assert run.on.compilations() == len(shapes)
 
 
 # --- validation -------------------------------------------------------------------------------
@@ -266,20 +255,11 @@ def test_initial_parameters_are_a_checkpoint_before_the_first_step(tmp_path):
     outcome = run.start(initial_params=lambda: given)
     assert (outcome.step, run.steps()) == (2, [0, 2])
     start = run.snapshot(0)
+    assert start.kind == "start", "which is not averaged"
     assert_same(on_host(start.params), given)
     assert_same(on_host(start.ema), given)
     assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(start.opt_state))
     assert start.position["position"] == {"epoch": 0, "window": 0, "index": 0}
-
-
-def test_a_restart_needs_the_other_runs_parameters_no_more(tmp_path):
-    given = jax.tree.map(lambda leaf: leaf + 1, on_host(program().init().params))
-    whole = Run(tmp_path / "whole", {"training.steps": 3})
-    whole.start(initial_params=lambda: given)
-    stopped = Run(tmp_path / "stopped", {"training.steps": 3})
-    stopped.start(initial_params=lambda: given, stop_after=1)
-    stopped.start()
-    assert_same(on_host(stopped.snapshot().params), on_host(whole.snapshot().params))
 
 
 def test_initial_parameters_are_read_once_and_not_kept(tmp_path):

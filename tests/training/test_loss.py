@@ -151,29 +151,44 @@ def test_gradient_equals_finite_differences(chunk, smoothing):
         assert slope == pytest.approx((ahead - behind) / (2 * step), rel=1e-4)
 
 
-@pytest.mark.parametrize("chunk", [0, 6])
-def test_gradient_is_that_of_automatic_differentiation(chunk):
-    """Every element, with a factor behind the loss as the division by tokens is."""
+@pytest.mark.parametrize("chunk", [0, 4])
+@pytest.mark.parametrize("types", [7, VOCAB])
+def test_with_a_bias_value_and_gradients_are_those_of_plain_jax(chunk, types):
+    """Every element, with rows that stand for no type and without, and with a factor behind the
+    loss as the division by tokens is."""
     hidden, table, labels, weights = example()
+    bias = np.float32(3 * np.random.default_rng(1).standard_normal(VOCAB))
+    labels %= types
 
-    def naive(hidden: jax.Array, table: jax.Array) -> jax.Array:
-        log_probs = jax.nn.log_softmax(jnp.einsum("rld,vd->rlv", hidden, table))
-        is_label = jax.nn.one_hot(labels, VOCAB)
-        target = is_label * 0.9 + (1 - is_label) * 0.1 / (VOCAB - 1)
-        return -(weights[..., None] * target * log_probs).sum() / 12
+    def plain(hidden: jax.Array, table: jax.Array, bias: jax.Array) -> jax.Array:
+        logits = jnp.einsum("rld,vd->rlv", hidden, table[:types]) + bias[None, None, :types]
+        log_probs = jax.nn.log_softmax(logits)
+        is_label = jax.nn.one_hot(labels, types)
+        target = is_label * 0.9 + (1 - is_label) * 0.1 / (types - 1)
+        entropy = -(target * jnp.log(target)).sum(-1)
+        return (weights * (-(target * log_probs).sum(-1) - entropy)).sum() / 12
 
-    def ours(hidden: jax.Array, table: jax.Array) -> jax.Array:
+    def ours(hidden: jax.Array, table: jax.Array, bias: jax.Array) -> jax.Array:
         sums = smoothed_cross_entropy(
-            hidden, table, labels, weights, smoothing=0.1, chunk=chunk, dtype="float32"
+            hidden,
+            table,
+            labels,
+            weights,
+            smoothing=0.1,
+            chunk=chunk,
+            dtype="float32",
+            types=types,
+            bias=bias,
         )
         return sums.objective / 12
 
-    for got, wanted in zip(
-        jax.jit(jax.grad(ours, (0, 1)))(hidden, table),
-        jax.jit(jax.grad(naive, (0, 1)))(hidden, table),
-        strict=True,
-    ):
-        np.testing.assert_allclose(got, wanted, atol=1e-6)
+    inputs = (hidden, table, bias)
+    value, gradients = jax.jit(jax.value_and_grad(ours, (0, 1, 2)))(*inputs)
+    wanted, wanted_gradients = jax.jit(jax.value_and_grad(plain, (0, 1, 2)))(*inputs)
+    assert float(value) == pytest.approx(float(wanted), rel=1e-5)
+    for got, expected in zip(gradients, wanted_gradients, strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+    assert np.abs(gradients[2][:types]).min() > 0
 
 
 @pytest.mark.parametrize("chunk", [0, 6])

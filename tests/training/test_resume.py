@@ -6,9 +6,8 @@ import pytest
 
 from flaxformer_mt.data.store import StoreError, TokenPairs
 from flaxformer_mt.rundir.averaging import average_checkpoints
-from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
-from tests.training.examples import assert_same, on_host, program, random_pairs
+from tests.training.examples import assert_same, random_pairs
 from tests.training.runs import TRAIN, Killed, Run
 
 SETTINGS = {
@@ -96,16 +95,6 @@ def test_stops_and_earlier_ends_leave_no_trace_in_the_average(in_one_go, tmp_pat
     )
     assert steps == undisturbed == [8, 12, 13]
     assert_same(params, wanted)
-
-
-def test_the_weights_that_a_run_began_with_are_not_averaged(tmp_path):
-    run = Run(tmp_path, {"training.steps": 2})
-    given = on_host(program().init().params)
-    run.start(initial_params=lambda: given)
-    assert run.steps() == [0, 2]
-    assert run.snapshot(0).kind == "start"
-    with pytest.raises(CheckpointError, match=r"average 2 regular .* there are 1 \(steps 2; "):
-        average_checkpoints(RunDirectory(tmp_path), 2)
 
 
 def test_kills_leave_no_trace(in_one_go, tmp_path):

@@ -11,14 +11,6 @@ from flaxformer_mt.training.signals import StopRequest, verdict
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@pytest.fixture(autouse=True)
-def usual_handlers():
-    """Python's own: a shell starts background jobs with SIGINT ignored, the test run among them."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_is_a_request(number):
     before = [signal.getsignal(each) for each in SIGNALS]
