@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import itertools
+import multiprocessing
+import os
+import signal
 import threading
 import time
 import types
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,10 +20,11 @@ import pytest
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data import pipeline
 from flaxformer_mt.data.batch import Batch, Share
-from flaxformer_mt.data.pipeline import Batches, Position, exchanged_pass, one_pass
+from flaxformer_mt.data.pipeline import Batches, Position, WorkerError, exchanged_pass, one_pass
 from flaxformer_mt.data.plan import PlanError
 from flaxformer_mt.data.planner import Planner
-from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.store import Store, TokenPairs
+from tests.data.test_store import write
 
 CONFIG = BatchConfig(tokens=120, max_shapes=4, multiple=2)
 SEED = 7
@@ -232,3 +237,21 @@ def test_a_batch_is_a_pytree_and_counts_under_jit() -> None:
     np.testing.assert_array_equal(doubled.tgt_out, batch.tgt_out * 2)
     counts = jax.jit(lambda b: (b.src_tokens, b.tgt_tokens, b.sentences))(batch)
     assert [int(c) for c in counts] == [batch.src_tokens, batch.tgt_tokens, batch.sentences]
+
+
+@pytest.mark.extended
+def test_workers_give_the_same_stream_and_their_death_is_reported(tmp_path: Path) -> None:
+    pairs = Store.open(write(tmp_path / "data")).train
+    with Batches(pairs, CONFIG, SEED) as batches:
+        expected = list(itertools.islice(batches, 7))
+    batches = Batches(pairs, CONFIG, SEED, workers=2)
+    for (batch, position), (given_batch, given_position) in zip(expected, batches, strict=False):
+        assert same(batch, given_batch) and position == given_position
+    workers = multiprocessing.active_children()
+    assert len(workers) == 2
+    os.kill(workers[0].pid or 0, signal.SIGKILL)
+    with pytest.raises(WorkerError, match=r"has died: .*exit code -9.*lower data\.workers"):
+        for _ in range(100):
+            next(batches)
+    while multiprocessing.active_children():
+        time.sleep(0.1)

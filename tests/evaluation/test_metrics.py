@@ -1,15 +1,18 @@
-"""Counts, scores and signatures against sacreBLEU called directly."""
+"""Counts, formulas, scores and signatures against sacreBLEU called directly; scores by length."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.evaluation import ScoringError
+from flaxformer_mt.evaluation import ScoringError, formulas
+from flaxformer_mt.evaluation.lengths import by_length
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Metric, Ter, measure
 from tests.evaluation.noise import grammar_text, noisy
 
@@ -68,3 +71,86 @@ def test_what_does_not_belong_together_is_refused() -> None:
         measure([Chrf()], [], [])
     with pytest.raises(ScoringError, match="no tokenizer 'moses'"):
         Bleu(tokenizer="moses")
+
+
+@st.composite
+def bleu_counts(draw: st.DrawFn) -> list[int]:
+    """Lengths and n-gram counts that a corpus can have, empty and matchless ones among them."""
+    sentences = draw(st.integers(1, 3))
+    hypothesis, reference = draw(st.integers(0, 30)), draw(st.integers(0, 30))
+    possible = [max(0, hypothesis - order * sentences) for order in range(4)]
+    matches = [0, 0, 0, 0]
+    most = min(hypothesis, reference)
+    for order in range(4):
+        most = matches[order] = draw(st.integers(0, min(most, possible[order])))
+    return [hypothesis, reference, *matches, *possible]
+
+
+@settings(deadline=None)
+@given(st.lists(bleu_counts(), min_size=1, max_size=5), st.booleans(), st.booleans())
+def test_bleu_is_sacrebleu_s(rows: list[list[int]], smooth: bool, effective: bool) -> None:
+    found = formulas.bleu(np.array(rows, float), smooth=smooth, effective_order=effective)
+    for row, score in zip(rows, found, strict=True):
+        wanted = BLEU.compute_bleu(
+            row[2:6],
+            row[6:],
+            sys_len=row[0],
+            ref_len=row[1],
+            smooth_method="exp" if smooth else "none",
+            effective_order=effective,
+        )
+        assert score == pytest.approx(wanted.score, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9), min_size=18, max_size=18), min_size=1, max_size=5))
+def test_chrf_is_sacrebleu_s(rows: list[list[int]]) -> None:
+    for row in rows:
+        for order in range(6):
+            row[3 * order + 2] = min(row[3 * order : 3 * order + 3])
+    found = formulas.chrf(np.array(rows, float))
+    metric = CHRF()
+    for row, score in zip(rows, found, strict=True):
+        assert score == pytest.approx(metric._compute_f_score(row), abs=1e-9)
+
+
+def test_ter_is_sacrebleu_s() -> None:
+    rows = [[0, 0], [3, 0], [0, 5], [7, 4], [2, 9]]
+    found = formulas.ter(np.array(rows, float))
+    metric = TER()
+    assert found.tolist() == [metric._compute_score_from_stats(row).score for row in rows]
+
+
+def test_axes_before_the_statistics_are_kept() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.sort(rng.integers(1, 9, (2, 3, 10)), axis=-1).astype(float)
+    together = formulas.bleu(counts, smooth=True)
+    assert together.shape == (2, 3)
+    assert together[1, 2] == formulas.bleu(counts[1, 2], smooth=True)
+
+
+def test_buckets_are_corpora_of_their_own() -> None:
+    _, references = grammar_text(40)
+    hypotheses = noisy(references, 0.2, 1)
+    # 0, 1, 10, 11, 20, 21, 60, 61 and 500 words.
+    sizes = [0, 1, 10, 11, 20, 21, 60, 61, 500] + [5] * 31
+    sources = [" ".join(["w"] * size) for size in sizes]
+    metrics = [Bleu(), Chrf()]
+    found = by_length(measure(metrics, hypotheses, references), sources)
+    assert [(bucket.low, bucket.high, bucket.sentences) for bucket in found] == [
+        (0, 10, 34),
+        (11, 20, 2),
+        (21, 30, 1),
+        (51, 60, 1),
+        (61, None, 2),
+    ]
+    assert sum(bucket.sentences for bucket in found) == 40
+    bleu, chrf = measure(metrics, hypotheses[3:5], references[3:5])
+    assert found[1].metrics == {"sacrebleu_13a": bleu.score, "chrf": chrf.score}
+    assert found[1].length_ratio == pytest.approx(bleu.totals[0] / bleu.totals[1])
+    assert [bucket.label for bucket in found][-2:] == ["51 to 60", "61 and more"]
+
+
+def test_no_reference_words_are_no_division_by_zero() -> None:
+    (bucket,) = by_length(measure([Bleu()], ["a"], [""]), ["one two"], bounds=(5,))
+    assert (bucket.length_ratio, bucket.metrics) == (0.0, {"sacrebleu_13a": 0.0})

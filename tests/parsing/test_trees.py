@@ -1,12 +1,13 @@
-"""Reading and writing brackets: against trees made by recursion, and errors with their place."""
+"""Reading and writing brackets, errors with their place; traces and function tags removed."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
 
+from flaxformer_mt.parsing.normal_form import EMPTIED, SHORTENED, TRACES, normal_form, plain_label
 from flaxformer_mt.parsing.trees import Bracket, Tree, TreeError, parse, read
-from tests.parsing.forests import SENTENCE, Nested, flattened, nested_trees, text_of
+from tests.parsing.forests import SENTENCE, Nested, flattened, nested_trees, text_of, trees
 
 
 @settings(max_examples=200, deadline=None)
@@ -84,3 +85,39 @@ def test_what_is_no_tree_is_named_with_its_line(text: str, message: str) -> None
 def test_a_text_of_no_tree_or_two_is_refused(text: str, count: int) -> None:
     with pytest.raises(TreeError, match=f"holds {count} trees"):
         parse(text)
+
+
+def test_what_a_treebank_adds_is_removed() -> None:
+    # From EVALB's documentation, with an index and function tags.
+    tree = parse(
+        "( (S (NP-SBJ-1 (PRP It)) (VP (VBD reported) (SBAR (-NONE- 0) (S (-NONE- *T*-1))))"
+        " (NP=2 (NN|JJ x)) (-RRB- -RRB-)))"
+    )
+    plain, counts = normal_form(tree)
+    assert str(plain) == ("(TOP (S (NP (PRP It)) (VP (VBD reported)) (NP (NN x)) (-RRB- -RRB-)))")
+    assert counts == {TRACES: 2, EMPTIED: 2, SHORTENED: 2}
+
+
+def test_a_sentence_of_traces_has_no_words() -> None:
+    assert normal_form(parse("(TOP (S (NP (-NONE- *))))"))[0] == Tree()
+
+
+@pytest.mark.parametrize(
+    ("label", "plain"),
+    [
+        ("NP", "NP"),
+        ("NP-SBJ", "NP"),
+        ("PRT|ADVP", "PRT"),
+        ("-X-", "-X-"),
+        ("=", "="),
+        ("S=1-2", "S"),
+    ],
+)
+def test_labels(label: str, plain: str) -> None:
+    assert plain_label(label) == plain
+
+
+@settings(max_examples=50, deadline=None)
+@given(tree=trees())
+def test_a_plain_tree_stays_as_it_is(tree: Tree) -> None:
+    assert normal_form(tree) == (tree, {})
