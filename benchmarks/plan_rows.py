@@ -155,7 +155,6 @@ def record(found: Mapping[str, Points], seconds: Mapping[str, float], path: Path
     known = {**_known(before), **seconds}
     told = {digest: known[digest] for digest in sorted(behind & known.keys())}
     details[SECONDS] = json.dumps(told)
-    untold = _untold(before, known) if behind - known.keys() else 0.0
     has = [row.label for row in recorded]
     return write_result(
         path,
@@ -166,7 +165,7 @@ def record(found: Mapping[str, Points], seconds: Mapping[str, float], path: Path
             ]
         ),
         config=" ".join(dict.fromkeys(each.spec.partition(":")[0] for each in ROWS)),
-        seconds=sum(told.values()) + untold,
+        seconds=sum(told.values()),
         metrics=metrics,
         signatures={},
         details=details,
@@ -179,16 +178,6 @@ def record(found: Mapping[str, Points], seconds: Mapping[str, float], path: Path
 def _known(before: Result | None) -> dict[str, float]:
     """Seconds of the plans behind a result, as far as it tells them apart."""
     return {} if before is None else json.loads(before.details.get(SECONDS, "{}"))
-
-
-def _untold(before: Result | None, known: Mapping[str, float]) -> float:
-    """Of a result that has its seconds in one sum: what is left of it without the `known` plans."""
-    if before is None:
-        return 0.0
-    behind = set[str]().union(*(_programs(row) for row in ROWS if key_of(row) in before.details))
-    earlier = _known(before)
-    now_known = {d: known[d] for d in behind & known.keys()} | earlier
-    return max(0.0, before.seconds - sum(now_known.values()))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import lzma
 
 import pytest
@@ -60,22 +59,3 @@ def test_a_stopped_training_is_not_scored(tmp_path, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         trained_run.trained(tmp_path, "quickstart", [], benchmark="benchmarks.some")
     assert stopped.value.code == 130
-
-
-def test_the_result_has_the_training_s_numbers(tmp_path):
-    run = RunDirectory(tmp_path)
-    reports = [
-        {"kind": "train", "step": 1, "tgt_tokens_per_second": 10.0, "data_wait": 0.5},
-        {"kind": "train", "step": 2, "tgt_tokens_per_second": 30.0, "data_wait": 0.1},
-        {"kind": "train", "step": 3, "tgt_tokens_per_second": 20.0, "data_wait": 0.2},
-        {"kind": "valid", "step": 2, "perplexity": 4.0, "training_seconds": 5.0},
-        {"kind": "valid", "step": 3, "perplexity": 4.5, "training_seconds": 7.5},
-    ]
-    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in reports))
-    assert trained_run.training_metrics(run) == {
-        "valid_perplexity": 4.0,
-        "steps": 3,
-        "target_tokens_per_second": 20.0,
-        "data_wait": 0.2,
-    }
-    assert trained_run.seconds_trained(run) == 7.5

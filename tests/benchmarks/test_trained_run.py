@@ -35,9 +35,14 @@ def run(tmp_path, monkeypatch):
     starts = (start(TRAINED, "2026-01-01T00:00:00"), start(TRAINED, "2026-01-02T00:00:00"))
     record = RunRecord(format_version=FORMAT_VERSION, config={}, starts=starts)
     found.config_file.write_text(json.dumps(dataclasses.asdict(record)))
+    rates = ((10.0, 0.5), (30.0, 0.1), (20.0, 0.2))
     reports = [
-        {"kind": "train", "step": 3, "tgt_tokens_per_second": 20.0, "data_wait": 0.2},
-        {"kind": "valid", "step": 3, "perplexity": 4.5, "training_seconds": 7.5},
+        {"kind": "train", "step": step, "tgt_tokens_per_second": rate, "data_wait": wait}
+        for step, (rate, wait) in enumerate(rates, start=1)
+    ]
+    reports += [
+        {"kind": "valid", "step": step, "perplexity": perplexity, "training_seconds": 2.5 * step}
+        for step, perplexity in ((2, 4.0), (3, 4.5))
     ]
     found.metrics.write_text("".join(json.dumps(line) + "\n" for line in reports))
     for name in ("test", "valid"):
@@ -73,6 +78,16 @@ def test_a_result_names_the_code_that_trained_its_run(run):
     found = trained_run.training_details(run, run)
     assert len(json.loads(found["trained_by"])) == 1
     assert found["training"].startswith("4 starts, 2026-01-01T00:00:00 to 2026-01-02T00:00:00; ")
+
+
+def test_the_result_has_the_training_s_numbers(run):
+    assert trained_run.training_metrics(run) == {
+        "valid_perplexity": 4.0,
+        "steps": 3,
+        "target_tokens_per_second": 20.0,
+        "data_wait": 0.2,
+    }
+    assert trained_run.seconds_trained(run) == 7.5
 
 
 def test_a_parsers_result_does_as_well(run, monkeypatch):

@@ -23,24 +23,10 @@ from flaxformer_mt.model.flops import shape_flops
 SHAPE = Shape(4, 6, 5)
 
 
-def test_the_named_sizes_are_those_of_the_comparison():
-    tiny, base = (WORKLOADS[name].load() for name in ("tiny", "base"))
-    assert (tiny.model.encoder_layers, tiny.model.d_model, tiny.data.vocabulary.size) == (
-        4,
-        128,
-        8000,
-    )
-    assert (base.model.encoder_layers, base.model.d_model, base.data.vocabulary.size) == (
-        6,
-        512,
-        32000,
-    )
-    assert (tiny.model.dropout, base.model.dropout) == (0.3, 0.1)
-    assert WORKLOADS["tiny"].shape == Shape(128, 32, 32)
-    assert WORKLOADS["base"].shape == Shape(32, 32, 32)
-    assert WORKLOADS["base"].load(bfloat16=True).model.dtype == "bfloat16"
+def test_the_workloads_are_configs() -> None:
     for workload in WORKLOADS.values():
-        assert workload.load().model.dtype == "float32"  # the paper's configs have bfloat16
+        workload.load()
+    assert WORKLOADS["base"].load(bfloat16=True).model.dtype == "bfloat16"
 
 
 def test_synthetic_batches_have_no_padding_and_end_marks():

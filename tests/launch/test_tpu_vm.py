@@ -69,15 +69,6 @@ def test_dry_run_spot_slices_from_the_queue():
     ]
 
 
-def test_dry_run_of_one_queued_slice_names_its_node():
-    lines = commands_of(*"mt --zone z --type v4-8 --queued --dry-run -- x".split())
-    assert lines[1] == (
-        "gcloud compute tpus queued-resources create mt --zone=z --accelerator-type=v4-8 "
-        "--runtime-version=tpu-ubuntu2204-base --node-id=mt"
-    )
-    assert lines[3].startswith("gcloud compute tpus tpu-vm scp ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "requirement"),
     [
@@ -123,18 +114,15 @@ def test_what_runs_is_what_the_dry_run_printed(cloud):
     assert asked == [*planned[:-1], planned[0], planned[-1]]
 
 
-def test_a_tpu_that_is_there_is_used_and_kept(cloud):
-    cloud.write("states", "READY")
-    done = cloud.run(*TPU, "--", "doctor")
-    assert done.returncode == 0, done.stderr
-    assert cloud.calls() == ["describe tpu-vm", "scp tpu-vm", "ssh tpu-vm"]
-    assert "mt is still there; to delete it: gcloud compute tpus tpu-vm delete mt" in done.stderr
-
-
-def test_without_a_type_nothing_is_created(cloud):
+def test_a_tpu_that_is_there_is_used_and_kept_and_none_is_made_without_a_type(cloud):
     done = cloud.run(*TPU, "--", "doctor")
     assert done.returncode == 2 and cloud.calls() == ["describe tpu-vm"]
     assert "there is no mt in z, and no --type says what to create" in done.stderr
+    cloud.write("states", "READY")
+    done = cloud.run(*TPU, "--", "doctor")
+    assert done.returncode == 0, done.stderr
+    assert cloud.calls()[1:] == ["describe tpu-vm", "scp tpu-vm", "ssh tpu-vm"]
+    assert "mt is still there; to delete it: gcloud compute tpus tpu-vm delete mt" in done.stderr
 
 
 def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
@@ -154,14 +142,23 @@ def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
 
 
 def test_suspended_queued_resource_is_asked_for_again(queue):
+    """Of one slice, which is a node of its name, in the zone of the environment."""
     queue.write("ends", "SUSPENDED", "0")
-    done = queue.run(*TPU, "--type", "v4-8", "--spot", "--queued", "--", "train")
+    arguments = "mt --wait 0 --package p --type v4-8 --spot --queued -- train".split()
+    done = run("tpu_vm.sh", *arguments, **queue.environment | {"CLOUDSDK_COMPUTE_ZONE": "zz"})
     assert done.returncode == 0, done.stderr
     calls = queue.calls()
     assert calls.count("create queued-resources") == 2
     assert calls.count("delete queued-resources") == 1
     assert "mt is WAITING_FOR_RESOURCES: waiting" in done.stderr
     assert "mt is PROVISIONING: waiting" in done.stderr
+    asked = (queue.folder / "calls").read_text().splitlines()
+    created = [line for line in asked if " create " in line]
+    assert created[0] == (
+        "compute tpus queued-resources create mt --zone=zz --accelerator-type=v4-8 "
+        "--runtime-version=tpu-ubuntu2204-base --node-id=mt --spot"
+    )
+    assert "scp tpu-vm" in queue.calls()
 
 
 def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
@@ -264,9 +261,3 @@ def test_the_checkout_is_packed_with_new_files_and_without_ignored_ones(cloud, t
         assert name in packed
     assert not any("__pycache__" in name or name.startswith(".venv") for name in packed)
     assert (home / "tpu_worker.sh").read_text() == WORKER.read_text()
-
-
-def test_zone_from_the_environment(cloud):
-    variables = {**cloud.environment, "CLOUDSDK_COMPUTE_ZONE": "zz"}
-    done = run("tpu_vm.sh", "mt", "--dry-run", "--", "x", **variables)
-    assert "--zone=zz" in done.stdout

@@ -53,7 +53,7 @@ def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path) -> Non
         second.start()
         assert waiting.wait(60)
         assert said == [f"{place}: another process prepares the same text; waiting for it"]
-        second.join(2)
+        second.join(0.5)
         assert second.is_alive() and not other.data.exists()
     second.join(60)
     assert not second.is_alive()
@@ -76,7 +76,7 @@ def test_a_share_of_the_text_is_written_by_one_process_at_a_time(
 
     def slow(*args, **kwargs):
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         yield from read_pairs(*args, **kwargs)
 
     def say(line: str) -> None:
