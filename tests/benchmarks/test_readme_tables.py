@@ -19,7 +19,6 @@ from benchmarks.readme_tables import (
     headlines,
     main,
     render_page,
-    render_section,
     render_table,
     replace_between_markers,
 )
@@ -56,18 +55,6 @@ def test_recorded_outputs_have_the_digests_of_their_results():
         for path in RESULTS.rglob("*.hyp.xz")
     }
     assert kept == named
-
-
-def test_a_row_leads_to_its_section_which_says_how_it_was_measured():
-    known = dataclasses.replace(RESULT.machine, instructions="avx512_bf16")
-    row = render_table([dataclasses.replace(RESULT, machine=known)]).splitlines()[-1]
-    for part in ("(docs/results.md#tiny)", "| 2 CPU cores (avx512_bf16), 24 GiB |", "90 min"):
-        assert part in row
-    assert "## tiny\n" in render_page([RESULT])
-    section = render_section(RESULT)
-    assert "\n    python -m benchmarks.tiny\n" in section and "0123456789-dirty" in section
-    # Outside the table, where its bars are harmless.
-    assert "- BLEU (tokenised, lower-cased): `nrefs:1|case:lc|tok:none`" in section
 
 
 @pytest.mark.parametrize("name", ["multi30k_tiny_seed_2_bfloat16", "multi30k_tiny_fr_seed_3"])

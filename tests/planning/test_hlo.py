@@ -48,26 +48,28 @@ def test_instructions():
     assert fusion.op_name.endswith("feed_forward/bld,df->blf/dot_general")
 
 
-def test_loops_are_multiplied_out():
-    found = {e.instruction.name: e for e in executions(parse(LOOP))}
-    assert found["y"].times == 5 and not found["y"].fused  # from 2 to below 7
-    assert found["inner"].times == 5 and found["inner"].fused
-    assert found["sum"].times == 1
-    assert not any(e.guessed for e in found.values())
+LENGTH = "%begin = s32[] copy(%zero)"
+WHILE = "while(%start), condition=%condition, body=%body"
 
 
-def test_a_loop_of_unknown_length_counts_what_one_says():
-    text = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
+@pytest.mark.parametrize(
+    ("known", "text", "times"),
+    [
+        (True, LOOP, 5),  # from 2 to below 7
+        (False, LOOP.replace(LENGTH, "%begin = s32[] parameter(1)"), 9),
+        # The compiler's word comes first.
+        (
+            *(True, LOOP.replace(WHILE, WHILE + ', backend_config={"known_trip_count":{"n":"3"}}')),
+            3,
+        ),
+    ],
+)
+def test_loops_are_multiplied_out(known, text, times):
     found = {e.instruction.name: e for e in executions(parse(text), unknown_trips=9)}
-    assert found["y"].times == 9 and found["y"].guessed
+    assert found["y"].times == found["inner"].times == times
+    assert found["y"].guessed != known
+    assert found["inner"].fused and not found["y"].fused
     assert found["sum"].times == 1 and not found["sum"].guessed
-
-
-def test_the_compilers_word_comes_first():
-    loop = "while(%start), condition=%condition, body=%body"
-    text = LOOP.replace(loop, loop + ', backend_config={"known_trip_count":{"n":"3"}}')
-    found = {e.instruction.name: e.times for e in executions(parse(text))}
-    assert found["y"] == 3
 
 
 @pytest.mark.parametrize("length", [1, 6, 40])

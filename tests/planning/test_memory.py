@@ -36,10 +36,8 @@ def test_needed():
     sizes = {"arguments": 100, "outputs": 90, "aliased": 80, "temporaries": 50, "code": 7}
     assert Memory(**sizes, peak=0).needed(limit=1000) == 100 + 90 - 80 + 50 + 7
     assert Memory(**sizes, peak=500).needed(limit=1000) == 507
-
-
-def test_pieces_that_are_more_than_there_is_share_places():
-    sizes = {"arguments": 100, "outputs": 90, "aliased": 80, "temporaries": 500, "code": 7}
+    # Pieces that are more than there is share places.
+    sizes["temporaries"] = 500
     assert Memory(**sizes, peak=300).needed(limit=617) == 617
     assert Memory(**sizes, peak=300).needed(limit=616) == 307
 

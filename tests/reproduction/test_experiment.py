@@ -82,45 +82,31 @@ def test_the_steps_of_big_keep_their_ratio():
     assert not big.is_the_paper_s
 
 
-@pytest.mark.parametrize(
-    "override",
-    ["mesh.fsdp=2", "training.log_every=7", "decoding.batch_tokens=99", "model.remat=true"],
-)
-def test_where_and_how_it_is_computed_makes_no_other_experiment(override):
-    one, other = experiment(), experiment(overrides=(override,))
-    assert one.digest == other.digest
-    assert (one.name, one.run_name) == (other.name, other.run_name)
-    assert experiment(folder="here").digest == experiment(folder="there").digest
-    assert resolve(one.row, Settings(overrides=(override,))).is_the_paper_s
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"scale": 0.02},
-        {"seed": 2},
-        {"corpus": TOY},
-        {"corpus": dataclasses.replace(TOY, train=("other.en", "other.de"))},
-        *({"overrides": (one,)} for one in ("model.dropout=0.05", "data.batch.tokens=4096")),
-        {"overrides": ("model.dtype=float32",)},
-        {"overrides": ("decoding.beam_size=5",)},
-    ],
-)
-def test_what_decides_the_numbers_does(changes):
-    assert experiment().digest != experiment(**changes).digest
-
-
-TRAINING = ["model.dropout=0.05", "data.valid.src=other.en", "training.keep_for_average=3"]
+NOTHING = ["mesh.fsdp=2", "training.log_every=7", "decoding.batch_tokens=99", "model.remat=true"]
+TRAINING = [
+    *("model.dropout=0.05", "data.batch.tokens=4096", "model.dtype=float32"),
+    *("data.valid.src=other.en", "training.keep_for_average=3"),
+]
 SCORING = ["decoding.beam_size=5", "data.tokenized=true", "data.test.newstest2013.src=other.en"]
 
 
-@pytest.mark.parametrize("override", [*TRAINING, *SCORING])
-def test_another_search_is_another_experiment_with_the_same_training(override):
+@pytest.mark.parametrize("override", [*NOTHING, *TRAINING, *SCORING])
+def test_what_decides_the_numbers_makes_another_experiment(override):
+    """Not where and how it is computed; another search has the same training."""
     one, other = experiment(), experiment(overrides=(override,))
-    assert one.digest != other.digest and one.name != other.name
-    assert (one.run_name == other.run_name) == (override in SCORING)
+    assert (one.digest == other.digest) == (one.name == other.name) == (override in NOTHING)
+    assert (one.run_name == other.run_name) == (override not in TRAINING)
     # In a run that both share each has its translations under a name of its own.
-    assert one.kept_as == "valid" != other.kept_as
+    assert one.kept_as == "valid" and (other.kept_as == "valid") == (override in NOTHING)
+    recipe = resolve(one.row, Settings(overrides=(override,))).is_the_paper_s
+    assert recipe == (override in (*NOTHING, "model.dtype=float32"))
+
+
+def test_scale_seed_and_text_decide_them_and_a_folder_does_not():
+    other = dataclasses.replace(TOY, train=("other.en", "other.de"))
+    changes = ({}, {"scale": 0.02}, {"seed": 2}, {"corpus": TOY}, {"corpus": other})
+    assert len({experiment(**each).digest for each in changes}) == len(changes)
+    assert experiment(folder="here").digest == experiment(folder="there").digest
 
 
 def test_digests_are_what_they_were():
@@ -145,7 +131,7 @@ def test_a_setting_that_a_release_adds_changes_neither(monkeypatch):
 
 def test_only_the_paper_s_recipe_counts_as_full_scale():
     row = row_of("table3/base")
-    for same in ({}, {"seed": 3}, {"overrides": ("model.dtype=float32",)}, {"folder": "F"}):
+    for same in ({}, {"seed": 3}, {"folder": "F"}):
         assert resolve(row, Settings(**same)).is_the_paper_s
     for other in (
         {"scale": 0.99},

@@ -185,7 +185,6 @@ def test_malformed_files_are_refused_by_name(tmp_path, valid, key, value, compla
     ("content", "message"),
     [
         ('{\n  "name": tiny\n}', "tiny.json:2: is not JSON"),
-        ("[" * 100_000, "tiny.json: is nested too deeply"),
         ("[]", "tiny.json: the result must be an object"),
     ],
 )
