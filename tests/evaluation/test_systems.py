@@ -1,4 +1,4 @@
-"""Outputs by the paths that name them, and the test set they have in common."""
+"""The files of an evaluation, outputs by the paths that name them, and their common test set."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.evaluation import Scoring, ScoringError, assess
-from flaxformer_mt.evaluation.kept import keep
+from flaxformer_mt.evaluation import Scoring, ScoringError, assess, kept as kept_files
+from flaxformer_mt.evaluation.kept import keep, kept_names, read_kept
 from flaxformer_mt.evaluation.systems import (
     Output,
     common_case,
@@ -20,6 +20,7 @@ from flaxformer_mt.evaluation.systems import (
     find_output,
 )
 from flaxformer_mt.rundir.atomic import write_text
+from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path
 from tests.rundir.buckets import bucket, gcs, needs_clients
 
@@ -28,24 +29,32 @@ __all__ = ["bucket", "gcs"]
 REFERENCES, SOURCES = ["a b c d", "e f g h\u2028"], ["A", "E"]
 
 
-def kept(directory: Path, name: str, *, tokenizer: str = "13a", lowercase: bool = False) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    hypotheses = ["a b c x", "\x85e f"]
-    scoring = Scoring(
-        tokenizer=tokenizer, lowercase=lowercase, language="de", ter=False, resamples=0
-    )
+def keep_set(
+    directory: Path,
+    hypotheses: list[str],
+    *,
+    name: str = "set",
+    sources: list[str] | None = SOURCES,
+    examples: int = 0,
+    **scoring: Any,
+) -> Path:
+    settings = Scoring(ter=False, resamples=0, **scoring)
+    found = assess(hypotheses, REFERENCES, scoring=settings)
     files = keep(
-        assess(hypotheses, REFERENCES, scoring=scoring),
-        hypotheses,
-        REFERENCES,
-        sources=SOURCES,
+        *(found, hypotheses, REFERENCES),
+        sources=sources,
         name=name,
         directory=directory,
         settings={},
-        examples=0,
+        examples=examples,
         origin="",
     )
     return files.scores
+
+
+def kept(directory: Path, name: str, **scoring: Any) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return keep_set(directory, ["a b c x", "\x85e f"], name=name, language="de", **scoring)
 
 
 @pytest.fixture
@@ -173,3 +182,51 @@ def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
     assert (found.name, found.references, found.sources) == ("one", REFERENCES, SOURCES)
     plain = find_output(f"x={run}/evaluation/first.hyp.txt")
     assert plain == Output(name="x", hypotheses=found.hypotheses)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def again_with_less(directory: Path) -> None:
+    keep_set(directory, ["a b c x", "e f"], sources=SOURCES, examples=2)
+    assert names(directory) == [
+        *("set.html", "set.hyp.txt", "set.json", "set.ref.txt", "set.src.txt")
+    ]
+    assert read_kept(directory, "set").sources == SOURCES
+    keep_set(directory, ["a b c d", "e f"], sources=None, examples=0)
+    assert names(directory) == ["set.hyp.txt", "set.json", "set.ref.txt"]
+    found = read_kept(directory, "set")
+    assert (found.hypotheses, found.sources) == (["a b c d", "e f"], None)
+
+
+def test_nothing_of_the_evaluation_before_stays(tmp_path: Path) -> None:
+    again_with_less(tmp_path)
+
+
+@needs_clients
+def test_nothing_of_it_stays_in_a_bucket(gcs: Any, bucket: str) -> None:
+    again_with_less(as_path(f"gs://{bucket}/evaluation"))
+
+
+@pytest.mark.parametrize("broken", ["set.hyp.txt", "set.ref.txt", "set.src.txt"])
+def test_after_a_failure_no_scores_stand_beside_another_evaluations_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    keep_set(tmp_path, ["a b c x", "e f"], sources=SOURCES, examples=2)
+
+    def fail(path: Path, text: str) -> None:
+        if path.name == broken:
+            raise RunDirectoryError(f"{path}: the disk is full")
+        write_text(path, text)
+
+    monkeypatch.setattr(kept_files, "write_text", fail)
+    with pytest.raises(RunDirectoryError, match="the disk is full"):
+        keep_set(tmp_path, ["a b c d", "e f"], sources=SOURCES, examples=2)
+    assert kept_names(tmp_path) == []
+
+
+def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "set.json").mkdir()
+    with pytest.raises(RunDirectoryError, match=r"set.json: cannot be removed: "):
+        keep_set(tmp_path, ["a b c d", "e f"], sources=None, examples=0)

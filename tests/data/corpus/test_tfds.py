@@ -185,13 +185,8 @@ def test_a_set_may_stand_on_an_object_store(
     for file in prepared.iterdir():
         bucket.pipe(f"gs://b/tfds/tiny_translate/1.0.0/{file.name}", file.read_bytes())
     expected = list(read_pairs(tiny(prepared, "train[20:70]")))
-    corpus = CorpusConfig(
-        kind="tfds",
-        path="tiny_translate",
-        split="train[20:70]",
-        src="en",
-        tgt="de",
-        data_dir="gs://b/tfds",
+    corpus = dataclasses.replace(
+        tiny(prepared, "train[20:70]"), path="tiny_translate", data_dir="gs://b/tfds"
     )
     assert list(read_pairs(corpus)) == expected
     assert str(files(corpus)["path[0]"]).startswith("gs://b/tfds/tiny_translate/1.0.0/")
@@ -272,21 +267,19 @@ def test_archives_that_are_missing_are_named(fake_wmt14: Path, tmp_path: Path) -
     assert message.count("\n") == 1 and "/wmt19/translation-task/dev.tgz" in message
 
 
-@pytest.mark.parametrize("damage", ["size", "digest"])
-def test_archives_that_are_damaged_are_named(fake_wmt14: Path, tmp_path: Path, damage: str) -> None:
-    path = fake_wmt14 / "training-parallel-nc-v9.tgz"
-    data = path.read_bytes()
-    path.write_bytes(data[:-1] if damage == "size" else data[:-1] + bytes([data[-1] ^ 1]))
-    what = "bytes and not" if damage == "size" else "SHA-256 is not"
-    with pytest.raises(CorpusError, match=f"{path}: .*{what}.*fetch http.*nc-v9.tgz again"):
-        open_source(wmt14(tmp_path / "data", fake_wmt14))
-    assert not (tmp_path / "data").exists()
-
-
-def test_an_archive_cannot_write_outside_its_folder(
+def test_archives_that_are_damaged_or_would_write_elsewhere_are_named(
     fake_wmt14: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = fake_wmt14 / "dev.tgz"
+    whole = path.read_bytes()
+    for data, said in (
+        (whole[:-1], "bytes and not"),
+        (whole[:-1] + bytes([whole[-1] ^ 1]), "SHA-256 is not"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(CorpusError, match=f"{path}: .*{said}.*fetch http.*dev.tgz again"):
+            open_source(wmt14(tmp_path / "data", fake_wmt14))
+        assert not (tmp_path / "data").exists()
     write_tgz(path, {"../../evil": "x"})
     known = tfds.builder(WMT14, data_dir=str(tmp_path)).url_infos
     url = next(url for url, info in known.items() if info.filename == path.name)
@@ -352,62 +345,44 @@ def test_without_a_network_nobody_waits_for_it(tmp_path: Path, resolver: list[st
         files(wmt14(tmp_path))
 
 
-def test_french_has_archives_of_unknown_size(tmp_path: Path, no_network: None) -> None:
-    corpus = CorpusConfig(
-        kind="tfds", path="wmt14_translate/fr-en", src="en", tgt="fr", data_dir=str(tmp_path)
-    )
-    with pytest.raises(CorpusError, match=r"training-giga-fren\.tar  .*\.tar"):
-        open_source(corpus)
-
-
-def test_names_that_tfds_does_not_know(tmp_path: Path, no_network: None) -> None:
-    for name, message in (
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        # Archives of unknown size.
+        ("wmt14_translate/fr-en", r"training-giga-fren\.tar  .*\.tar"),
         ("no_such_set/de-en", r"data\.a\.path: TFDS .* has no set 'no_such_set/de-en'"),
-        (
-            "wmt14_translate/de-xx",
-            r"data\.a\.path: 'wmt14_translate/de-xx': .* cs-en, de-en",
-        ),
+        ("wmt14_translate/de-xx", r"data\.a\.path: 'wmt14_translate/de-xx': .* cs-en, de-en"),
         ("not a name", r"data\.a\.path: "),
-    ):
-        corpus = CorpusConfig(kind="tfds", path=name, src="en", tgt="de", data_dir=str(tmp_path))
-        with pytest.raises(CorpusError, match=message):
-            open_source(corpus, "", "data.a")
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("no_proxy", "*")
-    folder = tmp_path / "served"
-    folder.mkdir()
-    write_tgz(folder / "text.tgz", {"text.de": "eins zwei", "text.en": "one two"})
-    handler = partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, args=(0.05,))
-        thread.start()
-        yield f"http://127.0.0.1:{httpd.server_address[1]}"
-        httpd.shutdown()
-        thread.join()
+    ],
+)
+def test_names_that_tfds_does_not_know_or_has_not(
+    tmp_path: Path, no_network: None, name: str, message: str
+) -> None:
+    corpus = CorpusConfig(kind="tfds", path=name, src="en", tgt="fr", data_dir=str(tmp_path))
+    with pytest.raises(CorpusError, match=message):
+        open_source(corpus, "", "data.a")
 
 
 def test_with_a_network_archives_are_downloaded(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus = CorpusConfig(
-        name="a",
-        kind="tfds",
-        path="fetched_translate",
-        src="en",
-        tgt="de",
-        data_dir=str(tmp_path / "data"),
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    write_tgz(tmp_path / "text.tgz", {"text.de": "eins zwei", "text.en": "one two"})
+    corpus = dataclasses.replace(
+        tiny(Path("fetched_translate")), data_dir=str(tmp_path / "data"), archives=""
     )
-    monkeypatch.setattr(FetchedTranslate, "url", f"{server}/missing.tgz")
-    with pytest.raises(CorpusError, match=r"cannot download missing\.tgz .*set a\.archives to"):
-        open_source(corpus)
-    monkeypatch.setattr(FetchedTranslate, "url", f"{server}/text.tgz")
-    pairs = {pair[1:] for pair in read_pairs(corpus)}
-    assert pairs == {("one", "eins"), ("two", "zwei")}
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.05,))
+        thread.start()
+        address = f"http://127.0.0.1:{httpd.server_address[1]}"
+        try:
+            monkeypatch.setattr(FetchedTranslate, "url", f"{address}/missing.tgz")
+            with pytest.raises(CorpusError, match=r"download missing\.tgz .*set a\.archives to"):
+                open_source(corpus)
+            monkeypatch.setattr(FetchedTranslate, "url", f"{address}/text.tgz")
+            assert {pair[1:] for pair in read_pairs(corpus)} == {("one", "eins"), ("two", "zwei")}
+        finally:
+            httpd.shutdown()
+            thread.join()
