@@ -131,7 +131,12 @@ def permute(
 
 
 def hashed(value: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
-    """32 bits of each: the upper half of MurmurHash3's finaliser (Appleby, public domain)."""
+    """The upper 32 bits of `mixed`."""
+    return mixed(value) >> np.uint64(32)
+
+
+def mixed(value: UInt64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
+    """MurmurHash3's finaliser (Appleby, public domain): 64 bits of each, none the same."""
     value = (value ^ (value >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     value = (value ^ (value >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return value >> np.uint64(32)
+    return value ^ (value >> np.uint64(33))

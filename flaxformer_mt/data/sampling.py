@@ -3,30 +3,36 @@
 BPE-dropout (Provilkov et al. 2020, algorithm 1) or unigram sampling (Kudo 2018), on the stored ids,
 word by word. What a pair becomes is a pure function of (seed, epoch, pair) on every machine, which
 SentencePiece's own sampling is not: its generator differs from process to process.
+
+Many words are cut at once: arrays have a row for each character of the longest word and a column
+for each word.
 """
 
 from __future__ import annotations
 
-import bisect
-import hashlib
-import itertools
 import math
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
-from jaxtyping import Int64, Integer
+from jaxtyping import Float64, Int64, Integer, UInt64
 
 from flaxformer_mt.config.schema import DataConfig
-from flaxformer_mt.data.order import hashed
-from flaxformer_mt.data.store import Sentences, TokenPairs, Tokens
-from flaxformer_mt.data.vocabulary import EOS, Type, Vocabularies, Vocabulary
+from flaxformer_mt.data.order import hashed, mixed
+from flaxformer_mt.data.store import Sentences, TokenPairs, Tokens, runs
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
 
-# An occurrence of a word takes one of these many cuts, each drawn once: a frequent word shows
-# nearly all the variety there is, and drawing costs a look-up.
-_CUTS = 64
-_REMEMBERED = 1 << 20
+# In an epoch, at most this many cuts of a word are drawn, and its places choose among them. Drawing
+# at each place of a frequent word would take half as long again.
+_CUTS = 1 << 10
 _BLANK = "\u2581"
+# Characters of the words that are cut at once: their arrays should fit into a core's cache.
+_AT_A_TIME = 1 << 15
+_NOTHING = 1 << 32
+"""Above every piece."""
+
+_Grid = Int64[np.ndarray, "characters words"]
+_Keys = UInt64[np.ndarray, " words"]
+_Counts = Int64[np.ndarray, " words"]
 
 
 def resampler_for(config: DataConfig, vocabularies: Vocabularies, seed: int) -> Resampler | None:
@@ -36,13 +42,13 @@ def resampler_for(config: DataConfig, vocabularies: Vocabularies, seed: int) -> 
 
 
 class Resampler:
-    """Draws segmentations of stored pairs. Not safe for several threads."""
+    """Draws segmentations of stored pairs."""
 
     def __init__(self, vocabularies: Vocabularies, strength: float, seed: int) -> None:
         """`strength` is BPE-dropout's p or the unigram model's alpha, in (0, 1)."""
         self._seed = seed
-        src = _Cutter(vocabularies.src, strength, seed)
-        tgt = src if vocabularies.shared else _Cutter(vocabularies.tgt, strength, seed)
+        src = _Cutter(vocabularies.src, strength)
+        tgt = src if vocabularies.shared else _Cutter(vocabularies.tgt, strength)
         self._cutters = {"src": src, "tgt": tgt}
 
     def draw(
@@ -76,107 +82,255 @@ class Resampler:
         begins_word = cutter.begins_word[flat]
         begins_word[ends - lengths] = True
         starts = np.flatnonzero(begins_word)
+        sizes = np.diff(starts, append=len(flat))
         words_before = np.searchsorted(starts, np.concatenate([[0], ends]))
         counts = np.diff(words_before)
         number = np.arange(len(starts)) - np.repeat(words_before[:-1], counts)
         sequence = np.random.SeedSequence((self._seed, *place), spawn_key=(2,))
-        key = np.random.Philox(sequence).random_raw(2)
-        of_pair = hashed(indices.astype(np.uint64) ^ key[0]) << np.uint64(32)
-        bits = hashed((np.repeat(of_pair, counts) + number.astype(np.uint64)) ^ key[1])
-        raw = flat.astype(np.int32).tobytes()
-        bounds = (np.append(starts, len(flat)) * 4).tolist()
-        cuts = [
-            cutter.cut(raw[begin:end], which)
-            for begin, end, which in zip(
-                bounds[:-1], bounds[1:], (bits % np.uint64(_CUTS)).tolist(), strict=True
-            )
-        ]
-        drawn = np.frombuffer(b"".join(cuts), np.int32)
-        word_ends = np.cumsum([0, *map(len, cuts)]) // 4
-        new_lengths = np.diff(word_ends[words_before])
+        keys = np.random.Philox(sequence).random_raw(3)
+        of_pair = hashed(indices.astype(np.uint64) ^ keys[0]) << np.uint64(32)
+        bits = hashed((np.repeat(of_pair, counts) + number.astype(np.uint64)) ^ keys[1])
+        # A word's 64 bits. Two words of a window share theirs with a probability below 10^-9.
+        within = np.arange(len(flat)) - np.repeat(starts, sizes)
+        of_token = mixed(flat.astype(np.uint64) << np.uint64(32) | within.astype(np.uint64))
+        words = np.add.reduceat(of_token, starts) ^ keys[2]
+        draws, draw_of = np.unique(mixed(words + bits % np.uint64(_CUTS)), return_inverse=True)
+        example = np.empty(len(draws), np.int64)
+        example[draw_of] = np.arange(len(starts))
+        tokens, firsts, sizes = cutter.cut(
+            flat[runs(starts[example], sizes[example])], sizes[example], words[example], draws
+        )
+        drawn = tokens[runs(firsts[draw_of], sizes[draw_of])]
+        word_ends = _offsets(sizes[draw_of])
         return _unless_longer(
-            Tokens(drawn, _offsets(new_lengths)), Tokens(flat, _offsets(lengths)), limit
+            Tokens(drawn, word_ends[words_before]), Tokens(flat, _offsets(lengths)), limit
         )
 
 
 class _Cutter:
-    """The cuts of a vocabulary's words."""
+    """Cuts a vocabulary's words. Pieces are numbered by their scores, the best is 0."""
 
-    def __init__(self, vocabulary: Vocabulary, strength: float, seed: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, strength: float) -> None:
         types = vocabulary.types()
-        self._types = types
-        self._ids = {kind.text: number for number, kind in enumerate(types) if kind.plain}
-        self._bpe, self._strength, self._seed = vocabulary.is_bpe, strength, seed
-        self._longest = max((len(text) for text in self._ids), default=0)
+        plain = [number for number, kind in enumerate(types) if kind.plain]
+        plain.sort(key=lambda number: -types[number].score)
+        self._types = np.array(plain, np.int32)
+        pieces = {types[number].text: piece for piece, number in enumerate(plain)}
+        spelled = [
+            [pieces.get(character, -1) for character in kind.text] if kind.plain else [-1]
+            for kind in types
+        ]
+        # Each type's characters, as pieces; -1 where one is none.
+        self._characters = Tokens(
+            np.array([piece for spelling in spelled for piece in spelling], np.int32),
+            _offsets(np.array([len(spelling) for spelling in spelled])),
+        )
         self.begins_word = np.array([kind.text.startswith(_BLANK) for kind in types])
         self.begins_word[EOS] = True
-        self._known: dict[tuple[bytes, int], bytes] = {}
+        scores = np.array([types[number].score for number in plain])
+        self._drawn: Callable[[_Grid, _Keys], _Grid] = (
+            _Dropout(pieces, strength) if vocabulary.is_bpe else _Lattice(pieces, strength * scores)
+        )
 
-    def cut(self, word: bytes, which: int) -> bytes:
-        """Cut number `which` of a word, int32 ids as bytes in and out."""
-        found = self._known.get((word, which))
-        if found is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            found = self._known[word, which] = self._draw(word, which)
-        return found
+    def cut(
+        self, stored: Integer[np.ndarray, " tokens"], sizes: _Counts, words: _Keys, keys: _Keys
+    ) -> tuple[Integer[np.ndarray, " tokens_and_drawn"], _Counts, _Counts]:
+        """A cut of each word, drawn by its key: tokens, where each word's begin, how many.
 
-    def _draw(self, word: bytes, which: int) -> bytes:
-        kinds: list[Type] = [self._types[number] for number in np.frombuffer(word, np.int32)]
-        if not all(kind.plain for kind in kinds):
-            return word
-        text = "".join(kind.text for kind in kinds)
-        if not all(character in self._ids for character in text):
-            return word
-        digest = hashlib.blake2b(f"{self._seed} {which} {text}".encode(), digest_size=8).digest()
-        chance = random.Random(int.from_bytes(digest, "little"))
-        pieces = self._dropout(text, chance) if self._bpe else self._lattice(text, chance)
-        return np.array([self._ids[piece] for piece in pieces], np.int32).tobytes()
-
-    def _dropout(self, text: str, chance: random.Random) -> list[str]:
-        """BPE from single characters; each time, each possible join is left out with p."""
-        pieces = list(text)
-        while True:
-            best, at = -math.inf, -1
-            for number in range(len(pieces) - 1):
-                joined = self._ids.get(pieces[number] + pieces[number + 1])
-                if joined is None or chance.random() < self._strength:
-                    continue
-                if self._types[joined].score > best:
-                    best, at = self._types[joined].score, number
-            if at < 0:
-                return pieces
-            pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
-
-    def _lattice(self, text: str, chance: random.Random) -> list[str]:
-        """A cut with probability proportional to that of its pieces, to the power of alpha.
-
-        Forward sums over all cuts of each beginning of the word, then drawn from the end.
+        The words' tokens are `stored` end to end; `words` differs where they differ.
         """
-        forward = [0.0] + [-math.inf] * len(text)  # logarithms
-        for end in range(1, len(text) + 1):
-            terms = [weight for _, weight in self._last_pieces(text, end, forward)]
-            largest = max(terms)
-            forward[end] = largest + math.log(sum(math.exp(term - largest) for term in terms))
-        pieces: list[str] = []
-        end = len(text)
-        while end:
-            options = self._last_pieces(text, end, forward)
-            shares = itertools.accumulate(math.exp(weight - forward[end]) for _, weight in options)
-            start, _ = options[bisect.bisect(list(shares)[:-1], chance.random())]
-            pieces.append(text[start:end])
-            end = start
-        return pieces[::-1]
+        firsts = _offsets(sizes)[:-1]
+        characters = self._characters.gather(stored)
+        bounds = _offsets(np.add.reduceat(self._characters.lengths(stored), firsts))
+        lengths = np.diff(bounds)
+        order = np.flatnonzero(np.minimum.reduceat(characters, bounds[:-1]) >= 0)
+        # Words of equal length together, and draws of the same word beside each other.
+        by = lengths[order].astype(np.uint64) << np.uint64(48) | words[order] >> np.uint64(16)
+        order = order[np.argsort(by)]
+        pool, filled, firsts, sizes = [stored], len(stored), firsts.copy(), sizes.copy()
+        none = len(self._types)
+        chunk = np.cumsum(lengths[order]) // _AT_A_TIME
+        for here in np.split(order, np.flatnonzero(np.diff(chunk)) + 1):
+            if not len(here):
+                continue
+            row = np.arange(lengths[here].max())[:, None]
+            grid = characters.take(bounds[here] + row, mode="clip").astype(np.int64)
+            grid[row >= lengths[here]] = none
+            pieces = self._drawn(grid, keys[here]).T
+            kept = pieces != none
+            pool.append(self._types[pieces[kept]])
+            sizes[here] = kept.sum(axis=1)
+            firsts[here] = filled + _offsets(sizes[here])[:-1]
+            filled += len(pool[-1])
+        return np.concatenate(pool), firsts, sizes
 
-    def _last_pieces(
-        self, text: str, end: int, forward: Sequence[float]
-    ) -> list[tuple[int, float]]:
-        """Where the piece that ends at `end` may begin, and the weight of all cuts with it."""
-        return [
-            (start, forward[start] + self._strength * self._types[number].score)
-            for start in range(max(0, end - self._longest), end)
-            if (number := self._ids.get(text[start:end])) is not None
-        ]
+
+class _Dropout:
+    """BPE from single characters; each time, each possible join is left out with p."""
+
+    def __init__(self, pieces: Mapping[str, int], p: float) -> None:
+        self._p, self._none = p, len(pieces)
+        self._joins = _Table(
+            {
+                (pieces[text[:cut]], pieces[text[cut:]]): piece
+                for text, piece in pieces.items()
+                for cut in range(1, len(text))
+                if text[:cut] in pieces and text[cut:] in pieces
+            },
+            len(pieces) + 1,
+        )
+        self._lengths = np.array([len(text) for text in pieces])
+
+    def __call__(self, characters: _Grid, keys: _Keys) -> _Grid:
+        """A piece stands in the row of its first character."""
+        none, words = self._none, len(keys)
+        border = np.full((1, words), none)
+        grid = np.concatenate([border, characters, border])
+        rows = len(grid)
+        shift = rows.bit_length()
+        # The join of a piece and the next, and its row: the least is the best, leftmost among
+        # equals.
+        impossible = _NOTHING << shift
+        joins = np.full((rows - 1, words), impossible)
+        joins[1:-1] = self._joins.get(characters[:-1], characters[1:]) << shift
+        joins[1:-1] |= np.arange(1, rows - 2)[:, None]
+        # Flat from here on: an index is row * words + column.
+        before = np.repeat(np.arange(-1, rows - 1), words)
+        pieces, candidates = grid.ravel(), joins.ravel()
+        # Of the joins from the best on, n and more are left out with p ** n.
+        chances = np.floor(self._p ** np.arange(rows, 0, -1) * 2**32)
+        for turn in range(rows):
+            best = joins.min(axis=0)
+            columns = np.flatnonzero(best < impossible)
+            if not len(columns):
+                break
+            best = best[columns]
+            chance = hashed(keys[columns] ^ np.uint64(turn)).astype(np.float64)
+            left_out = np.flatnonzero(chance < chances[-1])
+            if len(left_out):
+                several = columns[left_out]
+                ranked = np.sort(joins[:, several], axis=0)
+                nth = rows - np.searchsorted(chances, chance[left_out], "right")
+                best[left_out] = found = ranked[
+                    np.minimum(nth, len(ranked) - 1), np.arange(len(several))
+                ]
+                joins[:, several[found >= impossible]] = impossible
+                columns, best = columns[best < impossible], best[best < impossible]
+            joined, row = best >> shift, best & ((1 << shift) - 1)
+            at = row * words + columns
+            middle = (row + self._lengths[pieces[at]]) * words + columns
+            pieces[middle], candidates[middle] = none, impossible
+            pieces[at] = joined
+            after = (row + self._lengths[joined]) * words + columns
+            candidates[at] = self._joins.get(joined, pieces[after]) << shift | row
+            before[after] = row
+            row = before[at]
+            at = row * words + columns
+            candidates[at] = self._joins.get(pieces[at], joined) << shift | row
+        return grid
+
+
+class _Lattice:
+    """Draws a cut with probability proportional to that of its pieces, to the power of alpha."""
+
+    def __init__(self, pieces: Mapping[str, int], weights: Float64[np.ndarray, " pieces"]) -> None:
+        """`weights` are the pieces' logarithms, times alpha."""
+        nodes, steps = [none := len(pieces)], dict[tuple[int, int], int]()
+        for text, piece in pieces.items():
+            if not all(character in pieces for character in text):
+                continue
+            here = 0
+            for character in text:
+                step = here, pieces[character]
+                if step not in steps:
+                    steps[step] = len(nodes)
+                    nodes.append(none)
+                here = steps[step]
+            nodes[here] = piece
+        self._steps = _Table(steps, none + 1)
+        self._pieces = np.array([*nodes, none])
+        self._weights = np.append(weights, -math.inf)[self._pieces]
+        self._longest = max(map(len, pieces), default=0)
+
+    def __call__(self, characters: _Grid, keys: _Keys) -> _Grid:
+        """Forward sums over all cuts of each beginning of a word; then drawn from the end."""
+        rows = len(characters)
+        new = (characters[:, 1:] != characters[:, :-1]).any(axis=0)
+        words = characters[:, np.flatnonzero(np.append(True, new))]
+        word_of = np.append(0, np.cumsum(new))
+        # Where the tree of all pieces leads from each character on.
+        nodes = np.full((min(self._longest, rows), *words.shape), len(self._pieces) - 1)
+        here = np.zeros_like(words)
+        for step in range(len(nodes)):
+            here = self._steps.get(here[: rows - step], words[step:])
+            here = np.minimum(here, len(self._pieces) - 1)
+            nodes[step, : rows - step] = here
+        weights = self._weights[nodes]
+        forward = np.zeros((rows + 1, words.shape[1]))  # logarithms
+        for end in range(1, rows + 1):
+            steps = np.arange(min(len(nodes), end))
+            starts = end - 1 - steps
+            forward[end] = np.logaddexp.reduce(forward[starts] + weights[steps, starts], axis=0)
+        drawn = np.full_like(characters, none := self._pieces[-1])
+        ends, columns = (characters != none).sum(axis=0), np.arange(len(keys))
+        steps = np.arange(len(nodes))[:, None]
+        for turn in range(rows):
+            starts = ends - 1 - steps
+            of = word_of[columns]
+            logs = forward[starts, of] + weights[steps, starts, of] - forward[ends, of]
+            shares = np.cumsum(np.exp(np.where(starts < 0, -math.inf, logs)), axis=0)
+            chance = hashed(keys[columns] ^ np.uint64(turn)) / 2**32 * shares[-1]
+            step = (shares <= chance).sum(axis=0)
+            ends = ends - 1 - step
+            drawn[ends, columns] = self._pieces[nodes[step, ends, of]]
+            ends, columns = ends[ends > 0], columns[ends > 0]
+            if not len(ends):
+                break
+        return drawn
+
+
+class _Table:
+    """Looks up many pairs of numbers at a time: a hash table with open addressing."""
+
+    def __init__(self, values: Mapping[tuple[int, int], int], seconds: int) -> None:
+        """The second number of a pair is always below `seconds`."""
+        self._seconds = seconds
+        slots = 4 << len(values).bit_length()
+        self._shift, self._last = np.uint64(65 - slots.bit_length()), slots - 1
+        # An entry is a key and, in its lower bits, the value.
+        self._bits = max(values.values(), default=0).bit_length()
+        self._entries = np.full(slots, -1)
+        keys = np.array([first * seconds + second for first, second in values], np.int64)
+        entries = keys << self._bits | np.array(list(values.values()), np.int64)
+        slot = self._slots(keys)
+        while len(entries):
+            free = self._entries[slot] < 0
+            self._entries[slot[free]] = entries[free]
+            left = self._entries[slot] != entries
+            entries, slot = entries[left], (slot[left] + 1) & self._last
+
+    def get(
+        self, first: Integer[np.ndarray, "*items"], second: Integer[np.ndarray, "*items"]
+    ) -> Int64[np.ndarray, "*items"]:
+        """The value of each pair, `_NOTHING` for one without."""
+        keys = (first * self._seconds + second).ravel()
+        slot = self._slots(keys)
+        entries = self._entries[slot]
+        other = entries >> self._bits != keys
+        values = entries & ((1 << self._bits) - 1)
+        values[other] = _NOTHING
+        todo = np.flatnonzero(other & (entries >= 0))
+        while len(todo):
+            slot[todo] = (slot[todo] + 1) & self._last
+            entries = self._entries[slot[todo]]
+            other = entries >> self._bits != keys[todo]
+            values[todo[~other]] = entries[~other] & ((1 << self._bits) - 1)
+            todo = todo[other & (entries >= 0)]
+        return values.reshape(np.shape(first))
+
+    def _slots(self, keys: Int64[np.ndarray, "*items"]) -> Int64[np.ndarray, "*items"]:
+        spread = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return (spread >> self._shift).astype(np.int64)
 
 
 def _offsets(lengths: Int64[np.ndarray, " items"]) -> Int64[np.ndarray, " items_and_one"]:

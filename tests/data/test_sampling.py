@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import math
 import multiprocessing
 
@@ -18,6 +20,7 @@ from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, train_pair
 
 TEXT = list(grammar("train", 120, 1))
 LIMITS = (200, 200)
+Shares = dict[tuple[int, ...], float]
 CONFIG = VocabularyConfig(size=300, sampling=0.2)
 CONFIGS = {
     "bpe": CONFIG,
@@ -85,38 +88,63 @@ def test_without_dropout_bpe_joins_as_sentencepiece_does() -> None:
     assert cut == [stored(vocabularies).src(number).tolist() for number in range(120)]
 
 
-def test_unigram_cuts_come_as_often_as_their_probabilities_say() -> None:
-    """One word in 4,000 places against all its cuts enumerated (64 different draws a word)."""
-    config = dataclasses.replace(CONFIGS["unigram"], sampling=0.5)
-    vocabulary = train_pair(TEXT, config).src
-    types = vocabulary.types()
-    ids = {kind.text: number for number, kind in enumerate(types) if kind.plain}
+def bpe_dropout(pieces: list[str], ids: dict[str, int], scores: list[float], p: float) -> Shares:
+    """Every cut that algorithm 1 of Provilkov et al. leads to, with its probability."""
+    joins = [n for n, pair in enumerate(itertools.pairwise(pieces)) if "".join(pair) in ids]
+    joins.sort(key=lambda n: -scores[ids[pieces[n] + pieces[n + 1]]])
+    found: Shares = collections.Counter({tuple(ids[piece] for piece in pieces): p ** len(joins)})
+    for left_out, n in enumerate(joins):
+        joined = [*pieces[:n], pieces[n] + pieces[n + 1], *pieces[n + 2 :]]
+        for cut, share in bpe_dropout(joined, ids, scores, p).items():
+            found[cut] += p**left_out * (1 - p) * share
+    return found
 
-    def cuts(text: str) -> list[list[int]]:
-        if not text:
-            return [[]]
-        return [
-            [ids[text[:end]], *rest]
+
+def unigram(text: str, ids: dict[str, int], scores: list[float], alpha: float) -> Shares:
+    """Every cut, with the product of its pieces' probabilities to the power of alpha."""
+    if not text:
+        return collections.Counter({(): 1.0})
+    return collections.Counter(
+        {
+            (ids[text[:end]], *rest): math.exp(alpha * scores[ids[text[:end]]]) * weight
             for end in range(1, len(text) + 1)
             if text[:end] in ids
-            for rest in cuts(text[end:])
-        ]
+            for rest, weight in unigram(text[end:], ids, scores, alpha).items()
+        }
+    )
 
-    word = "\u2581the"
-    options = cuts(word)
-    weights = [math.exp(0.5 * sum(types[i].score for i in option)) for option in options]
-    expected = {tuple(o): w / sum(weights) for o, w in zip(options, weights, strict=True)}
-    counts = dict.fromkeys(expected, 0.0)
-    [[*sentence]] = [vocabulary.encode(["the"])[0]]
-    pairs = TokenPairs.from_lists([sentence] * 100, [sentence] * 100)
-    for seed in range(40):
-        resampler = Resampler(Vocabularies(vocabulary, vocabulary), config.sampling, seed)
-        got = resampler.draw(pairs, np.arange(100), 0, LIMITS)
+
+@pytest.mark.parametrize("strength", [0.1, 0.5])
+def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(
+    vocabularies: Vocabularies, config: VocabularyConfig, strength: float
+) -> None:
+    """Four words at 30,000 places each of three epochs, against all their cuts."""
+    vocabulary, epochs = vocabularies.src, 3
+    types = vocabulary.types()
+    ids = {kind.text: number for number, kind in enumerate(types) if kind.plain}
+    scores = [kind.score for kind in types]
+    sentence = vocabulary.encode(["the man does not"])[0] * 300
+    pairs = TokenPairs.from_lists([sentence] * 100, [[]] * 100)
+    resampler = Resampler(vocabularies, strength, seed=0)
+    counts: collections.Counter[tuple[int, ...]] = collections.Counter()
+    for epoch in range(epochs):
+        got = resampler.draw(pairs, np.arange(100), epoch, (10_000, 10_000))
         for number in range(100):
-            counts[tuple(got.src(number)[:-1].tolist())] += 1 / 4000
-    # 40 seeds of 64 cuts: 2,560 independent draws.
-    for option, share in expected.items():
-        assert abs(counts[option] - share) < 5 * math.sqrt(share * (1 - share) / 2560) + 0.01
+            tokens = got.src(number)[:-1]
+            starts = [n for n, token in enumerate(tokens) if types[token].text.startswith("\u2581")]
+            counts.update(tuple(cut.tolist()) for cut in np.split(tokens, starts[1:]))
+    draws = 3_000  # of which all others are copies
+    for word in ("\u2581the", "\u2581man", "\u2581does", "\u2581not"):
+        weights = (
+            bpe_dropout(list(word), ids, scores, strength)
+            if config.kind == "bpe"
+            else unigram(word, ids, scores, strength)
+        )
+        assert sum(counts[cut] for cut in weights) == epochs * 30_000
+        for cut, weight in weights.items():
+            share = weight / sum(weights.values())
+            error = abs(counts[cut] / (epochs * 30_000) - share)
+            assert error < 4.5 * math.sqrt(share * (1 - share) / draws) + 2 / draws
 
 
 def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flaxformer_mt.config import expected_types
@@ -16,6 +17,7 @@ from flaxformer_mt.config.schema import (
 from flaxformer_mt.data.prepare import prepare, valid_text
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.sampling import Resampler
+from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair, train_words
 from tests.data.prepare.corpora import write
 
@@ -68,10 +70,10 @@ def test_training_is_deterministic() -> None:
 
 def test_subword_regularisation_leaves_words_whole() -> None:
     vocabularies = train_pair(TREES, CONFIG)
-    cutter = Resampler(vocabularies, 0.5, seed=1)._cutters["tgt"]
-    for token in range(4, vocabularies.tgt.size):
-        word = int(token).to_bytes(4, "little")
-        assert cutter.cut(word, 0) == word
+    words = [[token] for token in range(4, vocabularies.tgt.size)]
+    pairs = TokenPairs.from_lists(words, words)
+    drawn = Resampler(vocabularies, 0.5, seed=1).draw(pairs, np.arange(len(words)), 0, (9, 9))
+    assert all(drawn.tgt(number).tolist() == [*word, EOS] for number, word in enumerate(words))
 
 
 def data_config(folder: Path, valid: list[tuple[str, str]]) -> DataConfig:
