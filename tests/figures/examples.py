@@ -78,11 +78,13 @@ def png_size(content: bytes) -> tuple[int, int]:
 
 def svg_size(content: bytes) -> tuple[float, float]:
     """Width and height in pixels, of which 96 make an inch."""
-    found = re.search(rb'<svg [^>]*?height="([\d.]+)pt"[^>]*?width="([\d.]+)pt"', content)
-    found = found or re.search(rb'<svg [^>]*?width="([\d.]+)pt"[^>]*?height="([\d.]+)pt"', content)
-    assert found is not None
-    first, second = (float(part) * 96 / 72 for part in found.groups())
-    return (first, second) if b'width="' + found[1] in content else (second, first)
+    (head,) = re.findall(rb"<svg [^>]*", content)
+    width, height = (
+        float(side) * 96 / 72
+        for name in (b"width", b"height")
+        for side in re.findall(name + rb'="([\d.]+)pt"', head)
+    )
+    return width, height
 
 
 def svg_texts(content: bytes) -> list[str]:

@@ -73,17 +73,14 @@ def test_the_quickest_is_the_one_that_gets_through_most() -> None:
 
 def test_batches_are_not_split_into_more_parts_than_they_have() -> None:
     measure, calls = device(99)
-
-    def up_to_four(accumulation: int, remat: bool) -> Remedy | None:
-        found = measure(accumulation, remat)
-        return found if accumulation <= 4 else None
-
-    found = remedies(up_to_four, accumulation=1, remat=False)
+    found = remedies(
+        lambda parts, again: measure(parts, again) if parts <= 4 else calls.append((parts, again)),
+        accumulation=1,
+        remat=False,
+    )
     assert len(found) == 5
     assert calls == [(1, True), (2, False), (4, False), (8, False), (2, True), (4, True), (8, True)]
-
-
-def test_a_config_with_remat_is_split_alone() -> None:
+    # With remat already, splitting is all that is left.
     measure, calls = device(170)
     found = remedies(measure, accumulation=2, remat=True)
     assert calls == [(4, True)] and found[0].plan.fits
@@ -130,7 +127,7 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> Chip:
         needed = shape.rows // parts * (chip.row * 3 // 4 if again else chip.row) * 2**20
         fits = needed <= 2**31
         seconds = 1.0 + 0.1 * parts + 0.3 * again
-        return Made(
+        return SimpleNamespace(
             shape=shape,
             needed_bytes=needed,
             hbm_bytes=2**31,
@@ -140,18 +137,8 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> Chip:
             positions_per_second=shape.positions / seconds,
         )
 
-    @dataclasses.dataclass
-    class Made:
-        shape: Any
-        needed_bytes: int
-        hbm_bytes: int
-        refused: Any
-        fits: bool
-        step_seconds: float
-        positions_per_second: float
-
     monkeypatch.setattr(report, "_plan", plan)
-    monkeypatch.setattr(report, "to_json", dataclasses.asdict)
+    monkeypatch.setattr(report, "to_json", lambda made: dict(vars(made)))
     monkeypatch.setattr(report, "describe", lambda *_: SimpleNamespace(devices=[None]))
     monkeypatch.setattr(
         report, "make_mesh", lambda *_: SimpleNamespace(shape={"data": 1, "fsdp": 1})
