@@ -47,10 +47,11 @@ PAIRS = make_pairs()
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield
-    gc.collect()
-    for _ in range(100):
+    for attempt in range(3000):
         if not [t for t in threading.enumerate() if t.name.startswith(("grain-thread", "plan"))]:
             return
+        if attempt == 50:  # Not at once: in a process that has run many tests it takes seconds.
+            gc.collect()
         time.sleep(0.02)
     pytest.fail("a thread of a closed stream is still running")
 
