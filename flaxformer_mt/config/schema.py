@@ -215,7 +215,9 @@ class DataConfig:
         (), "test corpora, by name: scored by `evaluate`", resume=True, decides="scoring"
     )
     epoch_pairs: int = setting(
-        0, "mixture: pairs that count as one epoch (0: as many as the corpora hold)"
+        0,
+        "mixture: pairs that count as one epoch, to within one for each corpus (0: as many as the "
+        "corpora hold)",
     )
     workers: int = setting(
         0,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
+from flaxformer_mt.data.corpus.pairs import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.attention import Attention, attend_part
@@ -204,8 +205,7 @@ class Translator:
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
         for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
-            if not tokens or not line.strip():
-                # Blank is what corpora call so: a no-break space alone would have a token.
+            if not tokens or is_blank(line):
                 pieces.append([])
             elif len(tokens) < max_length:
                 pieces.append([Piece(line, "")])
@@ -366,8 +366,8 @@ class Translator:
         )
         return [
             parts
-            if (source.strip() and any(part.src for part in parts))
-            or any(part.tgt and part.tgt_text.strip() for part in parts)
+            if (not is_blank(source) and any(part.src for part in parts))
+            or any(part.tgt and not is_blank(part.tgt_text) for part in parts)
             else []
             for (source, _), parts in zip(pairs, cut, strict=True)
         ]

@@ -51,12 +51,13 @@ def test_translates_what_the_search_finds(translator):
 
 def test_order_is_kept_and_blank_lines_stay_blank(translator):
     lines = [LINES[3], "", LINES[1], "   ", LINES[0], "\t", LINES[2], "\u2581", "\u3000", "\xa0"]
+    lines += ["\u200b\ufeff \u2581\u2581"]
     translations = translator.translate(lines)
     alone = [translator.translate([line])[0] for line in lines]
     assert [t.tokens for t in translations] == [t.tokens for t in alone]
     for number in (1, 3, 7):
         assert (translations[number].text, translations[number].score) == ("", 0.0)
-    assert [t.score for t in translations[5:] if not t.text] == [0.0] * 4
+    assert [t.score for t in translations[5:] if not t.text] == [0.0] * 5
     assert translator.translate([]) == []
 
 

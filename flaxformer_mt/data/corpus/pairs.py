@@ -6,11 +6,16 @@ import dataclasses
 import re
 from typing import NamedTuple
 
+import regex
+
 # C0 except tab, and DEL. The C1 range stays: newstest2014's French reference holds U+0085, and
 # dropping that line would change a published test set. A newline cannot stand in a line of a
 # text file; in a JSON string or a stored record it can, and would tear the pair apart wherever
 # sentences are written one a line.
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+# Zero-width marks show nothing, and SentencePiece takes its own sign for a blank.
+_SHOWN = regex.compile(r"[^\s\p{Cc}\p{Cf}\u2581]")
 
 INVALID_UTF8 = "invalid UTF-8"
 CONTROL_CHARACTER = "control character"
@@ -18,6 +23,11 @@ EMPTY_SIDE = "empty side"
 COLUMNS = "not two columns"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows nothing: it has no translation, and is none."""
+    return _SHOWN.search(text) is None
 
 
 class CorpusError(ValueError):
@@ -93,6 +103,6 @@ def defect_of_sides(
         except UnicodeDecodeError as error:
             detail = f"byte 0x{text[error.start]:02X} at byte {error.start + 1}"
             return Defect(str(file), INVALID_UTF8, detail + where.format(side=side))
-        if not decoded.strip():
+        if is_blank(decoded):
             return Defect(str(file), EMPTY_SIDE, f"the {side} is blank")
     return None

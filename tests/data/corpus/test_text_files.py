@@ -58,7 +58,7 @@ def test_only_newline_ends_a_line(tmp_path: Path) -> None:
 
 
 def test_defects_are_counted_with_file_and_line(tmp_path: Path) -> None:
-    src = b"good\nbad \xff byte\n\x00nul\n   \nx\nvertical\x0btab\nlone\rreturn\nend\n"
+    src = b"good\nbad \xff byte\n\x00nul\n\xe2\x80\x8b\nx\nvertical\x0btab\nlone\rreturn\nend\n"
     tgt = b"gut\nb\nc\nd\n\ny\nz\nEnde\n"
     pairs, drops = read(two_files(tmp_path, src, tgt), tmp_path)
     assert pairs == [Pair(1, "good", "gut"), Pair(8, "end", "Ende")]
