@@ -60,9 +60,6 @@ def test_non_finite_numbers_survive_as_valid_json(tmp_path):
 def test_other_values_are_refused(tmp_path, value):
     with MetricsLog(tmp_path / "m") as log, pytest.raises(TypeError, match="'bad'"):
         log.write(1, {"bad": value})
-
-
-def test_a_second_step_is_refused(tmp_path):
     with MetricsLog(tmp_path / "m") as log, pytest.raises(ValueError, match="step"):
         log.write(1, {"step": 2})
 

@@ -175,12 +175,23 @@ def test_growing_files_reach_the_bucket_and_are_rewound(gcs, bucket, remote):
     assert [line["step"] for line in read_metrics(remote.metrics)] == [1, 2, 3]
 
 
-def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_path):
-    tmp_path /= "staged"
-    tmp_path.mkdir()
-    files = StagedFiles(remote, tmp_path, print, interval=0.05)
-    files.metrics.write_text('{"step": 1}\n')
-    (tmp_path / ".aside.tmp").write_text("not this")
+@pytest.fixture
+def staged(remote, tmp_path):
+    """Files of the run with a first line in them, and what is said of them."""
+
+    def stage(**settings: float) -> tuple[StagedFiles, list[str]]:
+        reports: list[str] = []
+        (tmp_path / "staged").mkdir()
+        files = StagedFiles(remote, tmp_path / "staged", reports.append, **settings)
+        files.metrics.write_text('{"step": 1}\n')
+        return files, reports
+
+    return stage
+
+
+def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, staged):
+    files, _ = staged(interval=0.05)
+    (files.metrics.parent / ".aside.tmp").write_text("not this")
     deadline = time.monotonic() + 60
     while not remote.metrics.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -195,12 +206,8 @@ def forbid(gcs, bucket: str) -> None:
     gcs.fault = lambda method, name: 403 if method == "PUT" and name.startswith(bucket) else None
 
 
-def test_a_failed_upload_is_said_once_and_made_up_for(gcs, bucket, remote, tmp_path):
-    tmp_path /= "staged"
-    tmp_path.mkdir()
-    reports: list[str] = []
-    files = StagedFiles(remote, tmp_path, reports.append, interval=60)
-    files.metrics.write_text('{"step": 1}\n')
+def test_a_failed_upload_is_said_once_and_made_up_for(gcs, bucket, remote, staged):
+    files, reports = staged(interval=60)
     forbid(gcs, bucket)
     files.upload()
     files.upload()
@@ -213,13 +220,11 @@ def test_a_failed_upload_is_said_once_and_made_up_for(gcs, bucket, remote, tmp_p
     assert "uploaded again" in reports[1]
 
 
-def test_a_lasting_failure_ends_training_and_keeps_the_files(gcs, bucket, remote, tmp_path):
-    tmp_path /= "staged"
-    tmp_path.mkdir()
-    files = StagedFiles(remote, tmp_path, lambda line: None, interval=60, persistent=0)
-    files.metrics.write_text('{"step": 1}\n')
+def test_a_lasting_failure_ends_training_and_keeps_the_files(gcs, bucket, staged):
+    files, _ = staged(interval=60, persistent=0)
     forbid(gcs, bucket)
-    with pytest.raises(RunDirectoryError, match=rf"could not be uploaded.*kept in {tmp_path}"):
+    kept = files.metrics.parent
+    with pytest.raises(RunDirectoryError, match=rf"could not be uploaded.*kept in {kept}"):
         files.upload()
     gcs.fault = lambda method, name: None
     files.close()

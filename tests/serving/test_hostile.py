@@ -269,7 +269,7 @@ def test_a_head_that_can_be_read_in_two_ways_ends_its_connection(
 ) -> None:
     head = f"{method} /languages HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\r\n"
     smuggled = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(head.encode() + b"0\r\n\r\n" + smuggled)
         answer = b"".join(iter(lambda: _received(client), b""))
     assert answer[9:12] in (b"400", b"403") and answer.count(b"HTTP/1.1 ") == 1
@@ -286,7 +286,7 @@ def test_a_head_that_can_be_read_in_two_ways_ends_its_connection(
     ids=range(4),
 )
 def test_a_body_that_nobody_reads_ends_its_connection(server: Running, data: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(data)
         answer = b"".join(iter(lambda: _received(client), b""))
     assert b"connection: close" in answer and answer.count(b"HTTP/1.1 ") == 1
@@ -301,7 +301,7 @@ def test_a_body_that_does_not_arrive_is_given_up(server: Running) -> None:
 
 
 def test_a_body_in_drops_is_given_up(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(POST + b"Content-Length: 500\r\n\r\n")
         client.settimeout(0.05)
         answer = b""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.cli.serve import _parser
+from flaxformer_mt.serving.keys import KeyFileError, Keys, read_keys
 from flaxformer_mt.serving.openapi import openapi
 from flaxformer_mt.serving.requests import ATTENTION_KEYS, OWN_KEYS
 from flaxformer_mt.serving.settings import ServerSettings, SettingsError, flags
@@ -75,3 +76,26 @@ def test_the_document_has_the_limits_and_the_keys_that_are_checked() -> None:
     assert properties["n_best"]["maximum"] == 3
     assert '"maxLength": 123' in json.dumps(properties["text"])
     assert '"maxItems": 7' in json.dumps(properties["text"])
+
+
+# --- files of API keys ----------------------------------------------------------------------------
+
+
+def test_a_key_a_line() -> None:
+    text = "# ours\r\n\none\n  two words \n#three\n~!@$%\n"
+    assert read_keys(text) == {"one", "two words", "~!@$%"}
+
+
+@pytest.mark.parametrize("key", ["ключ", "schlüssel", "a\x07b", "a\u2028b", "a\x85b", "\ufeffa"])
+def test_a_key_that_no_header_carries_is_refused_with_its_line(key: str) -> None:
+    with pytest.raises(KeyFileError, match="beyond printable ASCII") as refused:
+        read_keys(f"one\n\n# ключ\n{key}\ntwo\n")
+    assert refused.value.line == 4
+    assert key not in str(refused.value)
+
+
+def test_whatever_a_client_sends_is_compared() -> None:
+    keys = Keys(["one"])
+    assert keys.accept("one")
+    for wrong in ("", "on", "one ", "ключ", "\ud800"):
+        assert not keys.accept(wrong)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import io
 import math
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,11 +19,9 @@ from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
-from flaxformer_mt.rundir.retention import KeepPolicy
+from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import loop, window
-from flaxformer_mt.training.loop import train
-from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.training.start_from import StartError, check_same_form
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.validation import doubt, validation_loss
 from tests.training.examples import (
@@ -34,61 +32,42 @@ from tests.training.examples import (
     program,
     tiny,
 )
-from tests.training.runs import TRAIN, VALID, Killed, Run, scripted
+from tests.training.runs import VALID, Killed, Run, scripted
 
 BLEU = {"training.best_metric": "bleu", "training.validate_bleu": True}
 
 
-def test_order_of_operations(tmp_path):
+def test_order_of_operations(tmp_path, monkeypatch):
     """The metrics of a step are fetched while the next one runs, unless something needs them."""
     events: list[str] = []
 
-    class Watched(Telemetry):
-        def step(self, nll: float) -> None:
-            events.append("metrics")
+    def note(owner: type, name: str, event: Callable[..., str]) -> None:
+        method = getattr(owner, name)
 
-        def training(self, step: int, values: Any) -> None:
-            events.append(f"report {step}")
+        def noted(self: Any, *arguments: Any, **more: Any) -> Any:
+            events.append(event(*arguments))
+            return method(self, *arguments, **more)
 
-        def validation(self, step: int, values: Any, *, best: bool) -> None:
-            events.append(f"validation {step}")
+        monkeypatch.setattr(owner, name, noted)
 
-    class WatchedCheckpoints(Checkpoints):
-        def save(self, snapshot: Snapshot) -> bool:
-            events.append(f"save {snapshot.step}")
-            assert int(snapshot.opt_state["step"]) == snapshot.step
-            return super().save(snapshot)
+    def saved(snapshot: Snapshot) -> str:
+        assert int(snapshot.opt_state["step"]) == snapshot.step
+        return f"save {snapshot.step}"
+
+    note(Telemetry, "step", lambda nll: "metrics")
+    note(Telemetry, "training", lambda step, values: f"report {step}")
+    note(Telemetry, "validation", lambda step, values: f"validation {step}")
+    note(Checkpoints, "save", saved)
 
     def step(state: Any, batch: Any) -> Any:
         events.append(f"step {len([e for e in events if e.startswith('step')]) + 1}")
         return program().train_step(state, batch)
 
-    config = tiny(
-        {
-            "training.steps": 5,
-            "training.log_every": 3,
-            "training.validate_every": 5,
-            "training.save_every": 4,
-        }
-    )
-    with (
-        WatchedCheckpoints(tmp_path / "checkpoints", KeepPolicy()) as checkpoints,
-        MetricsLog(tmp_path / "log") as log,
-    ):
-        telemetry = Watched(
-            log=log, tensorboard=tmp_path / "board", start=0, total=5, stream=io.StringIO()
-        )
-        train(
-            config,
-            program=dataclasses.replace(program(), train_step=step),
-            train_pairs=TRAIN,
-            valid_pairs=VALID,
-            checkpoints=checkpoints,
-            telemetry=telemetry,
-            stop=StopRequest(),
-            decode=None,
-        )
-        telemetry.close()
+    changes = {
+        **{"training.steps": 5, "training.log_every": 3},
+        **{"training.validate_every": 5, "training.save_every": 4},
+    }
+    Run(tmp_path, changes, on=dataclasses.replace(program(), train_step=step)).start()
     assert events == [
         *("step 1", "step 2", "metrics", "step 3", "metrics", "metrics", "report 3"),
         *("step 4", "metrics", "save 4"),
@@ -344,3 +323,28 @@ def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
     (line,) = (line for line in read_metrics(tmp_path / "log") if line["kind"] == "train")
     assert line["seconds_per_step"] == 1
     assert run.steps() == [3, 4, 6, 8, 9]
+
+
+# --- weights that do not fit ----------------------------------------------------------------------
+
+
+def test_weights_of_the_same_model_fit():
+    abstract = program().abstract.params
+    check_same_form(on_host(program().init().params), abstract, "runs/a")
+
+
+def test_what_does_not_fit_is_named():
+    here = {"encoder": {"w": np.zeros((2, 3)), "b": np.zeros(3)}, "only_here": np.zeros(1)}
+    there = {"encoder": {"w": np.zeros((2, 4)), "b": np.zeros(3)}, "only_there": np.zeros(1)}
+    with pytest.raises(StartError) as error:
+        check_same_form(there, here, "runs/a")
+    assert str(error.value) == (
+        "runs/a: its weights do not fit this model: encoder/w: (2, 4) there, (2, 3) here; "
+        "only_here: absent there, (1,) here; only_there: (1,) there, absent here"
+    )
+
+
+def test_a_long_list_is_cut():
+    here = {f"w{number}": np.zeros(1) for number in range(9)}
+    with pytest.raises(StartError, match="; w4: absent there, .* here; and 4 more$"):
+        check_same_form({}, here, "runs/a")

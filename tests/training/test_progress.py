@@ -8,8 +8,10 @@ import math
 import pytest
 
 from flaxformer_mt.data.position import Position
+from flaxformer_mt.training.due import Due, due_after
 from flaxformer_mt.training.progress import Progress
 from flaxformer_mt.training.window import Sums
+from tests.training.examples import tiny
 
 
 def test_survives_json():
@@ -76,3 +78,44 @@ def test_only_a_checkpoint_beyond_the_place_repairs_it():
     assert (progress.rollbacks, progress.diverged) == (2, 8)
     assert progress.saved(8).rollbacks == 2
     assert progress.saved(9).rollbacks == 0
+
+
+# --- what is due after a step ---------------------------------------------------------------------
+
+
+SETTINGS = tiny(
+    {
+        "training.steps": 20,
+        "training.log_every": 3,
+        "training.validate_every": 6,
+        "training.save_every": 4,
+    }
+).training
+
+
+@pytest.mark.parametrize(
+    ("step", "due"),
+    [
+        (1, Due()),
+        (3, Due(report=True)),
+        (4, Due(checkpoint=True)),
+        (6, Due(report=True, validation=True, checkpoint=True)),
+        (12, Due(report=True, validation=True, checkpoint=True)),
+        (20, Due(report=True, validation=True, checkpoint=True)),
+    ],
+)
+def test_intervals_and_the_end(step, due):
+    assert due_after(step, SETTINGS, waiting=Due()) == due
+    assert due.anything == (step != 1)
+
+
+def test_what_waits_stays_due_but_a_report():
+    """A report is made at its step, whatever happens to updates."""
+    waiting = Due(report=True, validation=True, checkpoint=True)
+    assert due_after(7, SETTINGS, waiting=waiting) == Due(validation=True, checkpoint=True)
+
+
+def test_no_interval_is_never_but_at_the_end():
+    settings = tiny({"training.steps": 6, "training.validate_every": 0}).training
+    assert not due_after(5, settings, waiting=Due()).validation
+    assert due_after(6, settings, waiting=Due()) == Due(report=True, validation=True)
