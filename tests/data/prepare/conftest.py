@@ -10,18 +10,15 @@ from flaxformer_mt.config.schema import (
     FilterConfig,
     VocabularyConfig,
 )
-from tests.data.prepare.good_corpus import GOOD
+from tests.data.prepare.corpora import GOOD, write
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> DataConfig:
     """A corpus in tmp_path/text of 24 good pairs, and one of the first four for validation."""
     text = tmp_path / "text"
-    text.mkdir()
     for name, pairs in (("train", GOOD), ("valid", GOOD[:4])):
-        for side, lang in enumerate(("en", "de")):
-            lines = "".join(f"{pair[side]}\n" for pair in pairs)
-            (text / f"{name}.{lang}").write_text(lines, "utf-8")
+        write(text, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
     return DataConfig(
         folder=str(text),
         train=(CorpusConfig(name="good", src="train.en", tgt="train.de"),),

@@ -7,6 +7,14 @@ from pathlib import Path
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
 
+GOOD = [
+    (f"the {a} sees {n} {b} .", f"{A} sieht {m} {B} .")
+    for a, A in (("cat", "die Katze"), ("dog", "der Hund"), ("woman", "die Frau"))
+    for n, m in (("one", "eine"), ("no", "keine"))
+    for b, B in (("house", "Hütte"), ("street", "Straße"), ("lamp", "Lampe"), ("door", "Tür"))
+]
+"""Pairs without defects."""
+
 ALL_FILTERS = FilterConfig(
     max_length=40, max_ratio=3.0, identical=True, duplicates=True, script=0.5
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import io
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ from flaxformer_mt.data.prepare import (
 )
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
-from tests.data.prepare.corpora import contents
-from tests.data.prepare.good_corpus import GOOD, with_
+from tests.data.prepare.corpora import GOOD, contents
 
 
 def test_the_store_holds_the_corpus(config: DataConfig, tmp_path: Path) -> None:
@@ -81,7 +80,7 @@ def test_a_second_call_reuses_the_store(config: DataConfig, tmp_path: Path) -> N
 def test_nothing_left_is_an_error_with_the_counts(config: DataConfig, tmp_path: Path) -> None:
     with pytest.raises(PrepareError) as caught:
         short = FilterConfig(max_length=3)
-        prepare(with_(config, filter=short), seed=1, directory=tmp_path / "run")
+        prepare(replace(config, filter=short), seed=1, directory=tmp_path / "run")
     assert "data.train: none of the 24 pairs read is left: 24 too long; the first: " in str(
         caught.value
     )
@@ -97,14 +96,14 @@ def test_nothing_left_is_an_error_with_the_counts(config: DataConfig, tmp_path: 
     with pytest.raises(PrepareError, match=r"data\.train: there are no pairs: the corpus is empty"):
         prepare(config, seed=1, directory=tmp_path / "run")
     with pytest.raises(PrepareError, match=r"data\.train names no corpus"):
-        prepare(with_(config, train=()), seed=1, directory=tmp_path / "run")
+        prepare(replace(config, train=()), seed=1, directory=tmp_path / "run")
     assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_changed_settings_are_named(config: DataConfig, tmp_path: Path) -> None:
     prepare(config, seed=1, directory=tmp_path / "run")
     before = contents(tmp_path / "run")
-    other = with_(
+    other = replace(
         config,
         filter=FilterConfig(max_length=30),
         vocabulary=VocabularyConfig(size=60, byte_fallback=True),
@@ -117,12 +116,12 @@ def test_changed_settings_are_named(config: DataConfig, tmp_path: Path) -> None:
         "False then, True now; training.seed: 1 then, 2 now. "
         "Put them back, or use a new directory"
     )
-    more = with_(config, train=(*config.train, dataclasses.replace(config.train[0], name="b")))
+    more = replace(config, train=(*config.train, replace(config.train[0], name="b")))
     with pytest.raises(PrepareError, match=r"data\.train: \['good'\] then, \['good', 'b'\] now"):
         prepare(more, seed=1, directory=tmp_path / "run")
     # What is drawn while training is no matter of the store, and neither is a language's name.
-    sampled = dataclasses.replace(config.vocabulary, sampling=0.1)
-    other = with_(config, tgt_lang="fr", vocabulary=sampled)
+    sampled = replace(config.vocabulary, sampling=0.1)
+    other = replace(config, tgt_lang="fr", vocabulary=sampled)
     prepare(other, seed=1, directory=tmp_path / "run")
     assert contents(tmp_path / "run") == before
 
@@ -132,7 +131,7 @@ def test_changed_files_are_named_and_moved_ones_recognised(
 ) -> None:
     prepare(config, seed=1, directory=tmp_path / "run")
     shutil.copytree(tmp_path / "text", tmp_path / "moved")
-    moved = with_(config, folder=str(tmp_path / "moved"))
+    moved = replace(config, folder=str(tmp_path / "moved"))
     prepare(moved, seed=1, directory=tmp_path / "run")
     path = tmp_path / "moved" / "train.de"
     os.utime(path, ns=(1, 1))
@@ -151,7 +150,7 @@ def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path) 
     run.mkdir()
     shutil.copytree(tmp_path / "first" / "vocabulary", run / "vocabulary")
     lines: list[str] = []
-    other = with_(config, vocabulary=VocabularyConfig(size=50))
+    other = replace(config, vocabulary=VocabularyConfig(size=50))
     store = prepare(other, seed=1, directory=run, report=lines.append)
     assert "using the vocabulary in" in lines[0] and "60 types for both sides" in lines[0]
     assert "of data.vocabulary.* only .sampling has an effect" in lines[0]
@@ -204,7 +203,7 @@ def test_a_manifest_from_before_a_setting_existed_is_accepted(
         del manifest["settings"][name]
     file.write_text(json.dumps(manifest), "utf-8")
     prepare(config, seed=1, directory=tmp_path / "run")
-    changed = with_(config, filter=FilterConfig(max_length=40, identical=True))
+    changed = replace(config, filter=FilterConfig(max_length=40, identical=True))
     with pytest.raises(PrepareError, match=r"data\.filter\.identical: False then, True now"):
         prepare(changed, seed=1, directory=tmp_path / "run")
 
@@ -212,15 +211,14 @@ def test_a_manifest_from_before_a_setting_existed_is_accepted(
 def test_corpora_and_their_weights_are_in_the_store(config: DataConfig, tmp_path: Path) -> None:
     good = config.train[0]
     weighted = tuple(
-        dataclasses.replace(good, name=name, weight=weight)
-        for name, weight in (("a", 2.0), ("b", 0.5))
+        replace(good, name=name, weight=weight) for name, weight in (("a", 2.0), ("b", 0.5))
     )
-    store = prepare(with_(config, train=weighted), seed=1, directory=tmp_path / "run")
+    store = prepare(replace(config, train=weighted), seed=1, directory=tmp_path / "run")
     found = [(part.name, part.first, part.size, part.weight) for part in store.train.parts]
     assert found == [("a", 0, 24, 2.0), ("b", 24, 24, 0.5)]
     with pytest.raises(PrepareError, match=r"data\.train\.b\.weight: 0\.5 then, 0\.0 now"):
-        unweighted = (weighted[0], dataclasses.replace(good, name="b"))
-        prepare(with_(config, train=unweighted), seed=1, directory=tmp_path / "run")
+        unweighted = (weighted[0], replace(good, name="b"))
+        prepare(replace(config, train=unweighted), seed=1, directory=tmp_path / "run")
 
 
 def test_a_sample_of_defective_pairs_alone_is_drawn_again(
@@ -230,7 +228,7 @@ def test_a_sample_of_defective_pairs_alone_is_drawn_again(
     for lang in ("en", "de"):
         lines = (text / f"train.{lang}").read_bytes()
         (text / f"train.{lang}").write_bytes(b"\n" * 3000 + lines)
-    few = with_(config, vocabulary=VocabularyConfig(size=30, sample=2))
+    few = replace(config, vocabulary=VocabularyConfig(size=30, sample=2))
     prepare(few, seed=1, directory=tmp_path / "run")
     assert read_manifest(tmp_path / "run" / "data")["vocabulary"]["sample"] == 2
 
@@ -256,7 +254,7 @@ def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path) -> None:
     text.write_bytes(whole)
     manifest.write_text(recorded)
 
-    other = with_(config, vocabulary=VocabularyConfig(size=50))
+    other = replace(config, vocabulary=VocabularyConfig(size=50))
     prepare(other, seed=1, directory=tmp_path / "other")
     shutil.rmtree(run / "vocabulary")
     shutil.copytree(tmp_path / "other" / "vocabulary", run / "vocabulary")
@@ -273,7 +271,7 @@ def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path) -> None:
 
 def test_a_store_of_another_run_is_refused(config: DataConfig, tmp_path: Path) -> None:
     prepare(config, seed=1, directory=tmp_path / "a")
-    longer = with_(config, filter=FilterConfig(max_length=15))
+    longer = replace(config, filter=FilterConfig(max_length=15))
     prepare(longer, seed=1, directory=tmp_path / "b")
     manifest = tmp_path / "a" / "data" / "manifest.json"
     kept = manifest.read_bytes()
