@@ -45,10 +45,16 @@ _HANGUL_L, _HANGUL_V, _HANGUL_T = (
 )
 # Marks that text has in either order: Arabic vowel signs, Hebrew points.
 _POINTS = (range(0x064B, 0x0656), range(0x05B0, 0x05C8))
+_SHOWS_NOTHING = _INVISIBLE + "\u200c\u200d\u2581"
 _LONGEST = 4
 """Characters in what a rule replaces: a letter and three marks."""
 _KANA_MARKS = ("\uff9e", "\uff9f")
 """Halfwidth voicing marks, which compose only once nfkc has made them full marks."""
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text is nothing but white space, zero-width marks and U+2581 (a blank here)."""
+    return all(character.isspace() or character in _SHOWS_NOTHING for character in text)
 
 
 @functools.cache

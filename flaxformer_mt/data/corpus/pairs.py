@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-import regex
+from flaxformer_mt.data.normalization import is_blank
 
 # C0 except tab, and DEL. The C1 range stays: newstest2014's French reference holds U+0085, and
 # dropping that line would change a published test set. A newline cannot stand in a line of a
@@ -14,20 +14,12 @@ import regex
 # sentences are written one a line.
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
-# Zero-width marks show nothing, and SentencePiece takes its own sign for a blank.
-_SHOWN = regex.compile(r"[^\s\p{Cc}\p{Cf}\u2581]")
-
 INVALID_UTF8 = "invalid UTF-8"
 CONTROL_CHARACTER = "control character"
 EMPTY_SIDE = "empty side"
 COLUMNS = "not two columns"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
-
-
-def is_blank(text: str) -> bool:
-    """Whether a text shows nothing: it has no translation, and is none."""
-    return _SHOWN.search(text) is None
 
 
 class CorpusError(ValueError):
