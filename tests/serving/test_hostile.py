@@ -85,30 +85,26 @@ def test_a_bad_body_is_refused_with_the_reason(server: Running, body: bytes, rea
 
 
 @pytest.mark.parametrize(
-    ("payload", "reason"),
+    ("path", "payload", "reason"),
     [
-        ({"text": ""}, "must be a sentence"),
-        ({"text": " \x1f\u0085 "}, "must be a sentence"),
-        ({"text": ["a"]}, "must be a sentence"),
-        ({}, "must be a sentence"),
-        ({"text": "a", "translation": 3}, "must be a sentence, or null"),
-        ({"text": "a", "translation": "\n"}, "must be a sentence, or null"),
-        ({"text": "a", "kind": "self"}, "one of: cross, encoder, decoder"),
-        ({"text": "a", "kind": ["cross"]}, "one of: cross, encoder, decoder"),
-        ({"text": "a", "layer": 3}, "from 0 to 2"),
-        ({"text": "a", "kind": "encoder", "layer": 2}, "from 0 to 1"),
-        ({"text": "a", "layer": -1}, "from 0 to 2"),
-        ({"text": "a", "layers": 1}, "did you mean 'layer'"),
+        ("/attention", {"text": ""}, "must be a sentence"),
+        ("/attention", {"text": " \x1f\u0085 "}, "must be a sentence"),
+        ("/attention", {"text": ["a"]}, "must be a sentence"),
+        ("/attention", {}, "must be a sentence"),
+        ("/attention", {"text": "a", "translation": 3}, "must be a sentence, or null"),
+        ("/attention", {"text": "a", "translation": "\n"}, "must be a sentence, or null"),
+        ("/attention", {"text": "a", "kind": "self"}, "one of: cross, encoder, decoder"),
+        ("/attention", {"text": "a", "kind": ["cross"]}, "one of: cross, encoder, decoder"),
+        ("/attention", {"text": "a", "layer": 3}, "from 0 to 2"),
+        ("/attention", {"text": "a", "kind": "encoder", "layer": 2}, "from 0 to 1"),
+        ("/attention", {"text": "a", "layer": -1}, "from 0 to 2"),
+        ("/attention", {"text": "a", "layers": 1}, "did you mean 'layer'"),
+        *(("/detect", payload, "'q'") for payload in ({}, {"q": None}, {"q": ["a"]}, {"q": 1})),
     ],
 )
-def test_bad_attention_requests(server: Running, payload: Any, reason: str) -> None:
-    status, answer = server.post("/attention", payload)
+def test_other_bad_requests(server: Running, path: str, payload: Any, reason: str) -> None:
+    status, answer = server.post(path, payload)
     assert status == 400 and reason in answer["error"]
-
-
-@pytest.mark.parametrize("payload", [{}, {"q": None}, {"q": ["a"]}, {"q": 1}])
-def test_bad_detect_requests(server: Running, payload: Any) -> None:
-    assert server.post("/detect", payload)[0] == 400
 
 
 def test_what_is_too_large_is_refused(server: Running) -> None:
@@ -139,20 +135,6 @@ def test_an_oversize_body_is_refused_before_it_is_read(server: Running, body: by
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"content-type": "text/plain"},
-        {"content-type": "multipart/form-data; boundary=x"},
-        {"content-type": "application/json", "content-encoding": "gzip"},
-        {"content-type": "\xff"},
-    ],
-)
-def test_other_kinds_of_bodies(server: Running, headers: dict[str, str]) -> None:
-    assert server.ask("POST", "/translate", b'{"text": "a"}', headers)[0] == 415
-
-
-@pytest.mark.parametrize(
     ("body", "status"),
     [
         (b"q=a%ff&source=en&target=de", 400),
@@ -169,8 +151,16 @@ def test_other_kinds_of_bodies(server: Running, headers: dict[str, str]) -> None
     ],
     ids=range(11),
 )
-def test_forms(server: Running, body: bytes, status: int) -> None:
+def test_forms_and_no_other_kinds_of_bodies(server: Running, body: bytes, status: int) -> None:
     assert server.ask("POST", "/translate", body, FORM)[0] == status
+    for headers in (
+        {},
+        {"content-type": "text/plain"},
+        {"content-type": "multipart/form-data; boundary=x"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+        {"content-type": "\xff"},
+    ):
+        assert server.ask("POST", "/translate", body, headers)[0] == 415
 
 
 def raw(server: Running, data: bytes, *, seconds: float = 60.0) -> bytes:

@@ -22,21 +22,17 @@ class Device:
     process_index: int = 0
 
 
-def test_a_known_chip_has_its_peak_by_name():
-    peak, line = find_peak([Device("TPU v5 lite", "tpu")] * 8, 0.0, "float32")
-    assert peak == Peak(8 * 197e12, "TPU v5e")
-    assert "197 TFLOP/s a device" in line
-
-
-def test_an_unknown_chip_is_said_in_one_line():
-    peak, line = find_peak([Device("Nonesuch 9", "gpu")], 0.0, "float32")
-    assert peak is None
-    assert "the peak of 'Nonesuch 9' is unknown; set training.chip_tflops" in line
-
-
-def test_the_setting_wins():
-    peak, _ = find_peak([Device("TPU v5 lite", "tpu")] * 2, 3.5, "float32")
-    assert peak == Peak(7e12, "training.chip_tflops")
+@pytest.mark.parametrize(
+    ("kind", "setting", "peak", "said"),
+    [
+        ("TPU v5 lite", 0.0, Peak(8 * 197e12, "TPU v5e"), "197 TFLOP/s a device"),
+        ("TPU v5 lite", 3.5, Peak(8 * 3.5e12, "training.chip_tflops"), ""),
+        ("Nonesuch 9", 0.0, None, "of 'Nonesuch 9' is unknown; set training.chip_tflops"),
+    ],
+)
+def test_a_known_chip_has_its_peak_by_name_and_the_setting_wins(kind, setting, peak, said):
+    found, line = find_peak([Device(kind, "tpu")] * 8, setting, "float32")
+    assert found == peak and said in line
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
