@@ -153,11 +153,12 @@ def bleu(hypotheses: list[str], references: list[str]) -> float:
 
 
 def test_copying_and_translating_word_by_word_score_below_40(train, test):
-    assert bleu([t.src for t in test], [t.tgt for t in test]) < 40
+    assert bleu([t.src for t in test[:1000]], [t.tgt for t in test[:1000]]) < 40
     dictionary = learned_dictionary(train[:5000])
     # The words' translations in English order, with the source's commas and mark.
-    hypotheses = [re.sub(WORD, lambda word: dictionary.get(word[0], word[0]), t.src) for t in test]
-    score = bleu(hypotheses, [t.tgt for t in test])
+    some = test[:1000]
+    hypotheses = [re.sub(WORD, lambda word: dictionary.get(word[0], word[0]), t.src) for t in some]
+    score = bleu(hypotheses, [t.tgt for t in some])
     assert 5 < score < 40  # a dictionary that knew nothing would prove nothing
 
 
