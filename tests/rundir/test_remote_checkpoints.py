@@ -26,12 +26,6 @@ def save(run, *steps: int, policy: KeepPolicy = KEEP_ALL, **metrics: float) -> N
             assert checkpoints.save(snapshot(step, **metrics))
 
 
-def largest(gcs, bucket: str, item: str) -> str:
-    return max(
-        gcs.names(f"{bucket}/runs/one/checkpoints/{item}/"), key=lambda n: len(gcs.objects[n])
-    )
-
-
 def test_saved_is_restored_bit_for_bit_and_old_steps_go(gcs, bucket, remote):
     policy = KeepPolicy(keep_latest=2, keep_best=1, keep_for_average=2)
     order: list[str] = []
@@ -64,25 +58,11 @@ def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
     assert list_steps(remote.checkpoints) == [1, 2]
 
 
-def flip(gcs, bucket) -> None:
-    name = largest(gcs, bucket, "2/params")
-    data = bytearray(gcs.objects[name])
-    data[len(data) // 2] ^= 0x10
-    gcs.put(name, bytes(data))
-
-
-def delete(gcs, bucket) -> None:
-    del gcs.objects[largest(gcs, bucket, "2/opt_state")]
-
-
-def delete_meta(gcs, bucket) -> None:
-    del gcs.objects[f"{bucket}/runs/one/checkpoints/2/meta/metadata"]
-
-
-@pytest.mark.parametrize("damage", [flip, delete, delete_meta])
-def test_damage_costs_one_checkpoint(gcs, bucket, remote, damage):
+@pytest.mark.parametrize("item", ["opt_state", "meta"])
+def test_damage_costs_one_checkpoint(gcs, bucket, remote, item):
     save(remote, 1, 2)
-    damage(gcs, bucket)
+    names = gcs.names(f"{bucket}/runs/one/checkpoints/2/{item}/")
+    del gcs.objects[max(names, key=lambda name: len(gcs.objects[name]))]
     reports: list[str] = []
     with Checkpoints(remote.checkpoints, KEEP_ALL, report=reports.append) as checkpoints:
         with pytest.raises(CheckpointError, match="checkpoints/2: "):
