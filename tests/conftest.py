@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +31,36 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # [rows] + [rows, length] is nearly always a forgotten axis, and broadcasts to nonsense.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 
+import jax  # noqa: E402
+
 from flaxformer_mt.parallel.compile_cache import keep_compiled  # noqa: E402
 
 # Ours, since JAX's own is not safe for several processes, some of which tests kill. It imports JAX,
 # which reads what is above. Programs started by a test are told where it is.
 if _kept := keep_compiled(ROOT / ".cache" / "xla", limit=2**30):
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_kept)
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that `make` fills once for all processes and all later suites of the same sources.
+
+    A test that changes it takes a copy.
+    """
+    flags = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"]
+    digest = hashlib.sha256(repr((sys.version, jax.__version__, flags)).encode())
+    sources = [*(ROOT / "flaxformer_mt").rglob("*.py"), *(ROOT / "configs").rglob("*.py")]
+    for path in (Path(make.__code__.co_filename), *sorted(sources)):
+        digest.update(path.read_bytes())
+    folder = ROOT / ".cache" / "runs" / f"{name}-{digest.hexdigest()[:16]}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f"{name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            (folder / "complete").touch()
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from flaxformer_mt.bulk import stream as module
 from flaxformer_mt.bulk.forms import Form, Shown
 from flaxformer_mt.bulk.meter import Meter
-from flaxformer_mt.bulk.reading import InputError, Lines
+from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, StreamSink
 from flaxformer_mt.bulk.state import Consumed, OutputError
 from flaxformer_mt.bulk.stream import stream, windows
@@ -214,46 +214,25 @@ def test_a_record_of_other_counts_is_damaged(tmp_path):
     sink.close()
 
 
-def test_memory_does_not_grow_with_the_number_of_lines():
-    class Endless(io.RawIOBase):
-        """So many lines, made as they are read."""
-
-        def __init__(self, count: int) -> None:
-            self.left = count
-
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer) -> int:
-            if not self.left:
-                return 0
-            count = min(self.left, len(buffer) // 32)
-            self.left -= count
-            data = b"a line of thirty-one characters\n" * count
-            buffer[: len(data)] = data
-            return len(data)
-
-    class Nowhere(io.RawIOBase):
-        def write(self, data) -> int:
-            return len(data)
+def test_memory_does_not_grow_with_the_number_of_lines(tmp_path):
+    source, form = tmp_path / "in", Form()
 
     def peak(count: int) -> int:
-        lines = Lines("x", io.BufferedReader(Endless(count), 1 << 16))
-        form = Form()
-        action = Translating(Upper(), None, form, "x", print)
+        source.write_bytes(b"a line of thirty-one characters\n" * count)
         tracemalloc.start()
-        stream(
-            lines,
-            StreamSink(Nowhere()),
-            parse=form.parse,
-            action=action,
-            identity={},
-            window=500,
-            meter=Meter("translate", lambda line: None, share=lines.share),
-        )
+        with open_lines(str(source)) as lines:
+            stream(
+                lines,
+                FileSink(str(tmp_path / "out")),
+                parse=form.parse,
+                action=Translating(Upper(), None, form, "x", print),
+                identity={},
+                window=500,
+                meter=Meter("translate", lambda line: None, share=lines.share),
+            )
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert lines.number == count
+        assert (tmp_path / "out").read_bytes().count(b"\n") == count
         return size
 
     few = peak(5_000)

@@ -64,7 +64,9 @@ def train(workdir: Path, overrides: list[str]) -> None:
     training.train_run(str(workdir), "files", overrides, ["train"])
 
 
-def test_without_a_checkpoint_any_setting_may_change(prepared: tuple[Path, list[str]]) -> None:
+def test_without_a_checkpoint_any_setting_may_change(
+    run: Run, prepared: tuple[Path, list[str]]
+) -> None:
     workdir, overrides = prepared
     with pytest.raises(Reached):
         train(workdir, [*overrides, "model.d_model=64"])
@@ -72,6 +74,9 @@ def test_without_a_checkpoint_any_setting_may_change(prepared: tuple[Path, list[
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     with pytest.raises(ConfigError, match="'model.d_model' was 64, is now 32"):
         train(workdir, [*overrides, "model.d_model=32"])
+    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
+    done = run("prepare", *arguments, "--config.model.d_model=32", "--workdir", workdir)
+    assert done.status == 2 and "'model.d_model' was 64, is now 32" in done.last
 
 
 def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
@@ -134,16 +139,6 @@ def test_a_failed_run_says_how_far_it_had_come(
     assert read_status(RunDirectory(workdir)) == Status(
         state="failed", step=80, reason="no memory left"
     )
-
-
-def test_prepare_does_not_change_what_a_trained_run_is(
-    run: Run, prepared: tuple[Path, list[str]]
-) -> None:
-    workdir, overrides = prepared
-    (workdir / "checkpoints" / "5").mkdir(parents=True)
-    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
-    done = run("prepare", *arguments, "--config.model.d_model=64", "--workdir", workdir)
-    assert done.status == 2 and "'model.d_model' was" in done.last
 
 
 def test_a_trained_run_gets_no_new_vocabulary(prepared: tuple[Path, list[str]]) -> None:

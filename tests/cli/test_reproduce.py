@@ -53,6 +53,7 @@ def toy(text: Path, workdir: Path) -> list[str]:
     return [*place, *FILES, "--scale", "0.0001", *SETTINGS]
 
 
+@pytest.mark.extended
 def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> None:
     arguments = toy(text, tmp_path / "w")
     rows = ["--only", "base", "c_dff1024", "c_N2"]
@@ -121,6 +122,7 @@ def test_a_ladder_from_text_to_report(run: Run, text: Path, tmp_path: Path) -> N
     assert run("reproduce", "table3", *rows[:2], *arguments).output == f"{base}: kept\n"
 
 
+@pytest.mark.extended
 def test_a_row_on_the_text_of_tensorflow_datasets(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +189,7 @@ def treebank(folder: Path, run: Run, split: str, count: int) -> None:
     assert done.status == 0, done.errors
 
 
+@pytest.mark.extended
 def test_a_parser_is_scored_by_its_brackets(run: Run, tmp_path: Path) -> None:
     for split, count in (("train", 200), ("valid", 10)):
         treebank(tmp_path, run, split, count)

@@ -10,6 +10,7 @@ import pytest
 from flaxformer_mt.cli import dry_run, train
 from flaxformer_mt.parallel import ALONE
 from tests.cli.conftest import settings
+from tests.system.conftest import SMALL
 
 Started = Callable[[str, list[str]], object]
 
@@ -40,6 +41,7 @@ def test_one_heap_first_and_kept_memory_after_a_step(
     monkeypatch.setattr(module, "build", building)
     monkeypatch.setattr(module, "share_one_heap", lambda: events.append("one heap"))
     monkeypatch.setattr(module, "keep_freed_memory", lambda count: events.append(f"kept, {count}"))
-    overrides = [argument.removeprefix("--config.") for argument in settings(corpus)[2:]]
+    arguments = settings(corpus, **SMALL)[2:]
+    overrides = [argument.removeprefix("--config.") for argument in arguments]
     assert started(str(tmp_path / "run"), overrides) == 0
     assert events == ["one heap", "build", "kept, 1"]

@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
+from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.serving.served import Model
 from tests.cli.conftest import Run
 from tests.decoding.runs import PAIRS, make_run
+from tests.rundir.buckets import bucket, gcs, needs_clients
+
+__all__ = ["bucket", "gcs"]
 
 LINES = [source for source, _ in PAIRS]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
@@ -167,11 +171,17 @@ def test_outputs_that_cannot_be(run: Run, workdir: Path, tmp_path: Path) -> None
     assert done.status == 0
 
 
+@pytest.mark.parametrize("remote", [False, pytest.param(True, marks=needs_clients)])
 def test_an_unfinished_output_is_for_the_same_command(
-    run: Run, workdir: Path, tmp_path: Path
+    run: Run, workdir: Path, tmp_path: Path, request: pytest.FixtureRequest, remote: bool
 ) -> None:
     """Stopped by a bad line, which is mended, and gone on with: as if it had never been bad."""
-    source, out = tmp_path / "in", tmp_path / "out"
+    place = tmp_path / "place"
+    place.mkdir()
+    if remote:
+        gcs, bucket = (request.getfixturevalue(name) for name in ("gcs", "bucket"))
+        place = as_path(f"gs://{bucket}/place")
+    source, out = place / "in", place / "out"
     good = TEXT * 3
     source.write_bytes(good[: len(TEXT) * 2] + b"\xff\n")
     command = ("translate", "--workdir", workdir, "--input", source, "--output", out)
@@ -195,7 +205,10 @@ def test_an_unfinished_output_is_for_the_same_command(
     assert f"{out}.part: going on after line 6" in done.errors
     whole = run("translate", "--workdir", workdir, "--window", 3, "--scores", stdin=good)
     assert out.read_text() == whole.output
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+    if remote:
+        assert gcs.names(bucket) == [f"{bucket}/place/{name}" for name in ("in", "out")]
+    else:
+        assert sorted(path.name for path in place.iterdir()) == ["in", "out"]
 
 
 def test_outputs_at_their_limit_are_told(run: Run, workdir: Path) -> None:

@@ -219,6 +219,7 @@ def toy_treebank(size: int) -> list[str]:
     ]
 
 
+@pytest.mark.extended
 def test_the_guide_s_commands_make_a_parser(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
@@ -85,18 +84,6 @@ def test_a_source_longer_than_the_model_is_refused(tmp_path: Path) -> None:
         model.translate(["dog " * 30])
     settings = json.loads((tmp_path / "settings.json").read_text())
     assert settings["max_length"] == 20 and settings["max_extra_tokens"] == 6
-
-
-def test_trees_go_flat_and_come_back() -> None:
-    tree = {"a": {"b": np.zeros(2), "c": {"d": np.ones(3)}}, "e": np.arange(4)}
-    flat = stablehlo_runner.flat(tree)
-    assert sorted(flat) == ["a/b", "a/c/d", "e"]
-    jax.tree.map(np.testing.assert_array_equal, stablehlo_runner.nested(flat), tree)
-
-
-def test_the_runner_imports_nothing_of_ours() -> None:
-    source = Path(stablehlo_runner.__file__).read_text()
-    assert "flaxformer" not in source.replace("the program that wrote the folder", "")
 
 
 def test_without_flatbuffers_it_says_what_to_install(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.data.synthetic import pairs
+from tests.cli.conftest import write
+from tests.conftest import ROOT, made_once
 
-ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
 # As in pyproject.toml: an unreadable entry of the tests' compilation cache is compiled afresh.
 WARNINGS = [
@@ -22,35 +24,22 @@ WARNINGS = [
 ]
 
 
+def run_program(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs `flaxformer-mt ARGUMENTS` as a user's shell would."""
+    return subprocess.run(
+        [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=500,
+    )
+
+
 @pytest.fixture(scope="session")
 def command() -> Run:
-    """Runs `flaxformer-mt ARGUMENTS` as a user's shell would."""
-
-    def run(*arguments: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", *map(str, arguments)],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            timeout=500,
-        )
-        return subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-        )
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """train.en, train.de and so on, drawn from the built-in grammar."""
-    folder = tmp_path_factory.mktemp("corpus")
-    for split, size in (("train", 400), ("valid", 20), ("test", 20)):
-        src, tgt = zip(*pairs(split, size), strict=True)
-        (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in src))
-        (folder / f"{split}.de").write_text("".join(f"{line}\n" for line in tgt))
-    return folder
+    return run_program
 
 
 # The smallest sensible training; the same keys fit every config.
@@ -91,14 +80,27 @@ def tiny(corpus: Path) -> list[str]:
     return ["--config", "files", *(f"--config.{key}={value}" for key, value in settings.items())]
 
 
+def make(folder: Path) -> None:
+    """`corpus` with train.en, train.de and so on, of the built-in grammar; `run` trained on it."""
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for split, size in (("train", 400), ("valid", 20), ("test", 20)):
+        write(corpus, split, pairs(split, size))
+    done = run_program("train", *tiny(corpus), "--workdir", folder / "run")
+    assert done.returncode == 0 and "finished at step 20" in done.stderr, done.stderr
+
+
 @pytest.fixture(scope="session")
-def trained(command: Run, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus() -> Path:
+    """The texts that `trained` was trained on."""
+    return made_once("trained", make) / "corpus"
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run directory."""
-    workdir = tmp_path_factory.mktemp("runs") / "run"
-    done = command("train", *tiny(corpus), "--workdir", workdir)
-    assert done.returncode == 0, done.stderr
-    assert "finished at step 20" in done.stderr
-    return workdir
+    made = made_once("trained", make) / "run"
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("trained") / "run"))
 
 
 @pytest.fixture(scope="session")

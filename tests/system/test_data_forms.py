@@ -5,53 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from tests.system.conftest import SMALL, Run
+from tests.cli.conftest import Run, run
+from tests.system.conftest import SMALL
 
-FORMS = {
-    **SMALL,
-    "data.train.grammar.weight": 3.0,
-    "data.train.files.weight": 1.0,
-    "data.epoch_pairs": 300,
-    "data.batch.form": "pack",
-    "data.batch.window": 100,
-    "data.batch.tokens": 2048,
-    "data.vocabulary.sampling": 0.1,
-    "data.train.grammar.size": 300,
-    "data.valid.size": 20,
-    "training.steps": 6,
-    "training.log_every": 2,
-    "training.validate_every": 6,
-}
+__all__ = ["run"]
 
 
-def arguments(corpus: Path, **changes: object) -> list[str]:
-    settings = {
-        **FORMS,
+def test_all_forms_together_train_stop_and_go_on(run: Run, corpus: Path, tmp_path: Path) -> None:
+    """In one go with a thread, and in two with a worker process: the same numbers."""
+    settings = SMALL | {
+        "data.train.grammar.weight": 3.0,
+        "data.train.files.weight": 1.0,
         "data.train.files.src": corpus / "train.en",
         "data.train.files.tgt": corpus / "train.de",
-        **{key.replace("__", "."): value for key, value in changes.items()},
+        "data.epoch_pairs": 300,
+        "data.batch.form": "pack",
+        "data.batch.window": 100,
+        "data.batch.tokens": 2048,
+        "data.vocabulary.sampling": 0.1,
+        "data.train.grammar.size": 300,
+        "data.valid.size": 20,
+        "training.steps": 6,
+        "training.log_every": 2,
+        "training.validate_every": 6,
     }
-    return [
-        *("--config", "quickstart"),
-        *(f"--config.{key}={value}" for key, value in settings.items()),
-    ]
-
-
-def test_all_forms_together_train_stop_and_go_on(
-    command: Run, corpus: Path, tmp_path: Path
-) -> None:
-    """In one go with a thread, and in two with a worker process: the same numbers."""
-    shown = command("prepare", *arguments(corpus), "--workdir", tmp_path / "whole", "--inspect")
-    assert shown.returncode == 0, shown.stderr
-    assert "batch 10: " in shown.stdout and " ‖ " in shown.stdout
-    whole = command("train", *arguments(corpus), "--workdir", tmp_path / "whole")
-    assert whole.returncode == 0, whole.stderr
-    parts = ["--workdir", tmp_path / "parts"]
-    first = command("train", *arguments(corpus, training__steps=3, data__workers=1), *parts)
-    assert first.returncode == 0, first.stderr
-    second = command("train", *arguments(corpus, data__workers=1), *parts)
-    assert second.returncode == 0, second.stderr
-    assert "resuming after step 3" in second.stderr
+    arguments = ["--config", "quickstart", *(f"--config.{k}={v}" for k, v in settings.items())]
+    shown = run("prepare", *arguments, "--workdir", tmp_path / "whole", "--inspect")
+    assert shown.status == 0, shown.errors
+    assert "batch 10: " in shown.output and " ‖ " in shown.output
+    assert run("train", *arguments, "--workdir", tmp_path / "whole").status == 0
+    parts = [*arguments, "--config.data.workers=1", "--workdir", tmp_path / "parts"]
+    assert run("train", *parts, "--config.training.steps=3").status == 0
+    done = run("train", *parts)
+    assert done.status == 0 and "resuming after step 3" in done.errors
     ends = [
         [
             (line["loss"], line["epoch"], line["padding"])

@@ -14,8 +14,10 @@ import pytest
 
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.rundir.layout import open_run, read_record
-from tests.system.conftest import ROOT, Run
+from tests.cli.conftest import Run, run
+from tests.conftest import ROOT
 
+__all__ = ["run"]
 FROZEN = ROOT / "tests" / "frozen" / "format_1"
 
 
@@ -36,9 +38,9 @@ def test_it_translates_as_it_did(frozen: Path) -> None:
         assert [h.score for h in translation.hypotheses] == pytest.approx(scores, rel=1e-4)
 
 
-def test_training_goes_on_from_it(frozen: Path, command: Run) -> None:
-    finished = command("train", "--workdir", frozen)
-    assert finished.returncode == 0 and "nothing to do" in finished.stderr
-    more = command("train", "--workdir", frozen, "--config.training.steps=602")
-    assert more.returncode == 0, more.stderr
-    assert "resuming after step 600" in more.stderr and "finished at step 602" in more.stderr
+def test_training_goes_on_from_it(frozen: Path, run: Run) -> None:
+    finished = run("train", "--workdir", frozen)
+    assert finished.status == 0 and "nothing to do" in finished.errors
+    more = run("train", "--workdir", frozen, "--config.training.steps=602")
+    assert more.status == 0, more.errors
+    assert "resuming after step 600" in more.errors and "finished at step 602" in more.errors

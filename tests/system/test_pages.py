@@ -26,6 +26,7 @@ from tests.export.marian_models import write_arrays
 from tests.system.conftest import SMALL, tiny
 from tests.system.stage import Stage
 
+pytestmark = pytest.mark.timeout(1800)
 RUN = ("bash", "python")
 PAGES = [
     page
@@ -109,8 +110,13 @@ def trees(size: int) -> list[str]:
     return every[:size]
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(p, marks=[] if p.stem == "translating" else pytest.mark.extended, id=p.stem)
+        for p in PAGES
+    ],
+)
 def test_the_blocks_of_a_page_run_as_they_stand(
     page: Path,
     corpus: Path,

@@ -49,8 +49,8 @@ def start(corpus: Path, workdir: Path) -> subprocess.Popen[str]:
     ("kind", "moment"),
     [
         (signal.SIGTERM, "training"),
-        (signal.SIGTERM, "workers start"),
-        (signal.SIGINT, "workers start"),
+        pytest.param(signal.SIGTERM, "workers start", marks=pytest.mark.extended),
+        pytest.param(signal.SIGINT, "workers start", marks=pytest.mark.extended),
     ],
 )
 def test_a_whole_group_told_to_stop_saves_and_leaves_nothing_behind(
@@ -70,14 +70,13 @@ def test_a_whole_group_told_to_stop_saves_and_leaves_nothing_behind(
         os.killpg(training.pid, kind)
         _, errors = training.communicate(timeout=300)
         assert training.returncode == 75, errors
-        assert f"{kind.name} received" in errors and "Traceback" not in errors
+        assert f"{kind.name} received" in errors and "the same command goes on" in errors
+        assert "Traceback" not in errors
         status = read_status(open_run(run))
         assert status is not None and status.state == "stopped"
         assert (run / "checkpoints" / str(status.step)).exists()
-        deadline = time.monotonic() + 20
-        while (left := group(training.pid)) and time.monotonic() < deadline:
+        while group(training.pid):
             time.sleep(0.1)
-        assert not left
     finally:
         if training.poll() is None or group(training.pid):
             os.killpg(training.pid, signal.SIGKILL)

@@ -9,15 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Run, run
 from tests.decoding.runs import PAIRS, make_run
-from tests.rundir.buckets import bucket, gcs, needs_clients
-from tests.system.conftest import ROOT, WARNINGS, Run
+from tests.system.conftest import ROOT, WARNINGS, run_program
 
-__all__ = ["bucket", "gcs"]
+__all__ = ["run"]
 LINES = [source for source, _ in PAIRS]
 
 
@@ -40,12 +39,13 @@ def arguments(workdir: Path, source: Path, output: object) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def whole(command: Run, workdir: Path, source: Path, tmp_path_factory: Any) -> bytes:
+@pytest.fixture
+def whole(run: Run, workdir: Path, source: Path, tmp_path: Path) -> bytes:
     """The output of a call that nothing interrupts."""
-    path = tmp_path_factory.mktemp("whole") / "out"
-    done = command(*arguments(workdir, source, path))
-    assert done.returncode == 0, done.stderr
+    path = tmp_path / "whole" / "out"
+    path.parent.mkdir()
+    done = run(*arguments(workdir, source, path))
+    assert done.status == 0, done.errors
     return path.read_bytes()
 
 
@@ -71,42 +71,43 @@ def committed(path: Path) -> int:
         return -1
 
 
+ENDS = {
+    signal.SIGTERM: (75, "SIGTERM received; the same command goes on with"),
+    signal.SIGINT: (130, "not finished; the same command goes on with"),
+    signal.SIGKILL: (-9, ""),
+}
+
+
 @pytest.mark.parametrize(
-    ("kind", "status", "message"),
+    "kinds",
     [
-        (signal.SIGTERM, 75, "SIGTERM received; the same command goes on with"),
-        (signal.SIGINT, 130, "not finished; the same command goes on with"),
-        (signal.SIGKILL, -9, ""),
+        (signal.SIGKILL, signal.SIGTERM),
+        pytest.param((signal.SIGINT,), marks=pytest.mark.extended),
     ],
 )
 def test_gone_on_with_is_equal_to_the_byte(
-    command: Run,
-    workdir: Path,
-    source: Path,
-    whole: bytes,
-    tmp_path: Path,
-    kind: signal.Signals,
-    status: int,
-    message: str,
+    workdir: Path, source: Path, whole: bytes, tmp_path: Path, kinds: tuple[signal.Signals, ...]
 ) -> None:
     output = tmp_path / "out"
-    for after in (8, 60) if kind == signal.SIGKILL else (8,):
+    for kind, after in zip(kinds, (8, 60), strict=False):
         process = started(arguments(workdir, source, output))
         while committed(output) < after:
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.002)
         process.send_signal(kind)
         _, errors = process.communicate(timeout=100)
+        status, message = ENDS[kind]
         assert process.returncode == status, errors
         assert message in errors and "Traceback" not in errors
         assert not output.exists() and committed(output) >= after
-    done = command(*arguments(workdir, source, output))
+    done = run_program(*arguments(workdir, source, output))
     assert done.returncode == 0, done.stderr
     assert "out.part: going on after line " in done.stderr
     assert output.read_bytes() == whole
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
 
 
+@pytest.mark.extended
 def test_sigterm_without_an_output_file_acts_as_usual(workdir: Path) -> None:
     process = subprocess.Popen(
         [
@@ -126,63 +127,3 @@ def test_sigterm_without_an_output_file_acts_as_usual(workdir: Path) -> None:
     process.terminate()
     process.communicate(timeout=100)
     assert process.returncode == -signal.SIGTERM
-
-
-@pytest.mark.extended
-def test_memory_is_constant(workdir: Path, tmp_path: Path) -> None:
-    """Lines that are quickly done, so that there can be many: blank ones, a few with words."""
-    program = (
-        "import resource, sys\n"
-        "from flaxformer_mt.cli.main import main\n"
-        "assert main(sys.argv[1:]) == 0\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)\n"
-    )
-
-    def megabytes(count: int) -> int:
-        path = tmp_path / "in"
-        with open(path, "w") as file:
-            for number in range(count):
-                file.write("the cat\n" if number % 4096 == 7 else "\n" if number % 3 else "   \n")
-        done = subprocess.run(
-            [
-                *(sys.executable, "-c", program, "translate", "--workdir", str(workdir)),
-                *("--beam-size", "1", "--input", str(path), "--output", str(tmp_path / "out")),
-            ],
-            cwd=ROOT,
-            env=environment(),
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        with open(tmp_path / "out", "rb") as out:
-            assert sum(1 for _ in out) == count
-        return int(done.stderr.splitlines()[-1])
-
-    few = megabytes(20_000)
-    assert megabytes(300_000) < few + 40
-
-
-@needs_clients
-def test_an_input_and_an_output_in_a_bucket(
-    command: Run, workdir: Path, source: Path, whole: bytes, gcs: Any, bucket: str
-) -> None:
-    gcs.put(f"{bucket}/in.txt", source.read_bytes())
-    place = f"gs://{bucket}/out.jsonl"
-    process = started(arguments(workdir, Path(source), place))
-    state = f"{bucket}/out.jsonl.part/state.json"
-    deadline = time.monotonic() + 100
-    while state not in gcs.objects:
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(1.0)
-    process.terminate()
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 75, errors
-    assert f"{bucket}/out.jsonl" not in gcs.objects
-    remote = [*arguments(workdir, source, place)]
-    remote[remote.index(str(source))] = f"gs://{bucket}/in.txt"
-    done = command(*remote)
-    assert done.returncode == 0, done.stderr
-    assert gcs.objects[f"{bucket}/out.jsonl"] == whole
-    assert gcs.names(f"{bucket}/out") == [f"{bucket}/out.jsonl"]

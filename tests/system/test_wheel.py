@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import flaxformer_mt
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.conftest import ROOT
 
 
 def run(*command: str | Path, folder: Path) -> str:
