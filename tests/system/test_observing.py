@@ -68,6 +68,7 @@ def test_doctor_finds_this_machine_well(run: Run, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.extended
 def test_doctor_names_what_is_wrong_and_fails(tmp_path: Path) -> None:
     """On eight devices, with a place that is a file and a mesh that they do not make."""
     (tmp_path / "file").write_text("")
