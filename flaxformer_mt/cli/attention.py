@@ -17,6 +17,7 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.cli.finding import add_find, find
 from flaxformer_mt.cli.pictures import add_size, drawn, write_page, write_picture
 from flaxformer_mt.cli.searching import as_asked
+from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.figures.attention_page import attention_page
 from flaxformer_mt.figures.canvas import Form, check_form
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def draw(options: argparse.Namespace, which: Any) -> int:
     """Writes one picture or page."""
     form = check_form(options.output, others=("html",))
-    if not options.src.strip():
+    if is_blank(options.src):
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
     translator = as_asked(options, Translator.load(options.workdir, which=which))

@@ -62,8 +62,7 @@ class Words:
             if _BLANK * 2 in text or text.endswith(_BLANK):
                 return [b" " + sentence]
             return text.split(_BLANK)
-        # In text, the sign for a blank is one that is never left out.
-        return [b" " + sentence] if _BLANK in sentence else sentence.split(b" ")
+        return sentence.split(b" ")
 
     def _learn(self, words: Iterable[bytes]) -> None:
         new = list(set(words).difference(self._tokens, self._unstable))

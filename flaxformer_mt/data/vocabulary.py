@@ -1,9 +1,9 @@
 """The subword vocabulary: a SentencePiece model, or one for each side, with verified digests.
 
 A run of spaces counts as one and spaces at the ends of a sentence count as none, since they carry
-no meaning and would only cost tokens. Otherwise text passes through unchanged, so that what goes
-in comes out, unless `normalization` asks for more: its rules (`normalization.py`) are part of the
-model. U+2581, which SentencePiece uses as the visible blank, reads as a blank.
+no meaning and would only cost tokens. U+2581, SentencePiece's visible blank, is a space in text.
+Otherwise text passes through unchanged, so that what goes in comes out, unless `normalization` asks
+for more: its rules (`normalization.py`) are part of the model.
 
 The ids are the model's own, or those of a table beside it (`type_table.py`), as in imported models.
 """
@@ -40,6 +40,7 @@ _MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 FORMATS = (1, 2)
 """1: ids are the models' own; 2: of a model with a table, those of the table."""
 INDEX = "vocabulary.json"
+_BLANK = "\u2581"
 
 
 class Type(NamedTuple):
@@ -125,10 +126,11 @@ class Vocabulary:
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of each sentence, without marks; an empty or blank one has none."""
+        sentences = [sentence.replace(_BLANK, " ") for sentence in sentences]
         threads = min(os.cpu_count() or 1, 16) if len(sentences) > 64 else 1
         if self.table is not None:
             return self.table.encode(self._processor, sentences, num_threads=threads)
-        return self._processor.encode(list(sentences), out_type=int, num_threads=threads)
+        return self._processor.encode(sentences, out_type=int, num_threads=threads)
 
     def encode_flat(
         self, sentences: Sequence[bytes]
@@ -137,12 +139,14 @@ class Vocabulary:
 
         The same tokens as `encode` gives, by one thread; BPE several times as fast.
         """
+        blank = _BLANK.encode()
+        sentences = [sentence.replace(blank, b" ") for sentence in sentences]
         if self._words is not None:
             return self._words.encode(sentences, end=EOS)
         if self.table is not None:
             return self.table.encode_flat(self._processor, sentences, end=EOS)
         encoded = self._processor.encode(
-            list(sentences), return_type="numpy", add_eos=True, num_threads=1
+            sentences, return_type="numpy", add_eos=True, num_threads=1
         )
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
         return np.concatenate([np.zeros(0, np.int32), *encoded]), lengths
@@ -153,6 +157,16 @@ class Vocabulary:
         A span may begin with blanks. Of a character in several tokens the last has the whole span,
         and the others an empty one where it begins.
         """
+        if _BLANK in sentence:
+            spaced = sentence.replace(_BLANK, " ")
+            ids, spans = self.encode_with_spans(spaced)
+            # Where each character begins in both.
+            now, was = (
+                itertools.accumulate((len(character.encode()) for character in text), initial=0)
+                for text in (spaced, sentence)
+            )
+            place = dict(zip(now, was, strict=True))
+            return ids, [(place[begin], place[end]) for begin, end in spans]
         if self.table is not None:
             return self.table.encode_with_spans(self._processor, sentence)
         found = self._processor.encode(sentence, return_type="proto").pieces
@@ -175,7 +189,8 @@ class Vocabulary:
 
     def normalize(self, sentence: str) -> str:
         """What the model makes of a sentence before it is encoded, with plain blanks."""
-        return self._processor.normalize(sentence).replace("\u2581", " ").removeprefix(" ")
+        found = self._processor.normalize(sentence.replace(_BLANK, " "))
+        return found.replace(_BLANK, " ").removeprefix(" ")
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Sentences of token ids; padding and begin and end marks are left out, UNK reads "⁇"."""

@@ -19,6 +19,9 @@ import sentencepiece
 SETTINGS = "settings.json"
 BATCH = 32
 
+# Zero-width marks, and the sign for a blank.
+_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u2581"))
+
 
 class Model:
     """The model and the vocabularies of a folder.
@@ -49,13 +52,13 @@ class Model:
         beam_size: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
-        """The translation of each line; that of one of blanks, Unicode's included, is empty.
+        """The translation of each line; that of a blank one is empty.
 
         Raises ValueError for a line that is longer than the model takes.
         """
         # A no-break space alone may have a token, of which a model would make up a text.
         sources = [
-            pieces if line.strip() else []
+            pieces if line.translate(_INVISIBLE).strip() else []
             for line, pieces in zip(lines, self.encode(lines), strict=True)
         ]
         longest = self.settings["max_length"] - 1
@@ -86,7 +89,9 @@ class Model:
             code, closing, rest = line.partition("<<")
             # Some models are told the target language by a code, such as >>fra<<.
             coded = code + closing in self._codes
-            pieces = self._src.encode(rest if coded else line, out_type=str)
+            pieces = self._src.encode(
+                (rest if coded else line).replace("\u2581", " "), out_type=str
+            )
             # A run of unknown characters is one piece, which may spell a mark, and is none.
             unknown = self.settings["unk"]
             pieces = [unknown if piece in self._marks else piece for piece in pieces]

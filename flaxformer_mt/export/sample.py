@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.fill import VALID_TEXT
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
@@ -27,7 +28,7 @@ def sample_lines(
     if file is not None:
         return _spread(_lines(Path(file))), str(file)
     if data is not None and (data / VALID_TEXT[0]).exists():
-        if lines := [line for line in valid_text(data)[0] if line.strip()]:
+        if lines := [line for line in valid_text(data)[0] if not is_blank(line)]:
             return _spread(lines), "the run's validation text"
     return made_of_pieces(vocabularies), "pieces of the vocabulary, drawn by chance"
 
@@ -39,7 +40,7 @@ def made_of_pieces(vocabularies: Vocabularies, *, seed: int = 0) -> list[str]:
     plain = [number for number, kind in enumerate(vocabulary.types()) if kind.plain]
     lengths = random.integers(1, _LONGEST + 1, 2 * COUNT)
     rows = [random.choice(plain, length).tolist() for length in lengths]
-    texts = [text for text in vocabulary.decode(rows) if text.strip()]
+    texts = [text for text in vocabulary.decode(rows) if not is_blank(text)]
     encoded = vocabulary.encode(texts)
     return [text for text, ids in zip(texts, encoded, strict=True) if ids and UNK not in ids][
         :COUNT
@@ -54,7 +55,7 @@ def _lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise ExportError(f"{path}: is not UTF-8 text (byte {error.start + 1})") from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if not (lines := [line for line in lines if line.strip()]):
+    if not (lines := [line for line in lines if not is_blank(line)]):
         raise ExportError(f"{path}: holds no line of text to compare with")
     return lines
 

@@ -24,6 +24,9 @@ WEIGHTS, SETTINGS = "weights.npz", "settings.json"
 STEP_OF_LENGTHS = 16  # each length of arrays is compiled once: fewer lengths, fewer compilations
 BATCH = 32
 
+# Zero-width marks, and the sign for a blank.
+_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u2581"))
+
 
 class Model:
     """The programs, weights and vocabularies of a folder."""
@@ -53,13 +56,14 @@ class Model:
         self._codes = frozenset(self.settings["codes"])
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """The greedy translation of each line; that of one of blanks, Unicode's included, is empty.
+        """The greedy translation of each line; that of a blank one is empty.
 
         Raises ValueError for a line that is longer than the model takes.
         """
         # A no-break space alone may have a token, of which a model would make up a text.
         sources = [
-            ids if line.strip() else [] for line, ids in zip(lines, self.encode(lines), strict=True)
+            ids if line.translate(_INVISIBLE).strip() else []
+            for line, ids in zip(lines, self.encode(lines), strict=True)
         ]
         longest = self.settings["max_length"]
         for number, ids in enumerate(sources, start=1):
@@ -86,7 +90,9 @@ class Model:
             code, closing, rest = line.partition("<<")
             # Some models are told the target language by a code, such as >>fra<<.
             coded = code + closing in self._codes
-            pieces = self._src.encode(rest if coded else line, out_type=str)
+            pieces = self._src.encode(
+                (rest if coded else line).replace("\u2581", " "), out_type=str
+            )
             pieces = [code + closing, *pieces] if coded else pieces
             found.append([*(self._ids.get(piece, unknown) for piece in pieces), end])
         return found

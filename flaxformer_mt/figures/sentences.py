@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.decoding import Attention, Translator
 from flaxformer_mt.decoding.parts import fits
 from flaxformer_mt.figures.errors import FigureError
@@ -65,7 +66,7 @@ def sentences_of(
     for number, (src, tgt) in enumerate(zip(sources, given, strict=True), start=1):
         if len(used) == most:
             beyond += 1
-        elif not src.strip() or (targets is not None and not tgt.strip()):
+        elif is_blank(src) or (targets is not None and is_blank(tgt)):
             blank.append(number)
         elif not (src_fits(src) and tgt_fits(tgt)):
             overlong.append(number)
@@ -85,7 +86,7 @@ def sentence_of(
     translator: Translator, src: str, tgt: str | None, *, translated: bool = True
 ) -> Sentence:
     """One sentence, as `sentences_of`. Raises FigureError, and OverlongError for a long one."""
-    if not src.strip():
+    if is_blank(src):
         raise FigureError("the source is empty: give a sentence")
     sentence = Sentence(number=1, src=src, tgt=tgt or "")
     if tgt is not None or not translated:

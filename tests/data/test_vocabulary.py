@@ -64,7 +64,7 @@ def test_training_text_comes_back(kind: Kind, byte_fallback: bool) -> None:
 @settings(max_examples=300, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 @example("<s> </s> <unk> <pad> <0x41>")
-@example("\u2581 \u2581a\u2581")
+@example("\u2581 \u2581a\u2581\u2581b\u2581")
 @example("e\u0301 é ﬁ Å \u212b")
 @example("a\u0085b\u2028c\u00a0d\u3000e\tf")
 @example("\u2585 \ufeff \u200b \U0001f469\u200d\U0001f4bb")
@@ -74,6 +74,13 @@ def test_any_text_comes_back_by_byte_fallback(text: str) -> None:
     [tokens] = vocabulary.encode([text])
     assert not set(tokens) & {PAD, BOS, EOS, UNK}
     assert vocabulary.decode([tokens]) == [spaced(text)]
+
+
+def test_the_visible_blank_is_a_space_and_spans_are_those_of_the_text_given() -> None:
+    vocabulary = small(byte_fallback=True)
+    tokens, spans = vocabulary.encode_with_spans("a\u2581\u2581é\u2581")
+    assert tokens == vocabulary.encode(["a é"])[0]
+    assert spans[0] == (0, 1) and spans[-1][1] == 9
 
 
 @settings(max_examples=100, deadline=None)

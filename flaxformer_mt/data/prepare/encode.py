@@ -147,7 +147,7 @@ class Encoder:
     def _filter_lengths(self, chunk: Chunk, encoded: Encoded, training: bool) -> None:
         places = encoded.fates.kept()
         src, tgt = encoded.src_lengths, encoded.tgt_lengths
-        # A side may have no tokens where it looks like text: U+2581 reads as a blank.
+        # A side may look like text and have no tokens: a model's own rules can remove it.
         void = np.minimum(src, tgt) == 1
         long = filters.too_long(src, tgt, self.filter) & ~void
         uneven = filters.uneven(src, tgt, self.filter) & ~void & ~long & training
