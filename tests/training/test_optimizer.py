@@ -171,7 +171,8 @@ def test_frozen_parameters_keep_every_bit_and_have_no_moments():
         assert np.all(np.asarray(a) != b)
 
 
-@pytest.mark.parametrize("accumulation", [1, pytest.param(2, marks=pytest.mark.extended)])
+@pytest.mark.extended
+@pytest.mark.parametrize("accumulation", [1, 2])
 def test_what_is_frozen_costs_no_backward_pass(accumulation):
     """Of a deep encoder that does not train, of three parts of the work only the forward one."""
     deep = {"model.encoder_layers": 4, "training.optimizer.accumulation": accumulation}

@@ -15,6 +15,7 @@ from tests.training.examples import MAX_LENGTH, VOCAB, build_tiny, program
 SHAPE = Shape(8, MAX_LENGTH, MAX_LENGTH)
 
 
+@pytest.mark.extended
 def test_the_shape_that_is_tried_takes_the_most_memory():
     long_rows = build_tiny({"model.max_length": 64, "data.filter.max_length": 64})
     # Buckets of at most 520 positions a side, and the last of them has the fewest.
