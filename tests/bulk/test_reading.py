@@ -59,14 +59,14 @@ def test_the_share_of_the_input_grows_with_what_is_done(tmp_path, name, pack, ac
     """Although text is read ahead of it, and the file ahead of that."""
     path = tmp_path / name
     rng = random.Random(0)
-    text = [b"%d\n" % rng.getrandbits(200) for _ in range(20_000)]
+    text = [b"%d\n" % rng.getrandbits(200) for _ in range(120_000)]
     path.write_bytes(pack(b"".join(text)))
     with open_lines(str(path)) as lines:
         done = 0
         for number, line in enumerate(lines, start=1):
             done += len(line) + 1
-            if number in (112, 8000, 16_000):
-                assert lines.share(done) == pytest.approx(number / 20_000, abs=accuracy)
+            if number in (112, 48_000, 96_000):
+                assert lines.share(done) == pytest.approx(number / 120_000, abs=accuracy)
         assert lines.share(done // 2) == pytest.approx(0.5, abs=0.01)
 
 

@@ -144,7 +144,7 @@ def test_what_is_no_model_is_named(run: Run, tmp_path: Path) -> None:
     done = run("import", "--from", tmp_path / "absent", "--workdir", tmp_path / "run")
     assert done.status == 2 and "absent: is no folder; download the model first" in done.last
     done = run("import", "--from", tmp_path, "--workdir", tmp_path / "run")
-    assert done.status == 2 and "config.json: cannot be read: No such file" in done.last
+    assert done.status == 2 and "has no config.json: name the folder" in done.last
     done = run("import", "--workdir", tmp_path / "run")
     assert done.status == 2 and "the following arguments are required: --from" in done.last
     assert not list(tmp_path.iterdir())
