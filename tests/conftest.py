@@ -26,7 +26,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 # Most of a test's time is compiling, which takes half as long without LLVM's optimisations. .ci/run
 # leaves them on for the extended tests.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Not all of them: JAX 0.10.2 has crashed once, in four thousand tests, while it loaded one.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 # [rows] + [rows, length] is nearly always a forgotten axis, and broadcasts to nonsense.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"

@@ -159,9 +159,8 @@ def _run(
 
 
 def _key_as_scanned(layer: nn.Module, number: int) -> None:
-    """Gives an unrolled layer the random keys that `nn.scan` gives it: the same dropout masks."""
+    """Gives an unrolled layer the dropout key that `nn.scan` gives it: the same masks."""
     assert layer.scope is not None
-    layer.scope.rngs = {
-        stream: LazyRng(jax.random.fold_in(own.rng, number), (*own.suffix[:-1], "layers"))
-        for stream, own in layer.scope.rngs.items()
-    }
+    if own := layer.scope.rngs.get("dropout"):
+        key = jax.random.fold_in(own.rng, number)
+        layer.scope.rngs["dropout"] = LazyRng(key, (*own.suffix[:-1], "layers"))

@@ -54,7 +54,10 @@ def test_a_translation_begins_with_its_prefix(translator):
     for prefix, translation in zip(prefixes, translations, strict=True):
         [tokens] = translator.vocabularies.tgt.encode([prefix])
         assert list(translation.tokens[: len(tokens)]) == tokens
-    assert translations[1] == translator.translate([LINES[1]])[0]
+    # Beside a prefix another program decodes: XLA rounds its sums otherwise.
+    alone = translator.translate(LINES[1])
+    assert translations[1].tokens == alone.tokens
+    assert translations[1].score == pytest.approx(alone.score, abs=1e-5)
     # Of a line that is cut, the first piece begins with it.
     [split] = translator.translate([LONG], prefixes=["die katze"])
     assert split.split and split.text.startswith("die katze")
