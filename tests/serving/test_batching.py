@@ -20,8 +20,10 @@ class Model:
         self.batches: list[tuple[Hashable, list[Any]]] = []
         self.reports: list[BatchReport] = []
         self.may = threading.Semaphore(0)
+        self.begun = 0
 
     def run(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
+        self.begun += 1
         assert self.may.acquire(timeout=60)
         self.batches.append((key, list(items)))
         if "bad" in items or ("alone" in items and len(items) > 1):
@@ -65,8 +67,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def held(batcher: Batcher, model: Model) -> asyncio.Task[list[Any]]:
     """A first batch under way, so that what follows has to wait."""
     task = asyncio.create_task(batcher.submit("first", [0]))
-    await until(lambda: batcher.waiting == 0 and len(asyncio.all_tasks()) > 2)
-    await asyncio.sleep(0.01)
+    await until(lambda: model.begun == 1)
     assert batcher.waiting == 0
     return task
 
