@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
-from flaxformer_mt.evaluation import table
 from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
@@ -16,6 +15,7 @@ from flaxformer_mt.evaluation.significance import (
     approximate_randomization,
     paired_bootstrap,
 )
+from flaxformer_mt.text_table import aligned
 
 METHODS: tuple[Method, ...] = get_args(Method)
 SIGNIFICANT = 0.05
@@ -97,7 +97,7 @@ class Comparison:
                 ]
             )
         signature = self.systems[0].assessment.scores.signatures[metric]
-        return f"{table.aligned(header, rows, left={0})}\n{signature}"
+        return f"{aligned(header, rows)}\n{signature}"
 
 
 def compare(

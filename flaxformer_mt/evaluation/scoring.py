@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from flaxformer_mt.evaluation import table
 from flaxformer_mt.evaluation.bleu import Scores, named_bleu, scores_of
 from flaxformer_mt.evaluation.comet import Comet
 from flaxformer_mt.evaluation.errors import ScoringError
@@ -15,6 +14,7 @@ from flaxformer_mt.evaluation.metrics import TOKENIZERS, Chrf, Measured, Metric,
 from flaxformer_mt.evaluation.moses import LANGUAGES
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, has_rules_for
 from flaxformer_mt.evaluation.resampling import RESAMPLES, SEED, Interval, intervals
+from flaxformer_mt.text_table import aligned
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,8 +125,8 @@ class Assessment:
 
     def table(self) -> str:
         """Both as text."""
-        text = table.aligned(*self.score_rows(), left={0, 3})
-        return f"{text}\n\n{table.aligned(*self.length_rows(), left={0})}" if self.buckets else text
+        text = aligned(*self.score_rows(), left={0, 3})
+        return f"{text}\n\n{aligned(*self.length_rows())}" if self.buckets else text
 
 
 def assess(

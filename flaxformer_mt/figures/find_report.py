@@ -7,8 +7,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from flaxformer_mt.figures.find import Example, Found, Head
 from flaxformer_mt.figures.statistics import DEFINITIONS
+from flaxformer_mt.text_table import aligned
 
 _SHOWN = (
     "distance",
@@ -26,24 +29,13 @@ _SHOWN = (
 def table(found: Found) -> str:
     """A line a head; shares in percent."""
     columns = [*_SHOWN, *(["anaphora"] if _has_pronouns(found) else [])]
-    lines = [("kind", "layer", "head", *columns)]
+    rows = []
     for kind, sums in found.sums.items():
         values = sums.values()
-        layers, heads = sums.entropy.shape
-        lines += [
-            (kind, str(layer + 1), str(head + 1),
-             *(_cell(name, values[name][layer, head]) for name in columns))
-            for layer in range(layers)
-            for head in range(heads)
-        ]  # fmt: skip
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+        for layer, head in np.ndindex(sums.entropy.shape):
+            cells = [_cell(name, float(values[name][layer, head])) for name in columns]
+            rows.append([kind, str(layer + 1), str(head + 1), *cells])
+    return aligned(["kind", "layer", "head", *columns], rows)
 
 
 def legend(found: Found) -> str:

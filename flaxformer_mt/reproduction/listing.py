@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from flaxformer_mt.evaluation.table import aligned
 from flaxformer_mt.reproduction.cost import planned_flops, planned_parameters
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import known
+from flaxformer_mt.text_table import aligned
 
 
 def listing(experiments: Iterable[Experiment], results: Path) -> str:

@@ -1,4 +1,4 @@
-"""Tables of text for people."""
+"""Tables of text for people: the one way they are printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 
 def aligned(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = ()
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)
 ) -> str:
     """Columns as wide as they need, two blanks apart, to the right but for those in `left`."""
     lines = [list(header), *map(list, rows)]
