@@ -14,7 +14,7 @@ from flaxformer_mt.cli.arguments import (
     say,
     weights,
 )
-from flaxformer_mt.cli.finding import add_find, find
+from flaxformer_mt.cli.attention_find import add_find, find
 from flaxformer_mt.cli.pictures import add_size, drawn, write_page, write_picture
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.data.normalization import is_blank

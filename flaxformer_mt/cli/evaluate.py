@@ -28,8 +28,8 @@ from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.together import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
+from flaxformer_mt.evaluation.evaluation_files import check_place, keep
 from flaxformer_mt.evaluation.examples import SHOWN
-from flaxformer_mt.evaluation.kept import check_place, keep
 from flaxformer_mt.evaluation.scoring import assess
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.parallel import HEARTBEAT, Processes, joined

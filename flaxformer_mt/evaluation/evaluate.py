@@ -11,7 +11,7 @@ from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.bleu import Scores
 from flaxformer_mt.evaluation.errors import ScoringError
-from flaxformer_mt.evaluation.kept import check_place, keep
+from flaxformer_mt.evaluation.evaluation_files import check_place, keep
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 
 
@@ -102,8 +102,9 @@ def record(
 ) -> Evaluation:
     """Scores what `translator` has made in so many seconds, with these settings, and keeps it.
 
-    The JSON holds the scores with their signatures, the weights and the search settings. What else
-    is written says `kept.keep`; `examples` is how many of the worst and best a page shows, 0: none.
+    The JSON holds the scores with their signatures, the weights and the search settings;
+    `evaluation_files.keep` says what else is written. `examples` is how many of the worst and best
+    a page shows, 0: none.
 
     Raises ScoringError and RunDirectoryError.
     """

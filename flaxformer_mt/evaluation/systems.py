@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.evaluation.errors import ScoringError
-from flaxformer_mt.evaluation.kept import Files, kept_names, read_kept
+from flaxformer_mt.evaluation.evaluation_files import Files, kept_names, read_kept
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.rundir.atomic import read_json
 from flaxformer_mt.rundir.layout import RunDirectory

@@ -13,7 +13,7 @@ import numpy as np
 
 from flaxformer_mt import __version__
 from flaxformer_mt.evaluation.errors import ScoringError
-from flaxformer_mt.evaluation.kept import read_kept
+from flaxformer_mt.evaluation.evaluation_files import read_kept
 from flaxformer_mt.evaluation.metrics import Measured, Metric, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap

@@ -11,7 +11,7 @@ import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.evaluation import Scoring, ScoringError, assess, kept as kept_files
-from flaxformer_mt.evaluation.kept import keep, kept_names, read_kept
+from flaxformer_mt.evaluation.evaluation_files import keep, kept_names, read_kept
 from flaxformer_mt.evaluation.systems import (
     Output,
     common_case,
