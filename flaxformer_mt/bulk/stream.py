@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from flaxformer_mt.bulk.forms import BadLine
-from flaxformer_mt.bulk.meter import Meter
 from flaxformer_mt.bulk.reading import InputError
 from flaxformer_mt.bulk.sinks import Sink
 from flaxformer_mt.bulk.state import Consumed, OutputError
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.decoding.parts import LineError, OverlongError
+from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches
 WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory

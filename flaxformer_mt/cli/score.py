@@ -9,7 +9,6 @@ import functools
 import sys
 from collections.abc import Iterator, Sequence
 
-from flaxformer_mt.bulk.meter import Meter
 from flaxformer_mt.bulk.reading import Lines, open_lines
 from flaxformer_mt.bulk.scoring import PairForm, Scoring, TwoInputs, open_pairs
 from flaxformer_mt.bulk.sinks import Sink
@@ -32,6 +31,7 @@ from flaxformer_mt.cli.streams import (
     writing,
 )
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.progress import Meter
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, cast
 
 import flaxformer_mt
 from flaxformer_mt.bulk.bucket_sink import BucketSink
-from flaxformer_mt.bulk.meter import Meter
 from flaxformer_mt.bulk.reading import Lines
 from flaxformer_mt.bulk.scoring import TwoInputs
 from flaxformer_mt.bulk.sinks import FileSink, Sink, StreamSink
@@ -23,6 +22,7 @@ from flaxformer_mt.bulk.state import OutputError
 from flaxformer_mt.bulk.stream import WINDOW, Action, stream
 from flaxformer_mt.cli.arguments import positive, say
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.digests import tree_digest
 
 NOT_FINISHED = 75  # as `train` says that the same command goes on

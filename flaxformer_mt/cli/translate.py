@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
-from flaxformer_mt.bulk.meter import Meter
 from flaxformer_mt.bulk.reading import Lines, open_lines
 from flaxformer_mt.bulk.sinks import Sink
 from flaxformer_mt.bulk.stream import WINDOW
@@ -33,6 +32,7 @@ from flaxformer_mt.cli.streams import (
 )
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.progress import Meter
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:

@@ -11,13 +11,13 @@ import pytest
 
 from flaxformer_mt.bulk import stream as module
 from flaxformer_mt.bulk.forms import Form, Shown
-from flaxformer_mt.bulk.meter import Meter
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, StreamSink
 from flaxformer_mt.bulk.state import Consumed, OutputError
 from flaxformer_mt.bulk.stream import stream, windows
 from flaxformer_mt.bulk.translating import SAID, Translating
 from flaxformer_mt.decoding import Hypothesis, OverlongError, PrefixError, Translation
+from flaxformer_mt.progress import Meter
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1, 24))
 

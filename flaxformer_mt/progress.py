@@ -1,18 +1,20 @@
-"""How far a stream is and how fast it goes: one line that is renewed, or a line now and then."""
+"""How far long work is and how fast it goes: one line that is renewed, or a line now and then."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 EVERY = 10.0  # seconds between two lines where there is no terminal
 _RENEW = 0.2  # seconds between two looks of the line on a terminal
 _CLEAR = "\r\x1b[K"
 
 
-class Meter:
-    """Counts lines, and tokens where they are known; `begin` starts the clock."""
+class Meter(contextlib.AbstractContextManager["Meter"]):
+    """Counts lines, and tokens where they are known; `begin` starts the clock again."""
 
     def __init__(
         self,
@@ -20,30 +22,31 @@ class Meter:
         report: Callable[[str], None],
         *,
         share: Callable[[int], float | None],
+        unit: str = "lines",
         terminal: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`share` tells which part of the input so many bytes of text are.
+        """`share` tells which part of the input a size is, in whatever `advance` counts sizes.
 
         `report` takes lines; on a terminal the meter has one of its own below them.
         """
-        self._what, self._report, self._share = what, report, share
+        self._what, self._unit, self._report, self._share = what, unit, report, share
         self._terminal, self._clock = terminal, clock
         self.lines = self.tokens = 0
-        self._bytes = self._skipped_bytes = 0
+        self._size = self._skipped = 0
         self._began = self._said = clock()
         self._shown = False
 
     def begin(self, *, skipped: int) -> None:
-        """The first line comes after `skipped` bytes of text that an earlier call has done."""
-        self._bytes = self._skipped_bytes = skipped
+        """The first line comes after a part of size `skipped`, which an earlier call has done."""
+        self._size = self._skipped = skipped
         self._began = self._said = self._clock()
 
-    def advance(self, *, lines: int, tokens: int, size: int) -> None:
-        """So many lines are done, of `size` bytes."""
+    def advance(self, *, lines: int, size: int, tokens: int = 0) -> None:
+        """So many lines are done, of this size together."""
         self.lines += lines
         self.tokens += tokens
-        self._bytes += size
+        self._size += size
         now = self._clock()
         if self._terminal:
             if now - self._said >= _RENEW or not self._shown:
@@ -67,6 +70,9 @@ class Meter:
             sys.stderr.flush()
             self._shown = False
 
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
     @property
     def seconds(self) -> float:
         return self._clock() - self._began
@@ -74,17 +80,17 @@ class Meter:
     def describe(self) -> str:
         """Such as "8,192 lines, 80.1 lines/s, 1,900 tokens/s"."""
         seconds = max(self.seconds, 1e-9)
-        text = f"{self.lines:,} lines, {self.lines / seconds:,.1f} lines/s"
+        text = f"{self.lines:,} {self._unit}, {self.lines / seconds:,.1f} {self._unit}/s"
         return f"{text}, {self.tokens / seconds:,.0f} tokens/s" if self.tokens else text
 
     def describe_progress(self) -> str:
         """The same and, where the input's size is known, "12.5% of the input, 0:01:40 left"."""
-        text, done = self.describe(), self._share(self._bytes)
+        text, done = self.describe(), self._share(self._size)
         if done is None:
             return text
         text += f", {done:.1%} of the input"
-        before = self._share(self._skipped_bytes) or 0.0
+        before = self._share(self._skipped) or 0.0
         if done > before:
-            left = round((1 - done) * self.seconds / (done - before))
+            left = round(max(0.0, 1 - done) * self.seconds / (done - before))
             text += f", {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
         return text

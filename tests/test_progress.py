@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flaxformer_mt.bulk.meter import Meter
+from flaxformer_mt.progress import Meter
 
 
 class Clock:
