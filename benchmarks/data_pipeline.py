@@ -27,9 +27,9 @@ from benchmarks.result_file import RESULTS, write_result
 from flaxformer_mt.config import load_config
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import assemble
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.planner import Planned, Planner, planned_batches
-from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.store import Store, TokenPairs, Tokens
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from flaxformer_mt.data.corpus.json_lines import NoText, parsed, text_at
+from flaxformer_mt.data.corpus.json_records import NoText, parsed, text_at
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from flaxformer_mt.cli.arguments import add_config, make_parser, take_overrides
 from flaxformer_mt.config import ExperimentConfig, load_config, to_dict, to_text
+from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
-from flaxformer_mt.config.resume import may_change
 from flaxformer_mt.config.schema import CorpusConfig
 
 

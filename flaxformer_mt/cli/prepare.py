@@ -15,12 +15,12 @@ from flaxformer_mt.config import (
     load_config,
     to_dict,
 )
-from flaxformer_mt.config.resume import trains
+from flaxformer_mt.config.digest_keys import trains
+from flaxformer_mt.data.inspect import batches_as_text, shapes_table
 from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.prepare import describe, read_manifest
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
-from flaxformer_mt.data.view import batches_as_text, shapes_table
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import RunDirectory

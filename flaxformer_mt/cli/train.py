@@ -15,7 +15,7 @@ from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.resolve import continued_config, new_config, wants_determinism
 from flaxformer_mt.cli.validation import validation_decoder
 from flaxformer_mt.config import ExperimentConfig, TrainingConfig, freeze, to_dict
-from flaxformer_mt.config.resume import trains
+from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies

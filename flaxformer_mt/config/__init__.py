@@ -1,5 +1,9 @@
 """Frozen typed configuration: schema, validation, loading of config files and overrides."""
 
+from flaxformer_mt.config.digest_keys import (
+    check_resume as check_resume,
+    differences as differences,
+)
 from flaxformer_mt.config.freeze import (
     ConfigError as ConfigError,
     corpus as corpus,
@@ -15,10 +19,6 @@ from flaxformer_mt.config.presets import (
     paper_big as paper_big,
     paper_wmt14 as paper_wmt14,
     wmt14_variant as wmt14_variant,
-)
-from flaxformer_mt.config.resume import (
-    check_resume as check_resume,
-    differences as differences,
 )
 from flaxformer_mt.config.schema import (
     BatchConfig as BatchConfig,

@@ -23,8 +23,8 @@ from flaxformer_mt.config.freeze import (
     is_corpora,
     nearest,
 )
-from flaxformer_mt.config.ineffective import ineffective
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+from flaxformer_mt.config.unused_settings import unused_settings
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
 BUILT_IN = (
@@ -107,8 +107,8 @@ def refuse_vain(
 
     What was recorded once keeps nobody from going on.
     """
-    known = set() if recorded is None else set(ineffective(recorded))
-    if found := [said for said in ineffective(config, overrides) if said not in known]:
+    known = set() if recorded is None else set(unused_settings(recorded))
+    if found := [said for said in unused_settings(config, overrides) if said not in known]:
         raise ConfigError(f"{origin}: " + "; ".join(found))
 
 

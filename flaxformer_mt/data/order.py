@@ -20,6 +20,18 @@ from jaxtyping import Int64, UInt64
 _HALF_ROUNDS = 8
 
 
+@dataclasses.dataclass(frozen=True, order=True)
+class Position:
+    """Batch `index` of `window` of `epoch`, all counted from 0: a place in the training stream.
+
+    It is the same whatever the number of machines.
+    """
+
+    epoch: int = 0
+    window: int = 0
+    index: int = 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
     """One corpus within a store: its pairs are `[first, first + size)`."""

@@ -29,6 +29,7 @@ from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
+from flaxformer_mt.data.order import Position as Position
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.planner import (
     VALIDATION_SHAPES,
@@ -36,7 +37,6 @@ from flaxformer_mt.data.planner import (
     planned_batches,
     planned_pass,
 )
-from flaxformer_mt.data.position import Position as Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 

@@ -11,10 +11,9 @@ from jaxtyping import Int64
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
-from flaxformer_mt.data.order import Order
+from flaxformer_mt.data.order import Order, Position
 from flaxformer_mt.data.pack import packed_shape, plan_packed
 from flaxformer_mt.data.plan import Plan, PlanError, Rows, Shape, stream
-from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 

@@ -19,7 +19,7 @@ from flaxformer_mt.config import (
     load_config,
     thaw,
 )
-from flaxformer_mt.config.decisive import decides, deciding
+from flaxformer_mt.config.digest_keys import decides, deciding
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
@@ -96,14 +96,14 @@ class Experiment:
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
         paper = load_on(self.settings.text, self.row.spec)
-        theirs, ours = _decisive(paper), _decisive(self.config)
+        theirs, ours = _digest_settings(paper), _digest_settings(self.config)
         differing = {key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)}
         return differing <= _OURS
 
     @property
     def digest(self) -> str:
         """Of all that decides its numbers but the text itself; the manifest digests that."""
-        return _digest([_decisive(self.config), self.settings.scale, self.pairs, self.test])
+        return _digest([_digest_settings(self.config), self.settings.scale, self.pairs, self.test])
 
     @property
     def command(self) -> str:
@@ -231,7 +231,7 @@ def _files(name: str, files: tuple[str, str]) -> CorpusConfig:
     return CorpusConfig(name=name, src=files[0], tgt=files[1])
 
 
-def _decisive(config: ExperimentConfig) -> dict[str, Any]:
+def _digest_settings(config: ExperimentConfig) -> dict[str, Any]:
     return deciding(config, "training", "scoring")
 
 

@@ -13,8 +13,7 @@ from typing import Literal
 import jax
 
 from flaxformer_mt.config import differences, freeze, to_dict
-from flaxformer_mt.config.decisive import decides
-from flaxformer_mt.config.resume import may_change
+from flaxformer_mt.config.digest_keys import decides, may_change
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.extract import extracted
 from flaxformer_mt.reproduction.measuring import TestSet, measure, read_test

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import jax
 
 from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.planner import planned_pass
-from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import ALONE, Processes

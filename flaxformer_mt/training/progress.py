@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flaxformer_mt.config.schema import TrainingConfig
-from flaxformer_mt.data.position import Position
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.training.window import Sums
 
 

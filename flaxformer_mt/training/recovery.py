@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.data.position import Position
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.training.progress import Progress
 
 

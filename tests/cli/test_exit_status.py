@@ -39,7 +39,7 @@ PASSING = """
 """.split()
 # Caught by their own rooms, or answered to a client.
 WITHIN = """
-    bulk.state._Damage data.corpus.json_lines.NoText data.grammar.phrases.DeadEnd
+    bulk.state._Damage data.corpus.json_records.NoText data.grammar.phrases.DeadEnd
     serving.batching.ModelEnded serving.batching.NotServing serving.batching.QueueFull
     serving.engine.PairRefused serving.refusals.Refusal
 """.split()

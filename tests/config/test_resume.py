@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.config import ConfigError, check_resume, default_config, flatten, freeze
-from flaxformer_mt.config.decisive import FIRST, decides, deciding, first_default
+from flaxformer_mt.config.digest_keys import FIRST, decides, deciding, first_default, may_change
 from flaxformer_mt.config.freeze import fields_along
 from flaxformer_mt.config.load import apply_override
-from flaxformer_mt.config.resume import may_change
 
 USES = ("train.news", "valid", "test.news")
 
@@ -195,5 +194,5 @@ def test_first_defaults_are_what_was_recorded():
     for key, value in found.items():
         assert value == recorded[key], (
             f"the default of {key} has changed: note {recorded[key]!r} in FIRST of "
-            "flaxformer_mt/config/decisive.py, or digests of before mean something else now"
+            "flaxformer_mt/config/digest_keys.py, or digests of before mean something else now"
         )

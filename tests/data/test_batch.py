@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import Batch, Share, assemble
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner, planned_batches
-from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.vocabulary import BOS, EOS
 from tests.data.test_pipeline import PAIRS

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner
-from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.store import TokenPairs, Tokens
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.training.progress import Progress

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from flaxformer_mt.data.position import Position
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.training.due import Due, due_after
 from flaxformer_mt.training.progress import Progress
 from flaxformer_mt.training.window import Sums

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from flaxformer_mt.data.corpus.json_lines import JsonKeys
+from flaxformer_mt.data.corpus.json_records import JsonKeys
 from flaxformer_mt.data.corpus.pairs import Defect
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.shards import read_array_record

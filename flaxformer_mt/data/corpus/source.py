@@ -9,7 +9,7 @@ from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import paths, tfds_sets
 from flaxformer_mt.data.corpus.array_records import ArrayRecords
 from flaxformer_mt.data.corpus.built_in import BuiltIn
-from flaxformer_mt.data.corpus.json_lines import JsonKeys, JsonLines
+from flaxformer_mt.data.corpus.json_records import JsonKeys, JsonLines
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flaxformer_mt.config.schema import BatchConfig, VocabularyConfig
+from flaxformer_mt.data.inspect import BORDER, batches_as_text, shapes_table
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.synthetic import pairs as grammar
-from flaxformer_mt.data.view import BORDER, batches_as_text, shapes_table
 from flaxformer_mt.data.vocabulary import train_pair
 
 TEXT = list(grammar("train", 150))

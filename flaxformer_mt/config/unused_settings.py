@@ -29,7 +29,7 @@ class _Vain:
     kind: str = ""
 
 
-def ineffective(config: ExperimentConfig, overrides: Sequence[str] = ()) -> Iterator[str]:
+def unused_settings(config: ExperimentConfig, overrides: Sequence[str] = ()) -> Iterator[str]:
     """What is said in vain: a mistake in what is to be run, no damage to what was.
 
     Where one of `overrides` chose another kind, what the config said for the former one is left

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Int32
 
 from flaxformer_mt.data.batch import Batch, assemble
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
-from flaxformer_mt.data.position import Position
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 
 BORDER = " ‖ "
