@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.evaluation.examples import Example, Span
 from flaxformer_mt.evaluation.scoring import Assessment
-from flaxformer_mt.pages.standalone import asset, standalone, text
+from flaxformer_mt.pages import asset, standalone, text
 
 _ORDERS = {
     "chrf-ascending": "chrF, worst first",

@@ -13,7 +13,7 @@ from flaxformer_mt.figures.colours import head_colours
 from flaxformer_mt.figures.curves import all_notes
 from flaxformer_mt.figures.panels import Panel
 from flaxformer_mt.figures.runs import AXES, AXIS_NAMES, Axis, Kind, RunLog
-from flaxformer_mt.pages.standalone import asset, standalone, text
+from flaxformer_mt.pages import asset, standalone, text
 
 _BEST = {"loss": min, "perplexity": min, "bleu": max, "chrf": max}
 _HERE = "flaxformer_mt.figures"

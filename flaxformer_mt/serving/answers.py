@@ -11,7 +11,7 @@ from jaxtyping import Float32
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.serving.engine import Attended, Translated
-from flaxformer_mt.serving.languages import confidence
+from flaxformer_mt.serving.model_info import confidence
 from flaxformer_mt.serving.requests import AttentionRequest, TranslateRequest
 from flaxformer_mt.serving.sentences import Sentences
 

@@ -21,12 +21,10 @@ from flaxformer_mt.serving.assets import load_assets
 from flaxformer_mt.serving.bodies import FORM, read_payload
 from flaxformer_mt.serving.guard import Guard, JsonResponse
 from flaxformer_mt.serving.keys import Keys, key_in_headers
-from flaxformer_mt.serving.languages import language_name
+from flaxformer_mt.serving.model_info import Model, ServedTranslator, language_name, page_settings
 from flaxformer_mt.serving.openapi import openapi
 from flaxformer_mt.serving.origins import Origins
-from flaxformer_mt.serving.public import page_settings
 from flaxformer_mt.serving.refusals import Refusal
-from flaxformer_mt.serving.served import Model, ServedTranslator
 from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import ServerSettings
 

@@ -13,8 +13,8 @@ from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.parts import OverlongError, TargetError
 from flaxformer_mt.decoding.translation import Translation
+from flaxformer_mt.serving.model_info import ServedTranslator
 from flaxformer_mt.serving.requests import Kind
-from flaxformer_mt.serving.served import ServedTranslator
 
 WIDE_BATCH = 4  # sentences of an n-best batch: the page's requests, which are few and short
 STEP = 4  # from one size of batch to the next; as many times fewer rows a search goes down to

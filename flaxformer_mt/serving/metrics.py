@@ -13,7 +13,7 @@ import jax.monitoring
 from flaxformer_mt import __version__
 from flaxformer_mt.serving.batching import BatchReport
 from flaxformer_mt.serving.instruments import Counter, Gauge, Histogram
-from flaxformer_mt.serving.served import Model
+from flaxformer_mt.serving.model_info import Model
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128)

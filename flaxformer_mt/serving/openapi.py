@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from flaxformer_mt import __version__
-from flaxformer_mt.serving.languages import language_name
+from flaxformer_mt.serving.model_info import Model, language_name
 from flaxformer_mt.serving.requests import KINDS, VISIBLE
-from flaxformer_mt.serving.served import Model
 from flaxformer_mt.serving.settings import ServerSettings
 
 Json = dict[str, Any]

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.refusals import bad_request, too_large, unknown_key
 from flaxformer_mt.serving.sentences import Sentences, split_sentences
-from flaxformer_mt.serving.served import Model
 from flaxformer_mt.serving.settings import ServerSettings
 
 Kind = Literal["cross", "encoder", "decoder"]

@@ -22,9 +22,9 @@ from flaxformer_mt.serving.engine import (
     Translated,
 )
 from flaxformer_mt.serving.metrics import Metrics
+from flaxformer_mt.serving.model_info import Model, ServedTranslator
 from flaxformer_mt.serving.refusals import Refusal, bad_request, too_large, unavailable
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateRequest
-from flaxformer_mt.serving.served import Model, ServedTranslator
 from flaxformer_mt.serving.settings import ServerSettings
 from flaxformer_mt.serving.warm_up import warm_up
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.serving.served import Model
+from flaxformer_mt.serving.model_info import Model
 from tests.cli.conftest import Run
 from tests.decoding.runs import PAIRS, make_run
 from tests.rundir.buckets import bucket, gcs, needs_clients

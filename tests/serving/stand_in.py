@@ -18,7 +18,7 @@ from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.parts import Overlong, OverlongError, describe_overlong
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
-from flaxformer_mt.serving.served import Model
+from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind
 from flaxformer_mt.serving.settings import ServerSettings
 

@@ -1,8 +1,17 @@
-"""Names of languages, and what one model can say about the language of a text."""
+"""What is served: the model as this room sees it, and what clients and the page may know of it."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol
+
 from flaxformer_mt.data.prepare.scripts import count_letters, script_of
+from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.attention import Attention
+from flaxformer_mt.decoding.parts import Overlong
+from flaxformer_mt.decoding.translation import Translation
+from flaxformer_mt.serving.settings import ServerSettings
 
 # English names of the languages that public parallel corpora have (ISO 639).
 _NAMES = """
@@ -27,6 +36,63 @@ _NAMES = """
 _NAME_OF = dict(entry.strip().split(" ", 1) for entry in _NAMES.replace("\n", " ").split(","))
 # Written from right to left, by script.
 _RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa"}
+
+
+class ServedTranslator(Protocol):
+    """The part of `decoding.translator.Translator` that requests reach, from one thread only."""
+
+    def translate(
+        self, lines: Sequence[str], *, n_best: int = 1, overlong: Overlong = "split"
+    ) -> list[Translation]: ...
+    def compile(
+        self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
+    ) -> frozenset[tuple[int, int]]: ...
+    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment]: ...
+    def attend(self, src: str, tgt: str) -> Attention: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+    """What clients are told of the model. Languages are codes such as "en"."""
+
+    src_lang: str
+    tgt_lang: str
+    name: str  # the experiment's title
+    weights: str  # which weights, such as "step 5200"
+    beam_size: int
+    encoder_layers: int
+    decoder_layers: int
+    diverse: bool = False  # whether the beam is searched in groups
+    codes: frozenset[str] = frozenset()  # language codes that its sources may begin with
+
+
+def page_settings(model: Model, settings: ServerSettings) -> dict[str, Any]:
+    """LibreTranslate's keys, and under "model" and "limits" what our page shows besides."""
+    source, target = (
+        {"code": code, "name": language_name(code)} for code in (model.src_lang, model.tgt_lang)
+    )
+    return {
+        "apiKeys": bool(settings.keys),
+        "keyRequired": bool(settings.keys),
+        "charLimit": settings.max_characters,
+        "frontendTimeout": 250,
+        "language": {"source": source, "target": target},
+        "suggestions": False,
+        "supportedFilesFormat": [],
+        "model": {
+            "name": model.name,
+            "weights": model.weights,
+            "source_direction": direction(model.src_lang),
+            "target_direction": direction(model.tgt_lang),
+            "encoder_layers": model.encoder_layers,
+            "decoder_layers": model.decoder_layers,
+        },
+        "limits": {
+            "n_best": settings.most_hypotheses(model.beam_size),
+            "characters": settings.max_characters,
+        },
+        "examples": list(settings.examples),
+    }
 
 
 def language_name(code: str) -> str:

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from flaxformer_mt.pages.standalone import asset, standalone, text
+from flaxformer_mt.pages import asset, standalone, text
 
 
 def made(**changed: object) -> str:

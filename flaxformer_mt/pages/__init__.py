@@ -1,1 +1,0 @@
-"""HTML files that stand by themselves."""
