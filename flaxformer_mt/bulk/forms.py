@@ -10,6 +10,7 @@ from typing import Any, Literal
 from flaxformer_mt.data.corpus.json_records import NoText, parsed, text_at
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
+from flaxformer_mt.errors import UserError
 
 Name = Literal["text", "tsv", "jsonl"]
 NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")
@@ -21,7 +22,7 @@ WRITABLE: dict[Name, tuple[Name, ...]] = {
 }
 
 
-class BadLine(ValueError):
+class BadLine(UserError):
     """Why a line is not what it should be; whoever knows the file and the line adds them."""
 
 

@@ -12,11 +12,12 @@ from typing import Any, BinaryIO, cast
 
 from flaxformer_mt.data.corpus.paths import AnyPath, is_remote, locate, stamp
 from flaxformer_mt.data.corpus.text_files import LONGEST, damage, open_text, too_long
+from flaxformer_mt.errors import UserError
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
-class InputError(ValueError):
+class InputError(UserError):
     """Input that cannot be read or used; the message names the file and the line."""
 
 

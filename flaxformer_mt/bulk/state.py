@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir.atomic import read_json, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
 
 FORMAT = 2
 
 
-class OutputError(ValueError):
+class OutputError(UserError):
     """Output that cannot be written, or not be gone on with; the message names the file."""
 
 

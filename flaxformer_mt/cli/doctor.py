@@ -12,7 +12,6 @@ from pathlib import Path
 import jax
 
 from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
-from flaxformer_mt.cli.exit_status import FINAL
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.diagnosis.collectives import check_collective, check_processes
@@ -23,6 +22,7 @@ from flaxformer_mt.diagnosis.numbers import check_step
 from flaxformer_mt.diagnosis.software import check_versions
 from flaxformer_mt.diagnosis.speed import check_speed
 from flaxformer_mt.diagnosis.storage import check_cache, check_checkpoint, check_space
+from flaxformer_mt.errors import FINAL
 from flaxformer_mt.parallel import Processes, joined
 from flaxformer_mt.parallel.compile_cache import folder_in_use
 from flaxformer_mt.rundir.paths import as_path

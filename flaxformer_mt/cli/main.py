@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flaxformer_mt.cli.exit_status import exit_status
+from flaxformer_mt.errors import FlaxformerError, exit_status
 
 COMMANDS = {
     "quickstart": "train on the built-in grammar, evaluate, translate: minutes, nothing needed",
@@ -131,7 +131,9 @@ def main(
         if (message := explained(error, chosen.command)) is None:
             raise
         print(f"flaxformer-mt {chosen.command}: error: {message}", file=sys.stderr)
-        return exit_status(error)
+        processes = sys.modules.get("flaxformer_mt.parallel.processes")  # else this one is alone
+        status = exit_status(error)
+        return status if processes is None else processes.settled_status(error, status)
 
 
 class _StandardOutput(io.FileIO):
@@ -169,7 +171,7 @@ def explained(error: Exception, command: str) -> str | None:
     Our own errors say what happened and what to do. Others are the machine's: a full disk, missing
     rights, want of memory.
     """
-    if type(error).__module__.startswith("flaxformer_mt."):
+    if isinstance(error, FlaxformerError):
         return str(error)
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
         place = f"{error.filename}: " if error.filename else ""

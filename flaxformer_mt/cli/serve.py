@@ -23,13 +23,14 @@ from flaxformer_mt.cli.arguments import (
 from flaxformer_mt.cli.searching import add_dtype, as_asked
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import codes_among
 from flaxformer_mt.serving.settings import Log, ServerSettings, flags
 
 
-class ServeError(Exception):
+class ServeError(UserError):
     """A server that cannot be started as it was asked to."""
 
 

@@ -17,9 +17,10 @@ from ml_collections import ConfigDict
 from flaxformer_mt.config.consistency import inconsistencies
 from flaxformer_mt.config.languages import with_languages
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+from flaxformer_mt.errors import UserError
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A configuration that names an unknown key, holds a wrong value or contradicts itself."""
 
 

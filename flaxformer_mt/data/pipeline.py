@@ -39,6 +39,7 @@ from flaxformer_mt.data.planner import (
 )
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.errors import FlaxformerError
 
 _FIELDS = [field.name for field in dataclasses.fields(Batch)]
 jax.tree_util.register_dataclass(Batch, data_fields=_FIELDS, meta_fields=[])
@@ -50,7 +51,7 @@ _PARENT_SECONDS = 2.0
 _LEFT_TO_TRAINER = (signal.SIGINT, signal.SIGTERM)
 
 
-class WorkerError(RuntimeError):
+class WorkerError(FlaxformerError):
     """A process that puts batches together has died."""
 
 

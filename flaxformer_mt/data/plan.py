@@ -13,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
+from flaxformer_mt.errors import UserError
+
 Lengths = Integer[np.ndarray, " pairs"]
 
 
-class PlanError(ValueError):
+class PlanError(UserError):
     """No batch plan is possible for these lengths and this budget."""
 
 

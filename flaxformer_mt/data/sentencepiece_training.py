@@ -11,6 +11,7 @@ import sentencepiece
 
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data import normalization
+from flaxformer_mt.errors import UserError
 
 # SentencePiece splits its expectation step by this number and adds up in that order, so that the
 # unigram model depends on it; a constant gives the same model on every machine.
@@ -18,7 +19,7 @@ _TRAINING_THREADS = 16
 _DEFAULT_LONGEST_LINE = 4192
 
 
-class VocabularyError(ValueError):
+class VocabularyError(UserError):
     """A vocabulary that cannot be trained or loaded; the message names the file and the remedy."""
 
 

@@ -24,7 +24,8 @@ from jaxtyping import Int32, Int64, Integer
 
 from flaxformer_mt.data.order import Part
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.storage.files import JsonError, parse_json, read_file, regular_size
+from flaxformer_mt.errors import UserError
+from flaxformer_mt.files.reading import JsonError, parse_json, read_file, regular_size
 
 FORMAT = 2
 DTYPES = ("<u2", "<u4")
@@ -43,7 +44,7 @@ _BLOCK = 1 << 20
 _PAIRS_AT_A_TIME = 1 << 20
 
 
-class StoreError(ValueError):
+class StoreError(UserError):
     """A token store that is missing, incomplete, damaged or another one; names the file."""
 
 

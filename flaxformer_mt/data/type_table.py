@@ -18,13 +18,15 @@ import numpy as np
 import sentencepiece
 from jaxtyping import Int32
 
+from flaxformer_mt.errors import UserError
+
 MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 """The pieces with ids 0 to 3 of every table."""
 _UNK = MARKS.index("<unk>")
 _BLANK = "\u2581"  # as SentencePiece writes it
 
 
-class TypeTableError(ValueError):
+class TypeTableError(UserError):
     """A table that numbers pieces in no usable way."""
 
 

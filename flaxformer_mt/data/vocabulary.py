@@ -30,7 +30,7 @@ from flaxformer_mt.data import sentencepiece_training
 from flaxformer_mt.data.segmentation import Words, words_of
 from flaxformer_mt.data.sentencepiece_training import VocabularyError as VocabularyError
 from flaxformer_mt.data.type_table import TypeTable, TypeTableError
-from flaxformer_mt.storage.files import JsonError, load_json, read_file
+from flaxformer_mt.files.reading import JsonError, load_json, read_file
 
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
 # sentence is masked out of attention and loss.

@@ -21,11 +21,12 @@ from flaxformer_mt.decoding.programs import Models, Params, parts_of
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, Weights
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import Transformer, table_rows
 from flaxformer_mt.parallel import local_mesh, whole_on
 
 
-class DecodingError(ValueError):
+class DecodingError(UserError):
     """A sentence that the model cannot take, or a model whose outputs are not numbers."""
 
 

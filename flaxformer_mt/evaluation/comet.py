@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from flaxformer_mt.errors import FAILED
 from flaxformer_mt.evaluation.errors import ScoringError
 
 MODEL = "Unbabel/wmt22-comet-da"
@@ -31,6 +32,8 @@ _BATCH = 8
 
 class CometError(ScoringError):
     """COMET cannot be computed here; says what is missing."""
+
+    exit_status = FAILED
 
 
 def require_comet() -> None:

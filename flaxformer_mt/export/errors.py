@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from flaxformer_mt.errors import UserError
 
-class ExportError(ValueError):
+
+class ExportError(UserError):
     """A model that a format cannot hold, a missing package, or outputs that do not agree."""
 
 

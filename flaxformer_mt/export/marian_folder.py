@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.export.errors import ModelImportError
-from flaxformer_mt.storage.files import JsonError, load_json
+from flaxformer_mt.files.reading import JsonError, load_json
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 

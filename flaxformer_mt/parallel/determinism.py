@@ -6,12 +6,14 @@ import os
 
 import jax
 
+from flaxformer_mt.errors import UserError
+
 # Leaves out operations whose sums depend on the order in which threads arrive, and the choice of
 # kernels by timing them (XLA's documentation of its GPU flags).
 FLAG = "--xla_gpu_deterministic_ops=true"
 
 
-class DeterminismError(RuntimeError):
+class DeterminismError(UserError):
     """XLA has been started without the flag that was asked for too late."""
 
 

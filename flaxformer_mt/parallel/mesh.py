@@ -13,6 +13,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 from flaxformer_mt.config import MeshConfig
+from flaxformer_mt.errors import UserError
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -31,7 +32,7 @@ RULES: tuple[tuple[str, str | tuple[str, ...] | None], ...] = (
 )
 
 
-class MeshError(ValueError):
+class MeshError(UserError):
     """Mesh sizes that the devices at hand cannot form."""
 
 

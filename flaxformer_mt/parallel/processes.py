@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from flaxformer_mt.errors import FlaxformerError
+
 T = TypeVar("T")
 
 HEARTBEAT = 100  # seconds; JAX's own default
@@ -33,7 +35,7 @@ _FAREWELL = 2  # seconds in which the others read it ...
 _PATIENCE = 30  # ... having waited for it: it may have had to upload something first
 
 
-class ProcessError(RuntimeError):
+class ProcessError(FlaxformerError):
     """A run of several processes that cannot begin, or whose first process has failed."""
 
 

@@ -14,13 +14,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from flaxformer_mt.errors import UserError
+
 ROOTS = ("", "TOP", "ROOT", "S1")
 # Not `\S`: sentences have words with no-break blanks in them.
 _PARENTHESES = ("(", ")")
 _SYMBOL = re.compile(r"[()]|[^ \t\r\n\f\v()]+")
 
 
-class TreeError(ValueError):
+class TreeError(UserError):
     """Text that is no tree; the message names the file and the line where they are known."""
 
 

@@ -11,12 +11,13 @@ from jax.stages import Compiled, Lowered
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape, longest
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.planning.compiler_log import captured
 from flaxformer_mt.planning.hlo import Program as Hlo, parse
 from flaxformer_mt.planning.memory import Memory, TooLarge, memory_of, too_large
 
 
-class PlanningError(ValueError):
+class PlanningError(UserError):
     """A config that cannot be planned for as it is."""
 
 

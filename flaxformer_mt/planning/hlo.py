@@ -12,6 +12,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
+from flaxformer_mt.errors import UserError
+
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\(")
 _NAME = re.compile(r"%([\w.\-]+)")
@@ -31,7 +33,7 @@ _BITS = {
 }  # fmt: skip
 
 
-class HloError(ValueError):
+class HloError(UserError):
     """Text of a compiled program that this module does not understand."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from jax.errors import JaxRuntimeError
 from jax.experimental import topologies
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.parallel.chips import Chip, chip_of
 from flaxformer_mt.planning.compiler_log import captured
 
@@ -22,7 +23,7 @@ _EXAMPLES = (
 )
 
 
-class TopologyError(ValueError):
+class TopologyError(UserError):
     """A topology that does not exist or cannot be compiled for here."""
 
 

@@ -11,6 +11,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
+from flaxformer_mt.errors import UserError
+
 Table = Literal["table2", "table3", "table4"]
 TABLES: tuple[Table, ...] = get_args(Table)
 TITLES: Mapping[Table, str] = {
@@ -27,7 +29,7 @@ WSJ = {"treebank": 40_000}
 SEMI_SUPERVISED = {**WSJ, "highconf": 17_000_000}
 
 
-class RowError(ValueError):
+class RowError(UserError):
     """A row that does not exist, or that cannot be stated with the settings that were given."""
 
 

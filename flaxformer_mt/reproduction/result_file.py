@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir.atomic import read_json, remove_file, write_bytes, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.versions import git_commit, package_versions
@@ -35,7 +36,7 @@ PRODUCT_INSTRUCTIONS = (
 OPTIONAL = {"details", "hypotheses", "cpu", "instructions"}
 
 
-class ResultError(Exception):
+class ResultError(UserError):
     """A result file that is not of the one form; the message names the file and the key."""
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from flaxformer_mt.files.atomic import replacing, write_whole
+from flaxformer_mt.files.reading import JsonError, parse_json, read_file
 from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.rundir.paths import asking, is_primary, is_remote
-from flaxformer_mt.storage.files import JsonError, parse_json, read_file
 
 
 def write_json(path: Path, content: Any, *, aside: Path | None = None) -> None:
@@ -48,10 +48,8 @@ def write_bytes(path: Path, content: bytes, *, aside: Path | None = None) -> Non
     if is_remote(path):
         asking(path, "written", lambda: path.write_bytes(content))
         return
-    with _replacing(path, aside) as place, open(place, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with _explained(path):
+        write_whole(path, content, aside=aside)
 
 
 def remove_file(path: Path) -> None:
@@ -88,23 +86,14 @@ def writing(path: Path) -> Iterator[TextIO]:
     """
     if is_remote(path):
         raise RunDirectoryError(f"{path}: is in a bucket; write a local file and copy it there")
-    with _replacing(path) as place, open(place, "w", encoding="utf-8", newline="") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+    with _explained(path), replacing(path) as place:
+        with open(place, "w", encoding="utf-8", newline="") as file:
+            yield file
 
 
 @contextlib.contextmanager
-def _replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
-    """Where to write what takes the place of `path` at the end; nothing is left there."""
-    if aside is None:
-        aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _explained(path: Path) -> Iterator[None]:
     try:
-        yield aside
-        os.replace(aside, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        if not isinstance(error, OSError):
-            raise
+        yield
+    except OSError as error:
         raise RunDirectoryError(f"{path}: cannot be written: {error.strerror or error}") from error

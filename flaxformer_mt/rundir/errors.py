@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from flaxformer_mt.errors import FINAL, FlaxformerError
 
-class RunDirectoryError(Exception):
+
+class RunDirectoryError(FlaxformerError):
     """A run directory that is missing, unusable, locked or of another format."""
 
 
 class WorkdirError(RunDirectoryError):
     """What was named is no run directory, cannot become one, is of a later format or has a damaged
     file: another name, version or copy helps, another attempt does not."""
+
+    exit_status = FINAL
 
 
 class CheckpointError(RunDirectoryError):

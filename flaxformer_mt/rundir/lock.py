@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from flaxformer_mt.files.reading import parse_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import is_remote
 from flaxformer_mt.rundir.remote_lock import Holding, remotely_locked, taken
-from flaxformer_mt.storage.files import parse_json
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from flaxformer_mt.files.reading import JsonError, parse_json
 from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
-from flaxformer_mt.storage.files import JsonError, parse_json
 
 # JSON has no such numbers. As text they survive any reader; `read_metrics` turns them back.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flaxformer_mt.files.buckets import StorageError, bucket_path, local_path
 from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
-from flaxformer_mt.storage.buckets import StorageError, bucket_path, local_path
 
 T = TypeVar("T")
 

@@ -29,10 +29,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.files.reading import parse_json
 from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import asking, is_primary, persistently
-from flaxformer_mt.storage.files import parse_json
 
 _LOGGER = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -6,6 +6,8 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 
+from flaxformer_mt.errors import UserError
+
 
 class Keys:
     """The keys that are accepted; with none of them everybody is.
@@ -37,7 +39,7 @@ def key_in_headers(headers: Mapping[str, str]) -> str | None:
     return headers.get("x-api-key")
 
 
-class KeyFileError(ValueError):
+class KeyFileError(UserError):
     """A key that clients cannot send; `line` is its number in the file."""
 
     def __init__(self, line: int) -> None:

@@ -15,6 +15,7 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.serving.app import create_app
 from flaxformer_mt.serving.model_info import Model, ServedTranslator
 from flaxformer_mt.serving.origins import is_local
@@ -26,7 +27,7 @@ _PIPELINED = 16  # requests of one connection that wait for the answers of those
 _OTHER_FILES = 64  # open at most, beside the connections of clients
 
 
-class ServerError(Exception):
+class ServerError(FlaxformerError):
     """A server that cannot begin, or whose model cannot be made ready."""
 
 

@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from flaxformer_mt.errors import UserError
+
 Log = Literal["quiet", "requests", "text"]
 
 
-class SettingsError(ValueError):
+class SettingsError(UserError):
     """Settings that contradict each other."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.rundir.atomic import read_json, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.training.telemetry import duration
@@ -31,7 +32,7 @@ KINDS = {
 _MARKS = 100  # checkpoints of which it is remembered how much work lay before them
 
 
-class GoodputError(ValueError):
+class GoodputError(FlaxformerError):
     """A file that holds no such account."""
 
 

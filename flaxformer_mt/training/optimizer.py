@@ -10,11 +10,12 @@ import jax
 import optax
 
 from flaxformer_mt.config import OptimizerConfig
+from flaxformer_mt.errors import UserError
 
 Params = Any
 
 
-class FreezeError(ValueError):
+class FreezeError(UserError):
     """A freeze pattern that no parameter matches, or patterns that leave nothing to train."""
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import jax
 
+from flaxformer_mt.errors import UserError
 
-class ProfileError(ValueError):
+
+class ProfileError(UserError):
     """Steps that cannot be traced."""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.training.progress import Progress
 
 
-class DivergenceError(RuntimeError):
+class DivergenceError(UserError):
     """Training keeps meeting losses or gradients that are not finite."""
 
 

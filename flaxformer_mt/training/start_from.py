@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.training.optimizer import path_name
 
 
-class StartError(ValueError):
+class StartError(UserError):
     """Weights that do not fit the new run's model."""
 
 

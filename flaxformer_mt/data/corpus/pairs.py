@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from flaxformer_mt.data.normalization import is_blank
+from flaxformer_mt.errors import UserError
 
 # C0 except tab, and DEL. The C1 range stays: newstest2014's French reference holds U+0085, and
 # dropping that line would change a published test set. A newline cannot stand in a line of a
@@ -22,7 +23,7 @@ MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
 
 
-class CorpusError(ValueError):
+class CorpusError(UserError):
     """A corpus that cannot be read; the message names the corpus, the file and the line."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from flaxformer_mt.data.corpus.pairs import CorpusError
-from flaxformer_mt.storage.buckets import StorageError, bucket_path, local_path
+from flaxformer_mt.files.buckets import StorageError, bucket_path, local_path
 
 if TYPE_CHECKING:
     from etils import epath

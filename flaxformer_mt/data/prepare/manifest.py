@@ -13,7 +13,8 @@ from flaxformer_mt.config.schema import (
     FilterConfig,
     VocabularyConfig,
 )
-from flaxformer_mt.storage.files import JsonError, load_json
+from flaxformer_mt.errors import UserError
+from flaxformer_mt.files.reading import JsonError, load_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -31,7 +32,7 @@ _CONTENT = {
 _NOT_STORED = ("sampling",)
 
 
-class PrepareError(ValueError):
+class PrepareError(UserError):
     """Data that cannot be prepared, or that is not what the run directory was prepared from."""
 
 

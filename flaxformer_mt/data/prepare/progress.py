@@ -16,7 +16,7 @@ from typing import Any
 import sentencepiece
 
 import flaxformer_mt
-from flaxformer_mt.storage.files import load_json
+from flaxformer_mt.files.reading import load_json
 
 PROGRESS = "progress.json"
 HASHES = "pairs.hashes"

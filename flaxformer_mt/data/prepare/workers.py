@@ -22,6 +22,7 @@ from typing import Any
 
 from flaxformer_mt.data.prepare.encode import Chunk, Encoded, Encoder
 from flaxformer_mt.data.prepare.manifest import PrepareError
+from flaxformer_mt.errors import FAILED
 
 CHUNK = 4096
 """Records that one process takes at a time."""
@@ -33,6 +34,8 @@ _AHEAD = 3
 
 class WorkerDied(PrepareError):
     """A worker process ended without having been asked to."""
+
+    exit_status = FAILED
 
 
 class Workers(contextlib.AbstractContextManager["Workers"]):

@@ -8,8 +8,10 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.errors import UserError
 
-class JsonError(ValueError):
+
+class JsonError(UserError):
     """A file or a line that is not usable JSON; the message begins with its place."""
 
 

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flaxformer_mt.errors import UserError
+
 if TYPE_CHECKING:
     from etils import epath
 
@@ -14,7 +16,7 @@ _SCHEMES = ("gs://", "s3://", "az://", "hf://")
 _PROTOCOLS = ("gcs", "gs", "s3", "az", "abfs", "hf")
 
 
-class StorageError(ValueError):
+class StorageError(UserError):
     """A path that cannot be made."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.storage.files import JsonError, load_json
+from flaxformer_mt.files.reading import JsonError, load_json
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""The base of this package's errors, and the exit status that an error ends a command with.
+
+What restarts commands on machines that may be preempted (`launch/`) looks at nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import sys
+from typing import ClassVar
+
+FAILED = 1  # the next attempt may succeed: a full disk, a network, a machine that fails
+FINAL = 2  # argparse's own for wrong usage, and for all else that no repetition mends
+
+
+class FlaxformerError(Exception):
+    """An error whose message tells the user of a command what happened and what to do."""
+
+    exit_status: ClassVar[int] = FAILED
+
+
+class UserError(FlaxformerError, ValueError):
+    """Something that the user asked for or gave (settings, files) and has to change."""
+
+    exit_status = FINAL
+
+
+# A path that cannot be what it is asked to be; the first two can be no path at all.
+_NO_PATHS = {errno.ENAMETOOLONG, errno.ELOOP}
+_WRONG_PATHS = {*_NO_PATHS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL}
+# Packages whose errors tell of damaged files, as those of Python's own decompressors do.
+_READERS = {"backports", "safetensors"}
+
+
+def exit_status(error: BaseException) -> int:
+    """FINAL if the same command would meet the same error again, as far as can be told.
+
+    An error of ours that was raised from a failure of the machine or of the network is no more
+    final than that.
+    """
+    return FINAL if _is_final(error) else FAILED
+
+
+def _is_final(error: BaseException) -> bool:
+    if isinstance(error, FlaxformerError):
+        if getattr(error.__cause__, "errno", None) in _NO_PATHS:
+            return True
+        final = error.exit_status == FINAL
+        return final and (error.__cause__ is None or _is_final(error.__cause__))
+    if isinstance(error, OSError):
+        # gzip's and bz2's errors of damaged data have no number.
+        unnumbered = type(error) in (OSError, gzip.BadGzipFile) and error.errno is None
+        return unnumbered or error.errno in _WRONG_PATHS
+    if isinstance(error, MemoryError):
+        return False
+    if type(error).__module__.split(".")[0] in sys.stdlib_module_names | _READERS:
+        return True  # of what was read: no number, no JSON, no package of that name
+    # JAX and clients of object stores. XLA names the one kind so; for TPUs it also says so of a
+    # program that exceeds their memory.
+    text = str(error)
+    return "INVALID_ARGUMENT" in text or "compile permanent error" in text

@@ -1,1 +1,0 @@
-"""Files and object stores: what the rooms above share of them."""
