@@ -65,7 +65,9 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Says under a failure which section of docs/architecture.md holds the contract."""
     report = yield
     room = item.path.relative_to(ROOT / "tests").parts[0]
