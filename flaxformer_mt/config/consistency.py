@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from flaxformer_mt.config.languages import undecided
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, VocabularyConfig
@@ -46,6 +46,28 @@ _POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
 _LARGEST = 2**31 - 1
 # Positions among the candidates of a beam are int32; nobody searches as widely.
 LARGEST_BEAM = 1 << 16
+
+
+class CorpusSettings(NamedTuple):
+    """What is read of a kind of corpus: settings that name files, and others."""
+
+    files: tuple[str, ...]
+    contents: tuple[str, ...]
+    """Beside the files' bytes they decide what the corpus holds."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return self.files + self.contents
+
+
+CORPUS_SETTINGS = {
+    "files": CorpusSettings(("src", "tgt"), ()),
+    "tsv": CorpusSettings(("path",), ()),
+    "jsonl": CorpusSettings(("path",), ("src", "tgt")),
+    "tfds": CorpusSettings((), ("path", "split", "src", "tgt")),
+    "array_record": CorpusSettings(("path",), ("src", "tgt")),
+    "synthetic": CorpusSettings((), ("split", "size")),
+}
 # Of the built-in grammar.
 SPLITS = ("train", "valid", "test")
 # The marks and one piece.

@@ -5,19 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 
-from flaxformer_mt.config.consistency import SPLITS
+from flaxformer_mt.config.consistency import CORPUS_SETTINGS, SPLITS
 from flaxformer_mt.config.languages import contradicted
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, ScheduleConfig
-
-# What of a corpus's settings says what is read of it.
-_READ = {
-    "files": ("src", "tgt"),
-    "tsv": ("path",),
-    "jsonl": ("src", "tgt", "path"),
-    "tfds": ("src", "tgt", "path", "split"),
-    "array_record": ("src", "tgt", "path"),
-    "synthetic": ("size", "split"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +72,18 @@ def _corpora(config: ExperimentConfig) -> Iterator[tuple[str, CorpusConfig]]:
 
 def _unread(corpus: CorpusConfig, key: str) -> Iterator[_Vain]:
     """Settings that would say what is read, were the corpus of another kind."""
+    read = CORPUS_SETTINGS[corpus.kind].all
     for name in ("src", "tgt", "path", "size"):
-        if (value := getattr(corpus, name)) and name not in _READ[corpus.kind]:
-            kinds = " or ".join(f"'{kind}'" for kind, read in _READ.items() if name in read)
+        if (value := getattr(corpus, name)) and name not in read:
+            others = (kind for kind, settings in CORPUS_SETTINGS.items() if name in settings.all)
+            kinds = " or ".join(f"'{kind}'" for kind in others)
             said = (
                 f"'{key}.{name}' = {value!r} is not read of a corpus of kind '{corpus.kind}' (but "
                 f"of {kinds}): set '{key}.kind', or {key}.{name}={'0' if name == 'size' else ''}"
             )
             yield _Vain(said, f"{key}.{name}", f"{key}.kind")
     # A mere name asks for no part of a corpus.
-    if "split" not in _READ[corpus.kind] and corpus.split not in SPLITS:
+    if "split" not in read and corpus.split not in SPLITS:
         said = (
             f"'{key}.split' = {corpus.split!r} is not read of a corpus of kind '{corpus.kind}', "
             "which is taken whole: set it to 'train'"

@@ -4,35 +4,15 @@ Readers neither filter nor tokenise; they give every pair that is sound, and acc
 """
 
 from flaxformer_mt.data.corpus.pairs import (
-    COLUMNS,
-    CONTROL_CHARACTER,
-    EMPTY_SIDE,
-    INVALID_UTF8,
-    MALFORMED_JSON,
-    NO_TEXT,
-    CorpusError,
-    Defect,
-    Drops,
-    Example,
-    Pair,
+    EMPTY_SIDE as EMPTY_SIDE,
+    CorpusError as CorpusError,
+    Drops as Drops,
+    Example as Example,
+    Pair as Pair,
 )
-from flaxformer_mt.data.corpus.reader import files, read_pairs
-from flaxformer_mt.data.corpus.source import Source, open_source
-
-__all__ = [
-    "COLUMNS",
-    "CONTROL_CHARACTER",
-    "EMPTY_SIDE",
-    "INVALID_UTF8",
-    "MALFORMED_JSON",
-    "NO_TEXT",
-    "CorpusError",
-    "Defect",
-    "Drops",
-    "Example",
-    "Pair",
-    "Source",
-    "files",
-    "open_source",
-    "read_pairs",
-]
+from flaxformer_mt.data.corpus.source import (
+    Source as Source,
+    files as files,
+    open_source as open_source,
+    read_pairs as read_pairs,
+)

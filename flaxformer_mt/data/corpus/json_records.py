@@ -1,10 +1,10 @@
-"""Kind `jsonl`: one JSON object a line, of which two keys hold the sentences."""
+"""Kinds `jsonl` and `array_record`: JSON objects, of which two keys hold the sentences."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flaxformer_mt.data.corpus.pairs import (
@@ -15,7 +15,6 @@ from flaxformer_mt.data.corpus.pairs import (
     defect_of_sides,
 )
 from flaxformer_mt.data.corpus.paths import AnyPath
-from flaxformer_mt.data.corpus.text_files import lines
 
 
 class NoText(Exception):
@@ -23,52 +22,42 @@ class NoText(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonKeys:
-    """Where an object holds its sentences; a dot leads into an object: "translation.en"."""
+class JsonRecords:
+    """Files read one after the other; record n counts through all of them.
 
+    `src` and `tgt` are keys of an object; a dot leads into an object: "translation.en".
+    """
+
+    files: Mapping[str, AnyPath]
+    label: str
+    """What stands for all files in messages: the file, or what found the shards."""
+    read: Callable[[AnyPath], Iterator[bytes]]
     src: str
     tgt: str
 
-    def columns(self, record: bytes) -> tuple[bytes, ...]:
+    def records(self) -> Iterator[tuple[bytes, ...]]:
         """The two sentences, or the record as it is where they are not found."""
+        for path in self.files.values():
+            yield from map(self._columns, self.read(path))
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        if len(columns) == 2:
+            return defect_of_sides(columns, (self.label, self.label), where=" of the {side} text")
+        try:
+            self._sentences(columns[0])
+        except NoText as why:
+            return Defect(self.label, *why.args)
+        return None
+
+    def _columns(self, record: bytes) -> tuple[bytes, ...]:
         try:
             return self._sentences(record)
         except NoText:
             return (record,)
 
-    def check(self, columns: tuple[bytes, ...], file: object) -> Defect | None:
-        """None if `columns` gave two sound sentences."""
-        if len(columns) == 2:
-            return defect_of_sides(columns, (file, file), where=" of the {side} text")
-        try:
-            self._sentences(columns[0])
-        except NoText as why:
-            return Defect(str(file), *why.args)
-        return None
-
     def _sentences(self, record: bytes) -> tuple[bytes, bytes]:
         value = parsed(record)
         return text_at(value, self.src), text_at(value, self.tgt)
-
-
-@dataclasses.dataclass(frozen=True)
-class JsonLines:
-    path: AnyPath
-    keys: JsonKeys
-
-    @property
-    def files(self) -> dict[str, AnyPath]:
-        return {"path": self.path}
-
-    @property
-    def label(self) -> str:
-        return str(self.path)
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        return map(self.keys.columns, lines(self.path))
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        return self.keys.check(columns, self.path)
 
 
 def parsed(record: bytes) -> Any:

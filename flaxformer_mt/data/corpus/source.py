@@ -1,27 +1,19 @@
-"""A corpus of the configuration as a source of records: the one door to every kind."""
+"""A corpus of the configuration, of whatever kind, as records and as sentence pairs."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Literal, Protocol, cast
 
+from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import paths, tfds_sets
-from flaxformer_mt.data.corpus.array_records import ArrayRecords
-from flaxformer_mt.data.corpus.built_in import BuiltIn
-from flaxformer_mt.data.corpus.json_records import JsonKeys, JsonLines
-from flaxformer_mt.data.corpus.pairs import CorpusError, Defect
+from flaxformer_mt.data.corpus.json_records import JsonRecords
+from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
 from flaxformer_mt.data.corpus.paths import AnyPath
-from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles
-
-_SETTINGS = {
-    "files": ("src", "tgt"),
-    "tsv": ("path",),
-    "jsonl": ("path", "src", "tgt"),
-    "array_record": ("path", "src", "tgt"),
-    "tfds": ("path", "src", "tgt", "split"),
-}
-"""What a corpus of each kind must name."""
+from flaxformer_mt.data.corpus.shards import read_array_record
+from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles, lines
 
 
 class Source(Protocol):
@@ -47,6 +39,30 @@ class Source(Protocol):
         """None if these columns are a source and a target sentence in UTF-8; cheap and pure."""
 
 
+@dataclasses.dataclass(frozen=True)
+class BuiltIn:
+    split: str
+    size: int
+    label: str
+    """The corpus's place in the configuration: there is no file to name."""
+
+    @property
+    def files(self) -> dict[str, AnyPath]:
+        return {}
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        # The grammar's lexicon is read for nobody else.
+        from flaxformer_mt.data import synthetic
+
+        split = cast(Literal["train", "valid", "test"], self.split)
+        for src, tgt in synthetic.pairs(split, self.size):
+            yield src.encode("utf-8"), tgt.encode("utf-8")
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        """The grammar makes sound pairs."""
+        return None
+
+
 def open_source(
     corpus: CorpusConfig, folder: str = "", key: str = "", *, make: bool = True
 ) -> Source:
@@ -63,7 +79,7 @@ def open_source(
         if corpus.size <= 0:
             raise CorpusError(f"{key}.size is {corpus.size}: say how many pairs to make")
         return BuiltIn(corpus.split, corpus.size, f"{key} (built-in grammar)")
-    for name in _SETTINGS[corpus.kind]:
+    for name in CORPUS_SETTINGS[corpus.kind].all:
         if not getattr(corpus, name):
             raise CorpusError(f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it")
     if corpus.kind == "files":
@@ -75,8 +91,50 @@ def open_source(
         return TwoColumns(paths.require_file(corpus.path, folder, f"{key}.path"))
     if corpus.kind == "jsonl":
         path = paths.require_file(corpus.path, folder, f"{key}.path")
-        return JsonLines(path, JsonKeys(corpus.src, corpus.tgt))
+        return JsonRecords({"path": path}, str(path), lines, corpus.src, corpus.tgt)
     if corpus.kind == "array_record":
-        shards = paths.require_matches(corpus.path, folder, f"{key}.path")
-        return ArrayRecords(shards, corpus.path, JsonKeys(corpus.src, corpus.tgt))
+        found = paths.require_matches(corpus.path, folder, f"{key}.path")
+        shards = {f"path[{number}]": shard for number, shard in enumerate(found)}
+        return JsonRecords(shards, corpus.path, read_array_record, corpus.src, corpus.tgt)
     return tfds_sets.open_set(corpus, folder, key, make=make)
+
+
+def read_pairs(
+    corpus: CorpusConfig, folder: str = "", *, drops: Drops | None = None, key: str = ""
+) -> Iterator[Pair]:
+    """The corpus's pairs in order, streaming.
+
+    A pair with invalid UTF-8, a control character, an empty side, or (where a record holds both
+    sides) not exactly the two texts is counted in `drops`; without `drops` it raises, for
+    corpora such as test sets of which nothing may be left out. A tab inside a sentence is text.
+    `key` is the corpus's place in the configuration, for messages.
+
+    Raises:
+      CorpusError: a file that is missing, damaged or not what its name says, sides with
+        different numbers of lines, or a defective pair where `drops` is None.
+    """
+    key = key or corpus.name or "corpus"
+    source = open_source(corpus, folder, key)
+    for line, columns in enumerate(source.records(), 1):
+        defect = source.check(columns)
+        if defect is None:
+            src, tgt = columns
+            yield Pair(line, src.decode("utf-8"), tgt.decode("utf-8"))
+        elif drops is None:
+            raise CorpusError(
+                f"{defect.file}:{line}: {defect.reason}: {defect.detail} ({key}); no pair of this "
+                f"corpus may be left out: correct the line"
+            )
+        else:
+            drops.add(defect.reason, file=defect.file, line=line, detail=defect.detail)
+
+
+def files(corpus: CorpusConfig, folder: str = "", *, key: str = "") -> dict[str, AnyPath]:
+    """The files of a corpus by setting name, existence checked; none for the built-in grammar.
+
+    Nothing is made for it: a TFDS set that is not prepared counts as missing.
+
+    Raises:
+      CorpusError: a setting is empty or its file is missing; the message names the setting.
+    """
+    return dict(open_source(corpus, folder, key, make=False).files)

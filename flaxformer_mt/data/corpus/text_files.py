@@ -26,7 +26,6 @@ else:
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import COLUMNS, CorpusError, Defect, defect_of_sides
 from flaxformer_mt.data.corpus.paths import AnyPath
-from flaxformer_mt.data.corpus.xz_streams import XzStreams
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 _MAGIC = {
@@ -50,6 +49,7 @@ _SUFFIXES = {
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 31}
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 _BLOCK = 1 << 20
+_XZ_BLOCK = 1 << 16
 LONGEST = 1 << 26
 """Bytes of a line; a longer one is no text, and would fill the memory."""
 
@@ -209,7 +209,54 @@ def _decompressed(raw: BinaryIO, form: str) -> Any:
     if form == "gzip":
         return gzip.GzipFile(fileobj=raw)
     if form == "xz":
-        return io.BufferedReader(XzStreams(raw), _BLOCK)
+        return io.BufferedReader(_XzStreams(raw), _BLOCK)
     if form == "zstandard":
         return zstd.ZstdFile(raw, options=_ZSTD_OPTIONS)
     return contextlib.nullcontext(raw)
+
+
+class _XzStreams(io.RawIOBase):
+    """What several xz streams after each other hold, with the padding that may follow each.
+
+    `lzma.LZMAFile` takes whatever follows the first stream and does not begin like another for
+    nothing: a damaged second stream would cost half a corpus without a word. Here it raises
+    LZMAError, and EOFError where a stream is cut off.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+        self._given = 0
+
+    def tell(self) -> int:
+        return self._given
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._decoder.eof:
+                given = self._next_stream()
+                if not given:
+                    return 0
+            else:
+                given = self._raw.read(_XZ_BLOCK) if self._decoder.needs_input else b""
+                if self._decoder.needs_input and not given:
+                    raise EOFError("the file ends within a stream")
+            text = self._decoder.decompress(given, max_length=len(buffer))
+            if text:
+                buffer[: len(text)] = text
+                self._given += len(text)
+                return len(text)
+
+    def _next_stream(self) -> bytes:
+        """Its first bytes, for a new decoder; none at the end of the file."""
+        begins = self._decoder.unused_data.lstrip(b"\0")
+        while not begins:
+            data = self._raw.read(_XZ_BLOCK)
+            if not data:
+                return b""
+            begins = data.lstrip(b"\0")
+        self._decoder = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
+        return begins

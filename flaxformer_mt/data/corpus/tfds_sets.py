@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import paths, shards
+from flaxformer_mt.data.corpus import paths, shards, tfds_prepare
 from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, Defect, defect_of_sides
 from flaxformer_mt.data.corpus.paths import AnyPath
 
@@ -132,11 +132,10 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
             f"{key}.path: {corpus.path} is not prepared in {data_dir}, and sets are prepared on "
             f"local disks only: set {key}.data_dir to a local folder, and copy what comes of it"
         )
-    # Building is a matter of its own, and rare.
-    from flaxformer_mt.data.corpus import tfds_archives
-
     archives = paths.locate(corpus.archives, folder) if corpus.archives else None
-    return tfds_archives.prepare(corpus.path, data_dir, archives, key)
+    if not (archives is None or isinstance(archives, Path)):
+        raise CorpusError(f"{key}.archives: {archives} is not on a local disk: copy it to one")
+    return tfds_prepare.prepare(corpus.path, data_dir, archives, key)
 
 
 def data_dir_of(corpus: CorpusConfig, folder: str) -> AnyPath:

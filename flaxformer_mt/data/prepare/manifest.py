@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.schema import (
     CorpusConfig,
     DataConfig,
@@ -19,15 +20,6 @@ from flaxformer_mt.files.reading import JsonError, load_json
 FORMAT = 1
 MANIFEST = "manifest.json"
 
-# What of a corpus's settings decides its contents, beside its files' bytes.
-_CONTENT = {
-    "files": (),
-    "tsv": (),
-    "jsonl": ("src", "tgt"),
-    "tfds": ("path", "split", "src", "tgt"),
-    "array_record": ("src", "tgt"),
-    "synthetic": ("split", "size"),
-}
 # Drawn anew from the stored pairs in every epoch.
 _NOT_STORED = ("sampling",)
 
@@ -52,7 +44,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     }
     for split, key, corpus in named_corpora(config):
         settings[f"{key}.kind"] = corpus.kind
-        for name in _CONTENT[corpus.kind]:
+        for name in CORPUS_SETTINGS[corpus.kind].contents:
             settings[f"{key}.{name}"] = getattr(corpus, name)
         if split == "train":
             settings[f"{key}.weight"] = corpus.weight

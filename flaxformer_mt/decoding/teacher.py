@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Int32
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
-from flaxformer_mt.decoding.segments import Part
+from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import on_mesh
 

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Float32, Int
 from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, Vocabularies
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.segments import Part
-from flaxformer_mt.decoding.teacher_forcing import PairBatch, batches, decoder_states, over_batches
+from flaxformer_mt.decoding.parts import Part
+from flaxformer_mt.decoding.teacher import PairBatch, batches, decoder_states, over_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.parallel import on_mesh, place_batch

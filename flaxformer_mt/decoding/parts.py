@@ -1,32 +1,18 @@
-"""Texts, prefixes and translations as token ids that fit the model: whole lines, or parts of them.
-
-A text that is too long for the model is cut where it hurts least.
-"""
+"""Texts and their translations as token ids that fit the model: whole lines, or parts of them."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
-from flaxformer_mt.decoding.batch_search import output_limit
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.split import Piece, split_pair_to_fit, split_to_fit
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
 """A translation: its text, or its tokens as `Hypothesis.tokens` has them."""
-
-
-# From the best place for a cut to the worst; a cut is at the end of a match.
-_BOUNDARIES = (
-    re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？][”’」』）]*\s*"),  # between sentences
-    re.compile(r"[,;:]\s+|\s[-–—]+\s+|[，；：、]\s*"),  # between clauses
-    re.compile(r"\s+"),  # between words
-)
 
 
 class LineError(DecodingError):
@@ -55,14 +41,6 @@ class TargetError(LineError):
 
 class PrefixError(LineError):
     """What no translation of a line can begin with."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Piece:
-    """A part of a text, and what goes between its translation and the next part's."""
-
-    text: str
-    glue: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,17 +118,7 @@ def cut_pairs(
             tgt = tgt[:-1]
         if max(len(src), len(tgt)) < max_length and EOS not in tgt:
             text = target if isinstance(target, str) else vocabularies.tgt.decode([tgt])[0]
-            cut.append(
-                [
-                    Part(
-                        src_text=source,
-                        src=tuple(src),
-                        tgt_text=text,
-                        tgt=tuple(tgt),
-                        tokens_given=given,
-                    )
-                ]
-            )
+            cut.append([_part(source, src, text, tgt, given=given)])
             continue
         if overlong == "refuse" and max(len(src), len(tgt)) >= max_length:
             # Given tokens are in parts already, or have to be one.
@@ -190,80 +158,21 @@ def source_pieces(
     return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
 
 
-def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
-    """The ids of target pieces. Raises DecodingError for what is none."""
-    if not pieces:
-        return ()
-    ids = {piece: number for number, piece in enumerate(tgt.pieces())}
-    for piece in pieces:
-        if piece not in ids or ids[piece] in (PAD, BOS, EOS):
-            raise DecodingError(
-                f"{piece!r} is no piece of the target vocabulary; a word's first piece begins "
-                "with '\u2581'"
-            )
-    return tuple(ids[piece] for piece in pieces)
-
-
-def prefix_tokens(
-    prefixes: Sequence[str],
-    tgt: Vocabulary,
-    pieces: Sequence[Sequence[Piece]],
-    sources: Sequence[Sequence[int]],
-    config: DecodingConfig,
-    *,
-    max_length: int,
-) -> list[list[int]]:
-    """The tokens that each piece's output begins with: of a line's pieces, the first's.
-
-    `pieces` are those of each line, `sources` the tokens of all of them. Raises PrefixError for
-    what the vocabulary cannot spell, and for a prefix that leaves no room.
-    """
-    lengths = map(len, sources)
-    found = []
-    for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
-        if parts and UNK in tokens:
-            text = prefixes[line].encode()
-            spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
-            unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
-            raise PrefixError(
-                line,
-                f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
-                f"{', '.join(map(repr, unknown))}",
-            )
-        for piece, length in zip(range(len(parts)), lengths, strict=False):
-            limit = output_limit(config, length, max_length)
-            if piece == 0 and len(tokens) >= limit:
-                raise PrefixError(
-                    line,
-                    f"has a prefix of {len(tokens)} tokens; its translation has at most "
-                    f"{limit}, the end mark included",
-                )
-            found.append(tokens if piece == 0 else [])
-    return found
-
-
 def _texts_in_parts(
     source: str, target: str, vocabularies: Vocabularies, max_length: int
 ) -> list[Part]:
     src_fits, tgt_fits = (fits(side, max_length) for side in (vocabularies.src, vocabularies.tgt))
     lead = vocabularies.src.language_code(source)
-    pieces = split_pair_to_fit(
+    found = split_pair_to_fit(
         source.removeprefix(lead),
         target,
         lambda src, tgt: src_fits(lead + src) and tgt_fits(tgt),
     )
-    sources = encode(vocabularies.src, [lead + src.text for src, _ in pieces])
-    targets = encode(vocabularies.tgt, [tgt.text for _, tgt in pieces])
+    sources = encode(vocabularies.src, [lead + src.text for src, _ in found])
+    targets = encode(vocabularies.tgt, [tgt.text for _, tgt in found])
     return [
-        Part(
-            src_text=src_piece.text,
-            src=tuple(src),
-            tgt_text=tgt_piece.text,
-            tgt=tuple(tgt),
-            glue=tgt_piece.glue,
-            src_lead=lead,
-        )
-        for (src_piece, tgt_piece), src, tgt in zip(pieces, sources, targets, strict=True)
+        _part(pair[0].text, src, pair[1].text, tgt, glue=pair[1].glue, lead=lead)
+        for pair, src, tgt in zip(found, sources, targets, strict=True)
     ]
 
 
@@ -287,17 +196,30 @@ def _tokens_in_parts(
         raise OverlongError(number, message, splits=False)
     texts = vocabularies.tgt.decode(parts)
     return [
-        Part(
-            src_text=piece.text,
-            src=tuple(src),
-            tgt_text=text,
-            tgt=tuple(part),
-            glue=piece.glue,
-            src_lead=lead,
-            tokens_given=True,
-        )
+        _part(piece.text, src, text, part, glue=piece.glue, lead=lead, given=True)
         for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
     ]
+
+
+def _part(
+    src_text: str,
+    src: Sequence[int],
+    tgt_text: str,
+    tgt: Sequence[int],
+    *,
+    glue: str = "",
+    lead: str = "",
+    given: bool = False,
+) -> Part:
+    return Part(
+        src_text=src_text,
+        src=tuple(src),
+        tgt_text=tgt_text,
+        tgt=tuple(tgt),
+        glue=glue,
+        src_lead=lead,
+        tokens_given=given,
+    )
 
 
 def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
@@ -324,77 +246,3 @@ def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
         else:
             parts[-1].append(token)
     return parts
-
-
-def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
-    """The text in pieces that fit, in order; only blanks between them are left out.
-
-    A part that does not fit is cut in two at the sentence end nearest to its middle; where it has
-    none, between clauses, then between words, then inside a word.
-
-    Raises ValueError if a single character does not fit.
-    """
-    pieces = []
-    waiting = [Piece(text.strip(), "")]
-    while waiting:
-        piece = waiting.pop()
-        if fits(piece.text):
-            pieces.append(piece)
-            continue
-        cut, glue = _cut(piece.text)
-        waiting.append(Piece(piece.text[cut:].lstrip(), piece.glue))
-        waiting.append(Piece(piece.text[:cut].rstrip(), glue))
-    return pieces
-
-
-def split_pair_to_fit(
-    src: str, tgt: str, fits: Callable[[str, str], bool]
-) -> list[tuple[Piece, Piece]]:
-    """A text and its translation in as many pieces, pair by pair such that `fits(src, tgt)`.
-
-    The source is cut as `split_to_fit` cuts it, the translation at a boundary of the best kind that
-    it has, nearest to the same share of its length: which words belong together is not known.
-
-    Raises ValueError if a single character does not fit.
-    """
-    pairs = []
-    waiting = [(Piece(src.strip(), ""), Piece(tgt.strip(), ""))]
-    while waiting:
-        pair = waiting.pop()
-        if fits(pair[0].text, pair[1].text):
-            pairs.append(pair)
-            continue
-        if max(len(piece.text) for piece in pair) < 2:
-            raise ValueError(f"the characters {pair[0].text!r} and {pair[1].text!r} do not fit")
-        (src_first, src_rest), share = _halves(pair[0], 0.5)
-        (tgt_first, tgt_rest), _ = _halves(pair[1], share)
-        waiting += [(src_rest, tgt_rest), (src_first, tgt_first)]
-    return pairs
-
-
-def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
-    """Two parts of a text, cut near a share of its length, and the share at which that was."""
-    text = piece.text
-    if len(text) < 2:
-        return (Piece(text, ""), Piece("", piece.glue)), share
-    cut, glue = _cut(text, share)
-    first, rest = Piece(text[:cut].rstrip(), glue), Piece(text[cut:].lstrip(), piece.glue)
-    return (first, rest), cut / len(text)
-
-
-def _cut(text: str, share: float = 0.5) -> tuple[int, str]:
-    """The best place to cut a text without outer blanks, and the glue between the two parts.
-
-    Of places of one kind it is the one nearest to `share` of the text's length.
-    """
-    middle = share * len(text)
-    for boundary in _BOUNDARIES:
-        ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
-        if ends:
-            return min(ends, key=lambda end: abs(end - middle)), " "
-    # Not before an accent that would lose its letter, if there is such a place.
-    inner = range(1, len(text))
-    places = [place for place in inner if not unicodedata.combining(text[place])] or inner
-    if not places:
-        raise ValueError(f"the character {text!r} alone does not fit")
-    return min(places, key=lambda place: abs(place - middle)), ""
