@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,20 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
             make(folder)
             (folder / "complete").touch()
     return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Says under a failure which section of docs/architecture.md holds the contract."""
+    report = yield
+    room = item.path.relative_to(ROOT / "tests").parts[0]
+    if report.failed:
+        for line in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines():
+            if line.startswith("### ") and f"`flaxformer_mt/{room}`" in line:
+                report.sections.append(("contract", f"docs/architecture.md, {line[4:]}"))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ _SECONDS = 1.5
 def jax_flops(dtype: str) -> float:
     import jax
 
-    from flaxformer_mt.parallel.throughput import product_flops
+    from flaxformer_mt.parallel.chips import product_flops
 
     device = jax.devices()[0]
     size, times = _ON_CPU if device.platform == "cpu" else _ON_ACCELERATOR

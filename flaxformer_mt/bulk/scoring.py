@@ -20,7 +20,7 @@ from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.stream import Made
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.forced import Scored
-from flaxformer_mt.decoding.parts import Target
+from flaxformer_mt.decoding.segments import Target
 
 _SUMS = ("pairs", "tokens", "log_prob", "encoded_otherwise")
 

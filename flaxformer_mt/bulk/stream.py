@@ -12,7 +12,7 @@ from flaxformer_mt.bulk.reading import InputError
 from flaxformer_mt.bulk.sinks import Sink
 from flaxformer_mt.bulk.state import Consumed, OutputError
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.decoding.parts import LineError, OverlongError
+from flaxformer_mt.decoding.segments import LineError, OverlongError
 from flaxformer_mt.progress import Meter
 
 WINDOW = 4096  # lines read before any is written: sorted by length, they share batches

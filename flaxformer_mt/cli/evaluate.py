@@ -25,7 +25,7 @@ from flaxformer_mt.cli.searching import add_settings, as_asked, given_settings
 from flaxformer_mt.cli.sets import VALID, given_text, sets_of
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
-from flaxformer_mt.decoding.together import translate_together
+from flaxformer_mt.decoding.distributed import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep

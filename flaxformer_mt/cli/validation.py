@@ -11,7 +11,7 @@ from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.together import translate_together
+from flaxformer_mt.decoding.distributed import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.bleu import corpus_scores
 from flaxformer_mt.model import Transformer

@@ -18,8 +18,8 @@ from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.attention import cross_weights
-from flaxformer_mt.decoding.parts import Part
+from flaxformer_mt.decoding.attention_weights import cross_weights
+from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.model import Transformer
 
 

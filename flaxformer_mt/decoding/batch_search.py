@@ -1,22 +1,39 @@
-"""The search of one batch, stretch by stretch, in the few shapes that a batch goes through."""
+"""The search of one batch: its compiled programs, and the few shapes that a batch goes through.
+
+A search runs until its cache is full or few of its sentences are left. Between such stretches the
+cache grows, so that early steps do not read the room of late ones, and finished sentences leave.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jax.stages import Lowered
+from jaxtyping import Array, Int
 
-from flaxformer_mt.data.vocabulary import PAD
-from flaxformer_mt.decoding import programs
-from flaxformer_mt.decoding.batches import FEWER, fewer_rows, more_room
-from flaxformer_mt.decoding.programs import Models, Params, parts_of
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.decoding import search
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.sampling import SEED_WORDS
-from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Weights
+from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
+from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Step, Weights
+from flaxformer_mt.model import Transformer, table_rows
+from flaxformer_mt.model.cache import grown
 from flaxformer_mt.parallel import on_mesh, place_batch
+
+Params = tuple[Any, ...]  # a tree under "params" for each of the models
+Models = tuple[Transformer, ...]  # several: an ensemble
+
+SHORTEST_ROOM = 32  # output positions of the smallest cache
+FEWER = 4  # a batch moves to a shape of this many times fewer rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +115,7 @@ class BatchSearch:
         self, sources: tuple[np.ndarray, np.ndarray], sentences: Sentences, length: int, room: int
     ) -> State:
         with on_mesh(self.mesh):
-            return programs.begin(
+            return begin(
                 self.params,
                 *place_batch((*sources, sentences), self.mesh),
                 models=self.models,
@@ -110,7 +127,7 @@ class BatchSearch:
     def _advanced(self, state: State, parts: int) -> State:
         """Until the cache is full or a batch of fewer rows is enough."""
         with on_mesh(self.mesh):
-            return programs.advance(
+            return advance(
                 self.params,
                 state,
                 self.weights,
@@ -123,4 +140,233 @@ class BatchSearch:
     def _reshaped(self, state: State, kept: np.ndarray, parts: int, room: int) -> State:
         with on_mesh(self.mesh):
             kept = place_batch(kept.astype(np.int32), self.mesh)
-            return programs.reshaped(state, kept, parts=parts, room=room)
+            return reshaped(state, kept, parts=parts, room=room)
+
+
+def rules_for(
+    models: Models,
+    config: DecodingConfig,
+    *,
+    n_best: int = 1,
+    suppress: tuple[int, ...] = (UNK,),
+    sampling: Sampling | None = None,
+) -> Rules:
+    """What is compiled into a search with these models and settings."""
+    types = models[0].tgt_vocab_size
+    # Rows of the softmax matrix beyond the vocabulary stand for nothing.
+    padding = range(types, max(table_rows(model.config, types) for model in models))
+    groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
+    return Rules(
+        beam_size=config.beam_size,
+        n_best=n_best,
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+        suppress=(*suppress, *padding),
+        ends_among=config.beam_size // groups if config.ends_among == "beam" else 0,
+        groups=groups,
+        coverage=config.coverage_penalty > 0,
+        no_repeat=config.no_repeat_ngram,
+        sample=sampling is not None,
+        top_k=0 if sampling is None else sampling.top_k,
+    )
+
+
+def fewer_rows(rows: int, live: int) -> int:
+    """The smallest number of rows that `rows` comes down to with room for `live` of them."""
+    while rows // FEWER >= max(live, 1):
+        rows //= FEWER
+    return rows
+
+
+def more_room(room: int, length: int) -> int:
+    """The next size of a cache for outputs of at most `length` tokens; 0: the first."""
+    return min(max(2 * room, SHORTEST_ROOM), length)
+
+
+@functools.partial(jax.jit, static_argnames=("models", "rules", "length", "room"))
+def begin(
+    params: Params,
+    src: Int[Array, "rows src_length"],
+    src_lengths: Int[Array, " rows"],
+    sentences: Sentences,
+    *,
+    models: Models,
+    rules: Rules,
+    length: int,
+    room: int,
+) -> State:
+    """The sources encoded, and their searches before the first step."""
+    positions = jnp.broadcast_to(jnp.arange(src.shape[1]), src.shape)
+    segment_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
+    caches = []
+    for model, own in zip(models, params, strict=True):
+        encoded = model.apply(
+            {"params": own},
+            src,
+            src_segment_ids=segment_ids,
+            src_positions=positions * segment_ids,
+            deterministic=True,
+            method=Transformer.encode,
+        )
+        caches.append(
+            model.apply(
+                {"params": own},
+                encoded,
+                segment_ids,
+                beams=rules.beam_size,
+                length=room,
+                coverage=rules.coverage,
+                method=Transformer.start_cache,
+            )
+        )
+    return _by_rows(search.begin(_joined(caches), sentences, rules, length=length))
+
+
+@functools.partial(
+    jax.jit, static_argnames=("models", "rules", "parts"), donate_argnames=("state",)
+)
+def advance(
+    params: Params,
+    state: State,
+    weights: Weights,
+    leave_at: Int[Array, ""],
+    *,
+    models: Models,
+    rules: Rules,
+    parts: int,
+) -> State:
+    """Steps until the cache is full or no more than `leave_at` rows are left in any part."""
+    room: int = state.cache["beams"][0]["ancestry"].shape[2]
+    return search.advance(
+        step_of(models, params),
+        state,
+        weights,
+        rules,
+        until=room,
+        parts=parts,
+        leave_at=leave_at,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("parts", "room"))
+def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: int) -> State:
+    """`state` with these rows of each part alone, and with room for so many positions."""
+
+    def kept(leaf: Array) -> Array:
+        if leaf.ndim == 0:
+            return leaf
+        # Part by part: where the parts are devices, no row goes from one to another.
+        split = leaf.reshape(parts, leaf.shape[0] // parts, *leaf.shape[1:])
+        return search.take(split, rows).reshape(rows.size, *leaf.shape[1:])
+
+    if rows.size != state.stopped.size:
+        state = jax.tree.map(kept, state)
+    caches = [grown(cache, room) for cache in _apart(state.cache)]
+    return _by_rows(state._replace(cache=_joined(caches)))
+
+
+def step_of(models: Models, params: Params) -> Step:
+    """One step of all models: the logarithm of their mean probability, or the logits of one."""
+
+    def step(tokens: Array, index: Array, cache: Any) -> tuple[Array, Any]:
+        caches, logits = [], []
+        for model, own, its in zip(models, params, _apart(cache), strict=True):
+            out, its = model.apply({"params": own}, tokens, index, its, method="decode_step")
+            logits.append(out)
+            caches.append(its)
+        if len(models) == 1:
+            return logits[0], _joined(caches)
+        # Without the rows that pad a table, of which the members may have different numbers.
+        each = jnp.stack(
+            [
+                jax.nn.log_softmax(out[..., : model.tgt_vocab_size], axis=-1)
+                for model, out in zip(models, logits, strict=True)
+            ]
+        )
+        return jax.nn.logsumexp(each, axis=0) - np.log(len(models)), _joined(caches)
+
+    return step
+
+
+def _joined(caches: Any) -> Any:
+    """One cache for the search, which reorders what is under "beams"."""
+    return {
+        "beams": tuple(cache["beams"] for cache in caches),
+        "models": tuple({k: v for k, v in cache.items() if k != "beams"} for cache in caches),
+    }
+
+
+def _apart(cache: Any) -> list[Any]:
+    return [
+        {**rest, "beams": beams}
+        for rest, beams in zip(cache["models"], cache["beams"], strict=True)
+    ]
+
+
+def _by_rows(state: State) -> State:
+    """Each device has its rows of everything: what depends on no input would lie on all, whole."""
+
+    def split(leaf: Array) -> Array:
+        return nn.with_logical_constraint(leaf, ("batch", *[None] * (leaf.ndim - 1)))
+
+    return jax.tree.map(lambda leaf: split(leaf) if leaf.ndim else leaf, state)
+
+
+def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
+    """How many tokens the output for so many source tokens may have, the end mark in both."""
+    # Past `longest` a product could be beyond any integer.
+    return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
+
+
+def parts_of(mesh: Mesh) -> int:
+    """Into how many parts, one a device, the rows of a batch are split."""
+    return int(mesh.shape["data"] * mesh.shape["fsdp"])
+
+
+def lower_search(
+    params: Mapping[str, Any],
+    model: Transformer,
+    config: DecodingConfig,
+    *,
+    rows: int,
+    src_length: int,
+    sharding: jax.sharding.Sharding,
+    platforms: tuple[str, ...] | None = None,
+) -> Lowered:
+    """The search of one batch shape with the largest cache, as one program for `sharding`.
+
+    Nothing is computed: `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
+    `platforms`, such as ("cuda",), are lowered for in place of the sharding's own.
+    """
+    length = output_limit(config, src_length, model.config.max_length)
+    rules = rules_for((model,), config)
+
+    def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
+        state = begin(
+            (params,),
+            src,
+            src_lengths,
+            sentences,
+            models=(model,),
+            rules=rules,
+            length=length,
+            room=length,
+        )
+        none = np.int32(0)
+        return advance(
+            (params,), state, weights, none, models=(model,), rules=rules, parts=1
+        ).finished
+
+    def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+    sentences = Sentences(
+        abstract((rows,), jnp.int32),
+        abstract((rows, 0), jnp.int32),
+        abstract((rows, SEED_WORDS), "uint32"),
+    )
+    weights = jax.tree.map(lambda leaf: abstract(leaf.shape, leaf.dtype), Weights.of(0.6))
+    src, src_lengths = abstract((rows, src_length), jnp.int32), abstract((rows,), jnp.int32)
+    traced = jax.jit(search).trace(params, src, src_lengths, sentences, weights)
+    return traced.lower(lowering_platforms=platforms)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jax.stages import Lowered
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import programs
-from flaxformer_mt.decoding.batch_search import BatchSearch
-from flaxformer_mt.decoding.batches import DecodingBatch, output_limit, plan_batches, shapes_among
-from flaxformer_mt.decoding.programs import Models, Params, parts_of
+from flaxformer_mt.data.vocabulary import PAD, UNK
+from flaxformer_mt.decoding.batch_search import (
+    BatchSearch,
+    Models,
+    Params,
+    output_limit,
+    parts_of,
+    rules_for,
+)
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, Sentences, Weights
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.model import Transformer, table_rows
+from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import local_mesh, whole_on
+
+SHORTEST = 16  # source positions of the smallest batch shape
 
 
 class DecodingError(UserError):
@@ -150,7 +153,7 @@ def _search(
     mesh: Mesh | None,
 ) -> BatchSearch:
     mesh = local_mesh() if mesh is None else mesh
-    rules = _rules(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
+    rules = rules_for(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
     drawn = sampling or Sampling()
     weights = Weights.of(
         config.length_penalty,
@@ -163,32 +166,73 @@ def _search(
     return BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
 
 
-def _rules(
-    models: Models,
+@dataclasses.dataclass(frozen=True)
+class DecodingBatch:
+    """Which sources share a batch, and its shape; rows beyond them are padding."""
+
+    sources: tuple[int, ...]
+    rows: int
+    src_length: int
+
+
+def plan_batches(
+    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
+) -> Iterator[DecodingBatch]:
+    """Batches over sources of these lengths, the longest first, in few shapes.
+
+    A shape's length is a power of two (or `max_length`). Its rows are `split` equal parts, each the
+    power of two that fills `batch_tokens` = rows * beams * length: one shape a length, and for the
+    last batch one of fewer rows. A part may exceed the budget only with a single row.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    done = 0
+    while done < len(order):
+        rows, src_length = _largest(lengths[order[done]], config, max_length)
+        sources = tuple(order[done : done + rows * split])
+        filled = power_of_two_at_least(-(-len(sources) // split))
+        yield DecodingBatch(sources, min(rows, filled) * split, src_length)
+        done += len(sources)
+
+
+def shapes_among(
+    lengths: Sequence[int],
     config: DecodingConfig,
+    max_length: int,
     *,
-    n_best: int = 1,
-    suppress: tuple[int, ...] = (UNK,),
-    sampling: Sampling | None = None,
-) -> Rules:
-    types = models[0].tgt_vocab_size
-    # Rows of the softmax matrix beyond the vocabulary stand for nothing.
-    padding = range(types, max(table_rows(model.config, types) for model in models))
-    groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
-    return Rules(
-        beam_size=config.beam_size,
-        n_best=n_best,
-        bos=BOS,
-        eos=EOS,
-        pad=PAD,
-        suppress=(*suppress, *padding),
-        ends_among=config.beam_size // groups if config.ends_among == "beam" else 0,
-        groups=groups,
-        coverage=config.coverage_penalty > 0,
-        no_repeat=config.no_repeat_ngram,
-        sample=sampling is not None,
-        top_k=0 if sampling is None else sampling.top_k,
-    )
+    split: int = 1,
+    longest: int = 0,
+) -> frozenset[tuple[int, int]]:
+    """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
+    of which some are longer, up to `longest`.
+
+    Where those that are longer do not fit into one batch, how many are left for a batch that begins
+    with one of `lengths` is anyone's guess: it may have any number of rows.
+    """
+    planned = plan_batches(lengths, config, max_length, split=split)
+    shapes = {(batch.rows, batch.src_length) for batch in planned}
+    longer = longest > max(lengths, default=longest)
+    if longer and _largest(longest, config, max_length)[0] * split < len(lengths):
+        for rows, src_length in list(shapes):
+            shapes |= {(fewer, src_length) for fewer in _halvings(rows, down_to=split)}
+    return frozenset(shapes)
+
+
+def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int, int]:
+    """Rows of a part, and source length, of a full batch whose longest source has this length."""
+    needed = max(length, SHORTEST)
+    src_length = min(power_of_two_at_least(needed), max(max_length, needed))
+    rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
+    return 1 << (rows.bit_length() - 1), src_length
+
+
+def _halvings(rows: int, *, down_to: int) -> Iterator[int]:
+    while rows >= down_to:
+        yield rows
+        rows //= 2
+
+
+def power_of_two_at_least(number: int) -> int:
+    return 1 << (number - 1).bit_length()
 
 
 def _check(
@@ -226,59 +270,6 @@ def _rows_of(
         prefix[row, : len(prefixes[number])] = prefixes[number]
         seeds[row] = seed_words(seed, *numbers[number])
     return Sentences(limit, prefix, seeds)  # type: ignore[arg-type]
-
-
-def compilations() -> int:
-    """Batch shapes and settings compiled so far in this process."""
-    return int(programs.advance._cache_size())  # type: ignore[attr-defined]
-
-
-def lower_search(
-    params: Mapping[str, Any],
-    model: Transformer,
-    config: DecodingConfig,
-    *,
-    rows: int,
-    src_length: int,
-    sharding: jax.sharding.Sharding,
-    platforms: tuple[str, ...] | None = None,
-) -> Lowered:
-    """The search of one batch shape with the largest cache, as one program for `sharding`.
-
-    Nothing is computed: `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
-    `platforms`, such as ("cuda",), are lowered for in place of the sharding's own.
-    """
-    length = output_limit(config, src_length, model.config.max_length)
-    rules = _rules((model,), config)
-
-    def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
-        state = programs.begin(
-            (params,),
-            src,
-            src_lengths,
-            sentences,
-            models=(model,),
-            rules=rules,
-            length=length,
-            room=length,
-        )
-        none = np.int32(0)
-        return programs.advance(
-            (params,), state, weights, none, models=(model,), rules=rules, parts=1
-        ).finished
-
-    def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-
-    sentences = Sentences(
-        abstract((rows,), jnp.int32),
-        abstract((rows, 0), jnp.int32),
-        abstract((rows, SEED_WORDS), "uint32"),
-    )
-    weights = jax.tree.map(lambda leaf: abstract(leaf.shape, leaf.dtype), Weights.of(0.6))
-    src, src_lengths = abstract((rows, src_length), jnp.int32), abstract((rows,), jnp.int32)
-    traced = jax.jit(search).trace(params, src, src_lengths, sentences, weights)
-    return traced.lower(lowering_platforms=platforms)
 
 
 def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list[Decoded]:

@@ -16,11 +16,11 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.attention import cross_weights
+from flaxformer_mt.decoding.attention_weights import cross_weights
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
-from flaxformer_mt.decoding.teacher import PairBatch, decoder_states, over_batches
+from flaxformer_mt.decoding.segments import Part
+from flaxformer_mt.decoding.teacher_forcing import PairBatch, decoder_states, over_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import place_batch
@@ -88,11 +88,6 @@ def score_parts(
         else NOTHING
         for line in lines
     ]
-
-
-def compilations() -> int:
-    """Batch shapes compiled so far in this process."""
-    return int(_forced._cache_size())  # type: ignore[attr-defined]
 
 
 def _scored(

@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.parts import Overlong
 from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.segments import Overlong
 
 
 class Search(TypedDict, total=False):

@@ -10,7 +10,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.decode import Decoded
 from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.split import Piece
+from flaxformer_mt.decoding.segments import Piece
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,25 +13,26 @@ from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.attention import Attention, attend_part
+from flaxformer_mt.decoding.attention_weights import Attention, attend_part
 from flaxformer_mt.decoding.chosen import Chosen, Which, chosen_weights
 from flaxformer_mt.decoding.decode import DecodingError, compile_batches, decode_ids
-from flaxformer_mt.decoding.demands import prefix_tokens, types_of
 from flaxformer_mt.decoding.forced import Scored, score_parts
-from flaxformer_mt.decoding.parts import (
+from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.segments import (
     Overlong,
     OverlongError,
     Part,
+    Piece,
     Target,
     cut_pairs,
     describe_overlong,
     encode,
     listed,
+    prefix_tokens,
     source_pieces,
+    types_of,
 )
-from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.settings import Search, with_search
-from flaxformer_mt.decoding.split import Piece
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula

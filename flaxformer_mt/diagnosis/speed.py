@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import jax
 
 from flaxformer_mt.diagnosis.finding import Finding
-from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.parallel.throughput import product_flops, upload_bandwidth
+from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
 
 _EXPECTED = 0.5  # of its peak, for one large product: devices in order reach 0.7 and more
 _SLOW_UPLOAD = 1e9  # bytes a second; a batch has some hundred kilobytes

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.decoding.batches import output_limit
+from flaxformer_mt.decoding.batch_search import output_limit
 from flaxformer_mt.decoding.decode import decode_ids
 from flaxformer_mt.model import Transformer
 

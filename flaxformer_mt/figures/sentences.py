@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.decoding import Attention, Translator
-from flaxformer_mt.decoding.parts import fits
+from flaxformer_mt.decoding.segments import fits
 from flaxformer_mt.figures.errors import FigureError
 from flaxformer_mt.figures.find import Sentence
 

@@ -5,19 +5,17 @@ from flaxformer_mt.parallel.determinism import (
     make_deterministic as make_deterministic,
 )
 from flaxformer_mt.parallel.mesh import (
+    MOST_PARTS as MOST_PARTS,
     RULES as RULES,
     MeshError as MeshError,
+    batch_sharding as batch_sharding,
+    batch_share as batch_share,
     local_mesh as local_mesh,
     make_mesh as make_mesh,
     on_mesh as on_mesh,
-    rows_split as rows_split,
-)
-from flaxformer_mt.parallel.placement import (
-    MOST_PARTS as MOST_PARTS,
-    batch_sharding as batch_sharding,
-    batch_share as batch_share,
     place_batch as place_batch,
     place_whole as place_whole,
+    rows_split as rows_split,
     shardings_of as shardings_of,
     spread_over_data as spread_over_data,
     whole_on as whole_on,

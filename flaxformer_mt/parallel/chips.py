@@ -1,4 +1,4 @@
-"""What an accelerator can do at best: matrix peak, memory, bandwidths, clock; by the name JAX has.
+"""What a device can do: stated peaks by the name that JAX has for it, and rates measured here.
 
 Every figure is that of one JAX *device*. On most kinds a device is a chip; on TPU v2, v3 and 7x it
 is one of a chip's two cores, with half of what the vendor states for the chip. Decimal units:
@@ -11,21 +11,26 @@ Sources, looked up in November 2026:
   [book]  "How to Scale Your Model", part 2, https://jax-ml.github.io/scaling-book/tpus: bandwidth
           of one ICI link, 25 GB/s of data-centre network for a host where [tpu] has no figure.
   [isca]  Jouppi et al., "TPU v4", ISCA 2023, https://arxiv.org/abs/2304.01433, tables 4 and 5:
-          clocks and links of v2, v3, v4.
+          clocks and links of v2, v3 (4 of 62 and 70 GB/s a chip), v4.
   [mxu]   Clock of later TPUs: the stated peak over the FLOPs a cycle of the matrix units (2 x 128 x
           128 each; twice 256 x 256 from v6e on). The cycles that libtpu 0.0.42 estimates for one
           large bfloat16 product agree with that rate: they imply 70 to 93 per cent of the peak.
   [nv]    NVIDIA data sheets, https://www.nvidia.com/en-us/data-center/ (v100, a100, l4, l40s, h100,
-          h200): dense peak without sparsity, memory, NVLink of one direction, boost clock.
+          h200): dense peak without sparsity (of L4, H100, H200 half of what is stated with it; of
+          B200 a quarter of DGX B200's sparse FP8), memory, NVLink of one direction, boost clock.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 _GIB = 2**30
 _GB = 1e9
-_T = 1e12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,237 +49,97 @@ class Chip:
     devices_per_chip: int = 1
     wraps_at: int = 0  # a side of the slice of this many chips, or a multiple, is closed to a ring
     half: str = "bfloat16"
-    source: str = ""
 
     @property
     def is_tpu(self) -> bool:
         return self.kinds[0].startswith("TPU")
 
 
-CHIPS: tuple[Chip, ...] = (
-    Chip(
-        name="TPU v2",
-        kinds=("TPU v2",),
-        bf16_flops=23 * _T,
-        hbm_bytes=8 * _GIB,
-        hbm_bandwidth=350 * _GB,
-        clock=0.70e9,
-        link_bandwidth=31 * _GB,
-        links=4,
-        dcn_bandwidth=3.125 * _GB,
-        devices_per_chip=2,
-        wraps_at=16,
-        source="[tpu] v2; [isca] clock, 4 links of 62 GB/s a chip; [book] DCN",
-    ),
-    Chip(
-        name="TPU v3",
-        kinds=("TPU v3",),
-        bf16_flops=61.5 * _T,
-        hbm_bytes=16 * _GIB,
-        hbm_bandwidth=450 * _GB,
-        clock=0.94e9,
-        link_bandwidth=35 * _GB,
-        links=4,
-        dcn_bandwidth=3.125 * _GB,
-        devices_per_chip=2,
-        wraps_at=32,
-        source="[tpu] v3; [isca] clock, 4 links of 70 GB/s a chip; [book] DCN",
-    ),
-    Chip(
-        name="TPU v4",
-        kinds=("TPU v4",),
-        bf16_flops=275 * _T,
-        hbm_bytes=32 * _GIB,
-        hbm_bandwidth=1200 * _GB,
-        clock=1.05e9,
-        link_bandwidth=50 * _GB,
-        links=6,
-        dcn_bandwidth=6.25 * _GB,
-        wraps_at=4,
-        source="[tpu] v4; [isca] clock, links; [book] DCN",
-    ),
-    Chip(
-        name="TPU v5e",
-        kinds=("TPU v5 lite", "TPU v5e"),
-        bf16_flops=197 * _T,
-        hbm_bytes=16 * _GIB,
-        hbm_bandwidth=819 * _GB,
-        clock=1.50e9,
-        link_bandwidth=50 * _GB,
-        links=4,
-        dcn_bandwidth=3.125 * _GB,
-        wraps_at=16,
-        source="[tpu] v5e: ICI 400 GB/s both ways, 2 x 100 Gbit/s for 8 chips; [mxu] clock",
-    ),
-    Chip(
-        name="TPU v5p",
-        kinds=("TPU v5", "TPU v5p"),
-        bf16_flops=459 * _T,
-        hbm_bytes=95 * _GIB,
-        hbm_bandwidth=2765 * _GB,
-        clock=1.75e9,
-        link_bandwidth=100 * _GB,
-        links=6,
-        dcn_bandwidth=6.25 * _GB,
-        wraps_at=4,
-        source="[tpu] v5p: ICI 1,200 GB/s both ways, DCN 50 Gbit/s; [mxu] clock",
-    ),
-    Chip(
-        name="TPU v6e",
-        kinds=("TPU v6 lite", "TPU v6e"),
-        bf16_flops=918 * _T,
-        hbm_bytes=32 * _GIB,
-        hbm_bandwidth=1638 * _GB,
-        clock=1.75e9,
-        link_bandwidth=100 * _GB,
-        links=4,
-        dcn_bandwidth=12.5 * _GB,
-        wraps_at=16,
-        source="[tpu] v6e: ICI 800 GB/s both ways, DCN 25.6 Tbit/s for 256 chips; [mxu] clock",
-    ),
-    Chip(
-        name="TPU 7x",
-        kinds=("TPU7x", "TPU v7x", "TPU7"),
-        bf16_flops=1153.5 * _T,
-        hbm_bytes=96 * _GIB,
-        hbm_bandwidth=3690 * _GB,
-        clock=2.20e9,
-        link_bandwidth=50 * _GB,
-        links=6,
-        dcn_bandwidth=6.25 * _GB,
-        devices_per_chip=2,
-        wraps_at=4,
-        source="[tpu] tpu7x: a chip has 2,307 TFLOP/s, 192 GiB, 7,380 GB/s, ICI 1,200 GB/s both "
-        "ways, DCN 100 Gbit/s; [mxu] clock",
-    ),
-    Chip(
-        name="NVIDIA V100 16GB",
-        kinds=("Tesla V100-SXM2-16GB",),
-        bf16_flops=125 * _T,
-        hbm_bytes=16 * _GIB,
-        hbm_bandwidth=900 * _GB,
-        clock=1.53e9,
-        link_bandwidth=150 * _GB,
-        links=1,
-        half="float16",
-        source="[nv] V100 SXM2; no bfloat16 in its tensor cores: the peak is float16's",
-    ),
-    Chip(
-        name="NVIDIA V100 32GB",
-        kinds=("Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB"),
-        bf16_flops=125 * _T,
-        hbm_bytes=32 * _GIB,
-        hbm_bandwidth=900 * _GB,
-        clock=1.53e9,
-        link_bandwidth=150 * _GB,
-        links=1,
-        half="float16",
-        source="[nv] V100 SXM2, SXM3; no bfloat16: the peak is float16's",
-    ),
-    Chip(
-        name="NVIDIA T4",
-        kinds=("Tesla T4",),
-        bf16_flops=65 * _T,
-        hbm_bytes=16 * _GIB,
-        hbm_bandwidth=320 * _GB,
-        clock=1.59e9,
-        half="float16",
-        source="[nv] T4; no bfloat16 in its tensor cores: the peak is float16's",
-    ),
-    Chip(
-        name="NVIDIA A10",
-        kinds=("NVIDIA A10",),
-        bf16_flops=125 * _T,
-        hbm_bytes=24 * _GIB,
-        hbm_bandwidth=600 * _GB,
-        clock=1.695e9,
-        source="[nv] A10",
-    ),
-    Chip(
-        name="NVIDIA A100 40GB",
-        kinds=("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
-        bf16_flops=312 * _T,
-        hbm_bytes=40 * _GIB,
-        hbm_bandwidth=1555 * _GB,
-        clock=1.41e9,
-        link_bandwidth=300 * _GB,
-        links=1,
-        source="[nv] A100",
-    ),
-    Chip(
-        name="NVIDIA A100 80GB",
-        kinds=("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"),
-        bf16_flops=312 * _T,
-        hbm_bytes=80 * _GIB,
-        hbm_bandwidth=2039 * _GB,
-        clock=1.41e9,
-        link_bandwidth=300 * _GB,
-        links=1,
-        source="[nv] A100 SXM",
-    ),
-    Chip(
-        name="NVIDIA L4",
-        kinds=("NVIDIA L4",),
-        bf16_flops=121 * _T,
-        hbm_bytes=24 * _GIB,
-        hbm_bandwidth=300 * _GB,
-        clock=2.04e9,
-        source="[nv] L4: 242 TFLOP/s with sparsity, half of it without",
-    ),
-    Chip(
-        name="NVIDIA L40S",
-        kinds=("NVIDIA L40S",),
-        bf16_flops=362 * _T,
-        hbm_bytes=48 * _GIB,
-        hbm_bandwidth=864 * _GB,
-        clock=2.52e9,
-        source="[nv] L40S",
-    ),
-    Chip(
-        name="NVIDIA H100 PCIe",
-        kinds=("NVIDIA H100 PCIe",),
-        bf16_flops=756 * _T,
-        hbm_bytes=80 * _GIB,
-        hbm_bandwidth=2000 * _GB,
-        clock=1.755e9,
-        link_bandwidth=300 * _GB,
-        links=1,
-        source="[nv] H100 PCIe",
-    ),
-    Chip(
-        name="NVIDIA H100",
-        kinds=("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80GB"),
-        bf16_flops=989.5 * _T,
-        hbm_bytes=80 * _GIB,
-        hbm_bandwidth=3350 * _GB,
-        clock=1.83e9,
-        link_bandwidth=450 * _GB,
-        links=1,
-        source="[nv] H100 SXM: 1,979 TFLOP/s with sparsity, half of it without",
-    ),
-    Chip(
-        name="NVIDIA H200",
-        kinds=("NVIDIA H200",),
-        bf16_flops=989.5 * _T,
-        hbm_bytes=int(141 * _GB),
-        hbm_bandwidth=4800 * _GB,
-        clock=1.83e9,
-        link_bandwidth=450 * _GB,
-        links=1,
-        source="[nv] H200 SXM: 1,979 TFLOP/s with sparsity, half of it without",
-    ),
-    Chip(
-        name="NVIDIA B200",
-        kinds=("NVIDIA B200",),
-        bf16_flops=2250 * _T,
-        hbm_bytes=int(180 * _GB),
-        hbm_bandwidth=8000 * _GB,
-        clock=1.965e9,
-        link_bandwidth=900 * _GB,
-        links=1,
-        source="[nv] DGX B200: 8 have 72 PFLOP/s of sparse FP8, a quarter of it in dense bfloat16",
-    ),
+def _tpu(
+    name: str,
+    tflops: float,
+    memory: int,
+    bandwidth: float,
+    clock: float,
+    link: float,
+    links: int,
+    network: float,
+    wraps_at: int,
+    devices_per_chip: int = 1,
+    kinds: tuple[str, ...] = (),
+) -> Chip:
+    return Chip(
+        name=name,
+        kinds=kinds or (name,),
+        bf16_flops=tflops * 1e12,
+        hbm_bytes=memory * _GIB,
+        hbm_bandwidth=bandwidth * _GB,
+        clock=clock * 1e9,
+        link_bandwidth=link * _GB,
+        links=links,
+        dcn_bandwidth=network * _GB,
+        devices_per_chip=devices_per_chip,
+        wraps_at=wraps_at,
+    )
+
+
+def _gpu(
+    name: str,
+    tflops: float,
+    memory: float,
+    bandwidth: float,
+    clock: float,
+    nvlink: float = 0.0,
+    half: str = "bfloat16",
+    kinds: tuple[str, ...] = (),
+) -> Chip:
+    return Chip(
+        name=name,
+        kinds=kinds or (name,),
+        bf16_flops=tflops * 1e12,
+        hbm_bytes=int(memory),
+        hbm_bandwidth=bandwidth * _GB,
+        clock=clock * 1e9,
+        link_bandwidth=nvlink * _GB,
+        links=1 if nvlink else 0,
+        half=half,
+    )
+
+
+# TFLOP/s, memory GiB, HBM GB/s, clock GHz, GB/s of a link, links, network GB/s, closed to rings at
+_TPUS = (
+    _tpu("TPU v2", 23, 8, 350, 0.7, 31, 4, 3.125, 16, 2),
+    _tpu("TPU v3", 61.5, 16, 450, 0.94, 35, 4, 3.125, 32, 2),
+    _tpu("TPU v4", 275, 32, 1200, 1.05, 50, 6, 6.25, 4),
+    _tpu("TPU v5e", 197, 16, 819, 1.5, 50, 4, 3.125, 16, kinds=("TPU v5 lite", "TPU v5e")),
+    _tpu("TPU v5p", 459, 95, 2765, 1.75, 100, 6, 6.25, 4, kinds=("TPU v5", "TPU v5p")),
+    _tpu("TPU v6e", 918, 32, 1638, 1.75, 100, 4, 12.5, 16, kinds=("TPU v6 lite", "TPU v6e")),
+    _tpu("TPU 7x", 1153.5, 96, 3690, 2.2, 50, 6, 6.25, 4, 2, kinds=("TPU7x", "TPU v7x", "TPU7")),
 )
+
+# TFLOP/s, memory in bytes, GB/s, boost GHz, GB/s of NVLink. The tensor cores of V100 and T4 have no
+# bfloat16: their peak is float16's.
+_V100_16GB = ("Tesla V100-SXM2-16GB",)
+_V100_32GB = ("Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB")
+_A100_40GB = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")
+_A100_80GB = ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe")
+_H100 = ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80GB")
+_GPUS = (
+    _gpu("NVIDIA V100 16GB", 125, 16 * _GIB, 900, 1.53, 150, "float16", _V100_16GB),
+    _gpu("NVIDIA V100 32GB", 125, 32 * _GIB, 900, 1.53, 150, "float16", _V100_32GB),
+    _gpu("NVIDIA T4", 65, 16 * _GIB, 320, 1.59, 0, "float16", ("Tesla T4",)),
+    _gpu("NVIDIA A10", 125, 24 * _GIB, 600, 1.695),
+    _gpu("NVIDIA A100 40GB", 312, 40 * _GIB, 1555, 1.41, 300, kinds=_A100_40GB),
+    _gpu("NVIDIA A100 80GB", 312, 80 * _GIB, 2039, 1.41, 300, kinds=_A100_80GB),
+    _gpu("NVIDIA L4", 121, 24 * _GIB, 300, 2.04),
+    _gpu("NVIDIA L40S", 362, 48 * _GIB, 864, 2.52),
+    _gpu("NVIDIA H100 PCIe", 756, 80 * _GIB, 2000, 1.755, 300),
+    _gpu("NVIDIA H100", 989.5, 80 * _GIB, 3350, 1.83, 450, kinds=_H100),
+    _gpu("NVIDIA H200", 989.5, 141 * _GB, 4800, 1.83, 450),
+    _gpu("NVIDIA B200", 2250, 180 * _GB, 8000, 1.965, 900),
+)
+
+CHIPS = (*_TPUS, *_GPUS)
 
 
 def chip_of(device_kind: str) -> Chip | None:
@@ -284,3 +149,51 @@ def chip_of(device_kind: str) -> Chip | None:
         if wanted in (kind.casefold() for kind in chip.kinds):
             return chip
     return None
+
+
+def product_flops(
+    device: jax.Device, *, dtype: str, size: int, seconds: float, times: int = 1
+) -> float:
+    """FLOP/s of `times` chained products of square matrices, the best of several tries.
+
+    Tries go on for about `seconds`; compiling, which comes before, is not among them. `size` is
+    what fills the device; `times` hides the time that it takes to ask an accelerator for anything.
+    """
+
+    def chain(a: jax.Array, b: jax.Array) -> jax.Array:
+        def once(x: jax.Array, _: None) -> tuple[jax.Array, None]:
+            return jnp.matmul(x, b, preferred_element_type=jnp.float32).astype(dtype), None
+
+        return jax.lax.scan(once, a, None, length=times)[0]
+
+    # Random numbers, as a model has: a GPU multiplies zeros and ones faster, as that takes less
+    # power. With the second matrix scaled, products keep the size of their numbers.
+    random = np.random.default_rng(0)
+    left, right = (
+        jax.device_put(
+            (scale * random.standard_normal((size, size), np.float32)).astype(dtype), device
+        )
+        for scale in (1.0, size**-0.5)
+    )
+    product = jax.jit(chain)
+    product(left, right).block_until_ready()
+    best, begin = float("inf"), time.perf_counter()
+    while best == float("inf") or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        product(left, right).block_until_ready()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 * times / best
+
+
+def upload_bandwidth(device: jax.Device, *, size: int = 1 << 26, tries: int = 5) -> float:
+    """Bytes per second of a copy of `size` bytes from host memory, the best of some tries."""
+    host = np.ones(size // 4, np.float32)
+    jax.device_put(host, device).block_until_ready()
+    best = float("inf")
+    for number in range(tries):
+        host[0] = number  # no copy of before will do
+        start = time.perf_counter()
+        # On a CPU device the array may be taken as it is, without any copy.
+        jax.device_put(host, device, may_alias=False).block_until_ready()
+        best = min(best, time.perf_counter() - start)
+    return size / best

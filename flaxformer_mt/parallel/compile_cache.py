@@ -4,7 +4,7 @@ JAX's own cache writes an entry where it will be read, and never replaces one: a
 while it writes leaves a piece that every later start stumbles over. Bounding its size makes it
 worse, since it then keeps two files an entry. So here entries are written aside and renamed, one
 that cannot be read is removed, and the folder is kept to a size by removing what was used least
-recently.
+recently. Needed until JAX 0.12 is the oldest version that we support.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import jax
 from jax.sharding import SingleDeviceSharding
 
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.decoding.batches import output_limit, plan_batches
-from flaxformer_mt.decoding.decode import lower_search
+from flaxformer_mt.decoding.batch_search import lower_search, output_limit
+from flaxformer_mt.decoding.decode import plan_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.planning.compile import check_length, compile_quietly

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.parts import OverlongError, TargetError
+from flaxformer_mt.decoding.segments import OverlongError, TargetError
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.serving.model_info import ServedTranslator
 from flaxformer_mt.serving.requests import Kind

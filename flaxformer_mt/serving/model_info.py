@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from flaxformer_mt.data.prepare.scripts import count_letters, script_of
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.attention import Attention
-from flaxformer_mt.decoding.parts import Overlong
+from flaxformer_mt.decoding.attention_weights import Attention
+from flaxformer_mt.decoding.segments import Overlong
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.serving.settings import ServerSettings
 

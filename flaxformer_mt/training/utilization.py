@@ -10,8 +10,7 @@ import jax
 
 from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.model.flops import training_flops
-from flaxformer_mt.parallel.chips import chip_of
-from flaxformer_mt.parallel.throughput import product_flops
+from flaxformer_mt.parallel.chips import chip_of, product_flops
 
 _CPU_SIZE = 1024  # a square matrix product that keeps all cores of a usual machine busy
 _CPU_SECONDS = 0.15

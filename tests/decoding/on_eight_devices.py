@@ -15,11 +15,11 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from flaxformer_mt.config import MeshConfig
-from flaxformer_mt.decoding import programs
+from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.decode import decode_ids
 from flaxformer_mt.decoding.forced import score_parts
-from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import State
+from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
 from tests.decoding.examples import CONFIG, sentences, tiny
 
@@ -67,14 +67,14 @@ def main() -> None:
     results["spread"] = found(None, spread["params"], model, 4)
 
     where: list[list[int]] = []
-    advance = programs.advance
+    advance = batch_search.advance
 
     def watched(params: Any, state: State, *rest: Any, **settings: Any) -> State:
         for leaf in (state.stopped, state.cache["beams"][0]["ancestry"]):
             where.append([leaf.shape[0], *(s.data.shape[0] for s in leaf.addressable_shards)])
         return advance(params, state, *rest, **settings)
 
-    programs.advance = watched  # type: ignore[assignment]
+    batch_search.advance = watched  # type: ignore[assignment]
     found(local_mesh(), params, model, 4)
     results["rows"] = where
     whole = whole_on(spread["params"], local_mesh())

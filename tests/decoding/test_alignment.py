@@ -11,9 +11,9 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import OverlongError, Translator, alignment, attention
+from flaxformer_mt.decoding import OverlongError, Translator, alignment, attention_weights
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.parts import Part, source_pieces
+from flaxformer_mt.decoding.segments import Part, source_pieces
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.runs import PAIRS, make_run, parameters
@@ -191,14 +191,14 @@ def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagona
 def test_weights_are_computed_a_few_at_a_time(translator, monkeypatch):
     whole = translator.align(PAIRS * 3)
     batches: list[int] = []
-    over = attention.over_batches
+    over = attention_weights.over_batches
 
     def counted(parts, *rest, **settings):
         batches.append(len(parts))
         return over(parts, *rest, **settings)
 
-    monkeypatch.setattr(attention, "over_batches", counted)
-    monkeypatch.setattr(attention, "_AT_ONCE", 1500)
+    monkeypatch.setattr(attention_weights, "over_batches", counted)
+    monkeypatch.setattr(attention_weights, "_AT_ONCE", 1500)
     assert translator.align(PAIRS * 3) == whole
     assert sum(batches) == len(PAIRS) * 3 and len(batches) > 2
 

@@ -10,8 +10,8 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS
 from flaxformer_mt.decoding import OverlongError, Translator
-from flaxformer_mt.decoding.attention import attend_part
-from flaxformer_mt.decoding.parts import Part
+from flaxformer_mt.decoding.attention_weights import attend_part
+from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import stack_layers
 from flaxformer_mt.parallel import local_mesh

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding import batches, programs
+from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.decode import compile_batches, decode_ids
 from tests.decoding.examples import CONFIG, VOCAB, tiny
 
@@ -17,13 +17,13 @@ LENGTH, COUNT = 14, 16
 
 
 def compiled() -> list[int]:
-    parts = (programs.begin, programs.advance, programs.reshaped)
+    parts = (batch_search.begin, batch_search.advance, batch_search.reshaped)
     return [part._cache_size() for part in parts]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_no_sentences_need_more_than_was_compiled(beam, monkeypatch):
-    monkeypatch.setattr(batches, "SHORTEST_ROOM", 4)
+    monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
     jax.clear_caches()
     model, params = tiny()
     config = dataclasses.replace(CONFIG, beam_size=beam, max_extra_tokens=6)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.attention import cross_weights
+from flaxformer_mt.decoding.attention_weights import cross_weights
 from flaxformer_mt.decoding.decode import decode_ids
 from flaxformer_mt.decoding.forced import score_parts
-from flaxformer_mt.decoding.parts import Part
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
+from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import local_mesh
 from tests.decoding.examples import CONFIG, sentences, tiny

@@ -14,9 +14,15 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import batches, decode, programs
-from flaxformer_mt.decoding.batches import plan_batches, shapes_among
-from flaxformer_mt.decoding.decode import DecodingError, decode_ids, lower_search, translate_ids
+from flaxformer_mt.decoding import batch_search
+from flaxformer_mt.decoding.batch_search import lower_search
+from flaxformer_mt.decoding.decode import (
+    DecodingError,
+    decode_ids,
+    plan_batches,
+    shapes_among,
+    translate_ids,
+)
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.search import Sentences, Weights, beam_search, length_penalty
 from flaxformer_mt.model import Transformer
@@ -133,13 +139,13 @@ def test_compiles_once_a_shape_whatever_the_parameters():
     sources = sentences(40, seed=3)
     config = dataclasses.replace(CONFIG, beam_size=2)
     first = translate_ids(params, model, sources, config)
-    before = decode.compilations()
+    before = batch_search.advance._cache_size()
     assert translate_ids(params, model, sources, config) == first
     _, other_params = tiny(seed=1)
     again = Transformer(model.config, VOCAB, VOCAB)
     assert translate_ids(other_params, again, sources, config) != first
     translate_ids(params, model, sources, dataclasses.replace(config, length_penalty=1.0))
-    assert decode.compilations() == before
+    assert batch_search.advance._cache_size() == before
 
 
 def test_plan_covers_every_source_once_in_few_shapes():
@@ -223,15 +229,15 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
     config = dataclasses.replace(CONFIG, max_extra_tokens=2, batch_tokens=16 * 4 * 32)
-    monkeypatch.setattr(batches, "SHORTEST_ROOM", 4)
+    monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
     shapes = []
-    reshaped = programs.reshaped
+    reshaped = batch_search.reshaped
 
     def watched(state, rows, *, parts, room):
         shapes.append((rows.size, room))
         return reshaped(state, rows, parts=parts, room=room)
 
-    monkeypatch.setattr(programs, "reshaped", watched)
+    monkeypatch.setattr(batch_search, "reshaped", watched)
     together = decode_ids((params,), (model,), sources, config, n_best=3)
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
     alone = [decode_ids((params,), (model,), [source], config, n_best=3)[0] for source in sources]

@@ -12,9 +12,9 @@ import pytest
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
 from flaxformer_mt.decoding import DecodingError, OverlongError, TargetError, Translator, forced
 from flaxformer_mt.decoding.forced import score_parts
-from flaxformer_mt.decoding.parts import Part, source_pieces
 from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.teacher import batch_length, batches
+from flaxformer_mt.decoding.segments import Part, source_pieces
+from flaxformer_mt.decoding.teacher_forcing import batch_length, batches
 from flaxformer_mt.parallel import local_mesh
 from tests.decoding.examples import VOCAB, sentences, tiny
 from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run
@@ -166,10 +166,10 @@ def test_batches_cover_every_part_once_in_few_shapes():
 def test_compiles_once_a_shape():
     parts = drawn(40, seed=5)
     first = scored(parts)
-    before = forced.compilations()
+    before = forced._forced._cache_size()
     assert_same(scored(parts), first)
     scored(drawn(40, seed=9))
-    assert forced.compilations() <= before + 1
+    assert forced._forced._cache_size() <= before + 1
 
 
 def test_what_is_blank_has_nothing_to_be_scored(translator):

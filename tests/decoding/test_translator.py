@@ -17,7 +17,7 @@ from flaxformer_mt.decoding import DecodingError, Translator, translate_ids, tra
 from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.decode import Decoded
 from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.split import split_to_fit
+from flaxformer_mt.decoding.segments import split_to_fit
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError

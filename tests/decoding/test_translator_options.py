@@ -10,8 +10,8 @@ import pytest
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding import DecodingError, Translator
-from flaxformer_mt.decoding.parts import PrefixError, TargetError
 from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.segments import PrefixError, TargetError
 from tests.decoding.runs import PAIRS, make_run
 
 LINES = [source for source, _ in PAIRS]

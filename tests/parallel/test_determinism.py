@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -34,11 +36,9 @@ def test_too_late_on_a_gpu_is_an_error(monkeypatch):
         make_deterministic()
 
 
+@pytest.mark.extended
 def test_xla_knows_the_flag():
     """An unknown flag ends a process as soon as a device is used."""
-    import subprocess
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-c", "import jax; print(jax.device_count())"],
         env={**os.environ, "XLA_FLAGS": determinism.FLAG},

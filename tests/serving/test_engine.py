@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.decoding.decode import DecodingError
-from flaxformer_mt.decoding.parts import OverlongError, TargetError
+from flaxformer_mt.decoding.segments import OverlongError, TargetError
 from flaxformer_mt.serving.engine import Attend, Engine, Pair, PairRefused, Search, Sentence
 from tests.serving.stand_in import StandIn, reversed_words
 

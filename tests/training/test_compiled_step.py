@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.decoding.decode import lower_search
+from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel import on_mesh
 from flaxformer_mt.training.optimizer import make_optimizer
