@@ -1,0 +1,400 @@
+"""Texts, prefixes and translations as token ids that fit the model: whole lines, or parts of them.
+
+A text that is too long for the model is cut where it hurts least.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
+from flaxformer_mt.decoding.batch_search import output_limit
+from flaxformer_mt.decoding.decode import DecodingError
+
+Overlong = Literal["split", "refuse"]
+Target = str | Sequence[int]
+"""A translation: its text, or its tokens as `Hypothesis.tokens` has them."""
+
+
+# From the best place for a cut to the worst; a cut is at the end of a match.
+_BOUNDARIES = (
+    re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？][”’」』）]*\s*"),  # between sentences
+    re.compile(r"[,;:]\s+|\s[-–—]+\s+|[，；：、]\s*"),  # between clauses
+    re.compile(r"\s+"),  # between words
+)
+
+
+class LineError(DecodingError):
+    """What the model cannot take of one line; `number` is its index among those given."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number, self.reason = number, message
+
+
+class OverlongError(LineError):
+    """A line that is longer than the model takes; `splits`: in parts it may fit."""
+
+    def __init__(self, number: int, message: str, *, splits: bool = True) -> None:
+        super().__init__(number, message)
+        self.splits = splits
+
+
+class TargetError(LineError):
+    """A translation given as tokens that is none."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(number, f"pair {number}: {message}")
+        self.reason = message
+
+
+class PrefixError(LineError):
+    """What no translation of a line can begin with."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A part of a text, and what goes between its translation and the next part's."""
+
+    text: str
+    glue: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a line with its translation: what the model is given at a time.
+
+    `src` and `tgt` are token ids without marks, of `src_text` and `tgt_text`; `glue` goes between
+    `tgt_text` and the next part's. `src_lead` is read before `src_text`, and is not of its text.
+    """
+
+    src_text: str
+    src: tuple[int, ...]
+    tgt_text: str
+    tgt: tuple[int, ...]
+    glue: str = ""
+    src_lead: str = ""
+    tokens_given: bool = False  # `tgt_text` is of `tgt`, not the other way round
+
+
+def encode(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of each text, without marks. Raises DecodingError for what is not Unicode."""
+    try:
+        return vocabulary.encode(texts)
+    except TypeError:
+        for text in texts:
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise DecodingError(
+                    f"{text!a} is not Unicode text: it holds half a surrogate pair, as comes "
+                    "of reading bytes that are not UTF-8"
+                ) from None
+        raise
+
+
+def listed(pairs: Iterable[tuple[str, Target]]) -> list[tuple[str, Target]]:
+    """The pairs. Raises TypeError for what is none: a `str` would pass for its two characters."""
+    pairs = list(pairs)
+    for number, pair in enumerate(pairs):
+        if isinstance(pair, str) or len(pair) != 2:
+            raise TypeError(
+                f"pair {number} is {pair!r}, not a (source, translation) tuple; a single pair "
+                "must be in a list as well"
+            )
+    return pairs
+
+
+def cut_pairs(
+    pairs: Sequence[tuple[str, Target]],
+    vocabularies: Vocabularies,
+    *,
+    max_length: int,
+    overlong: Overlong,
+) -> list[list[Part]]:
+    """Each pair's parts: one, unless a side has more than `max_length` tokens, end mark included.
+
+    Where the translation is given as tokens, the source is cut as `translate` cuts it, and the
+    tokens at the end marks that it has left between its parts; one more may stand at the end. A
+    text is cut near the same place as its source, which is a guess.
+
+    Raises OverlongError for `overlong` "refuse", TargetError for tokens that no translation of the
+    line has, and DecodingError for what is not Unicode.
+    """
+    texts = [target if isinstance(target, str) else "" for _, target in pairs]
+    sources = encode(vocabularies.src, [source for source, _ in pairs])
+    targets = encode(vocabularies.tgt, texts)
+    cut = []
+    for number, (source, target) in enumerate(pairs):
+        src, given = sources[number], not isinstance(target, str)
+        tgt = (
+            targets[number]
+            if isinstance(target, str)
+            else _checked(number, target, vocabularies.tgt)
+        )
+        if given and len(src) < max_length and tgt[-1:] == [EOS]:
+            # The source is one piece: its end mark, and not one before a part without tokens.
+            tgt = tgt[:-1]
+        if max(len(src), len(tgt)) < max_length and EOS not in tgt:
+            text = target if isinstance(target, str) else vocabularies.tgt.decode([tgt])[0]
+            cut.append(
+                [
+                    Part(
+                        src_text=source,
+                        src=tuple(src),
+                        tgt_text=text,
+                        tgt=tuple(tgt),
+                        tokens_given=given,
+                    )
+                ]
+            )
+            continue
+        if overlong == "refuse" and max(len(src), len(tgt)) >= max_length:
+            # Given tokens are in parts already, or have to be one.
+            splits = not given or max(map(len, _at_end_marks(tgt))) < max_length
+            message = describe_overlong(max_length, source=src, target=tgt)
+            raise OverlongError(number, message, splits=splits)
+        if isinstance(target, str):
+            cut.append(_texts_in_parts(source, target, vocabularies, max_length))
+        else:
+            cut.append(_tokens_in_parts(number, source, tgt, vocabularies, max_length))
+    return cut
+
+
+def describe_overlong(max_length: int, **tokens: Sequence[int]) -> str:
+    """What to say of a line whose `source`, `target` or both have too many tokens."""
+    counts = [(side, len(ids) + 1) for side, ids in tokens.items() if len(ids) >= max_length]
+    said = " and ".join(f"the {side} has {count} tokens" for side, count in counts)
+    return f"{said}, the end mark included; the model takes {max_length} (model.max_length)"
+
+
+def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
+    """Whether a text has at most `max_length` tokens, the end mark included."""
+    return lambda text: len(encode(vocabulary, [text])[0]) < max_length
+
+
+def source_pieces(
+    source: str, vocabulary: Vocabulary, max_length: int
+) -> tuple[str, list[Piece], list[list[int]]]:
+    """A source in pieces that fit, what the model reads before each, and the tokens of both.
+
+    A language code that the source begins with (`>>fra<<`) tells the model what to write, so each
+    piece has it.
+    """
+    lead = vocabulary.language_code(source)
+    fit = fits(vocabulary, max_length)
+    pieces = split_to_fit(source.removeprefix(lead), lambda text: fit(lead + text))
+    return lead, pieces, encode(vocabulary, [lead + piece.text for piece in pieces])
+
+
+def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
+    """The ids of target pieces. Raises DecodingError for what is none."""
+    if not pieces:
+        return ()
+    ids = {piece: number for number, piece in enumerate(tgt.pieces())}
+    for piece in pieces:
+        if piece not in ids or ids[piece] in (PAD, BOS, EOS):
+            raise DecodingError(
+                f"{piece!r} is no piece of the target vocabulary; a word's first piece begins "
+                "with '\u2581'"
+            )
+    return tuple(ids[piece] for piece in pieces)
+
+
+def prefix_tokens(
+    prefixes: Sequence[str],
+    tgt: Vocabulary,
+    pieces: Sequence[Sequence[Piece]],
+    sources: Sequence[Sequence[int]],
+    config: DecodingConfig,
+    *,
+    max_length: int,
+) -> list[list[int]]:
+    """The tokens that each piece's output begins with: of a line's pieces, the first's.
+
+    `pieces` are those of each line, `sources` the tokens of all of them. Raises PrefixError for
+    what the vocabulary cannot spell, and for a prefix that leaves no room.
+    """
+    lengths = map(len, sources)
+    found = []
+    for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
+        if parts and UNK in tokens:
+            text = prefixes[line].encode()
+            spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
+            unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
+            raise PrefixError(
+                line,
+                f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
+                f"{', '.join(map(repr, unknown))}",
+            )
+        for piece, length in zip(range(len(parts)), lengths, strict=False):
+            limit = output_limit(config, length, max_length)
+            if piece == 0 and len(tokens) >= limit:
+                raise PrefixError(
+                    line,
+                    f"has a prefix of {len(tokens)} tokens; its translation has at most "
+                    f"{limit}, the end mark included",
+                )
+            found.append(tokens if piece == 0 else [])
+    return found
+
+
+def _texts_in_parts(
+    source: str, target: str, vocabularies: Vocabularies, max_length: int
+) -> list[Part]:
+    src_fits, tgt_fits = (fits(side, max_length) for side in (vocabularies.src, vocabularies.tgt))
+    lead = vocabularies.src.language_code(source)
+    pieces = split_pair_to_fit(
+        source.removeprefix(lead),
+        target,
+        lambda src, tgt: src_fits(lead + src) and tgt_fits(tgt),
+    )
+    sources = encode(vocabularies.src, [lead + src.text for src, _ in pieces])
+    targets = encode(vocabularies.tgt, [tgt.text for _, tgt in pieces])
+    return [
+        Part(
+            src_text=src_piece.text,
+            src=tuple(src),
+            tgt_text=tgt_piece.text,
+            tgt=tuple(tgt),
+            glue=tgt_piece.glue,
+            src_lead=lead,
+        )
+        for (src_piece, tgt_piece), src, tgt in zip(pieces, sources, targets, strict=True)
+    ]
+
+
+def _tokens_in_parts(
+    number: int, source: str, tgt: Sequence[int], vocabularies: Vocabularies, max_length: int
+) -> list[Part]:
+    lead, pieces, sources = source_pieces(source, vocabularies.src, max_length)
+    parts = _at_end_marks(tgt)
+    # Only the count tells an end mark after the last part from one before a part without tokens.
+    if len(parts) == len(pieces) + 1 and not parts[-1]:
+        parts.pop()
+    if len(parts) != len(pieces):
+        raise TargetError(
+            number,
+            f"its source is translated in {len(pieces)} parts and its tokens are of {len(parts)}: "
+            "they belong to another line or another model",
+        )
+    longest = max(parts, key=len)
+    if len(longest) >= max_length:
+        message = describe_overlong(max_length, target=longest)
+        raise OverlongError(number, message, splits=False)
+    texts = vocabularies.tgt.decode(parts)
+    return [
+        Part(
+            src_text=piece.text,
+            src=tuple(src),
+            tgt_text=text,
+            tgt=tuple(part),
+            glue=piece.glue,
+            src_lead=lead,
+            tokens_given=True,
+        )
+        for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
+    ]
+
+
+def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
+    """The tokens, end marks included. Raises TargetError for what stands in no translation."""
+    if any(isinstance(token, str) for token in tokens):
+        raise TargetError(number, "a translation is one str, or a sequence of token ids")
+    ids = [int(token) for token in tokens]
+    for token in ids:
+        if not 0 <= token < vocabulary.size or token in (PAD, BOS):
+            raise TargetError(
+                number,
+                f"token {token} stands in no translation: the vocabulary has {vocabulary.size} "
+                f"types, and {PAD} and {BOS} are marks",
+            )
+    return ids
+
+
+def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
+    """What stands between end marks, before the first and after the last."""
+    parts: list[list[int]] = [[]]
+    for token in tokens:
+        if token == EOS:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
+    """The text in pieces that fit, in order; only blanks between them are left out.
+
+    A part that does not fit is cut in two at the sentence end nearest to its middle; where it has
+    none, between clauses, then between words, then inside a word.
+
+    Raises ValueError if a single character does not fit.
+    """
+    pieces = []
+    waiting = [Piece(text.strip(), "")]
+    while waiting:
+        piece = waiting.pop()
+        if fits(piece.text):
+            pieces.append(piece)
+            continue
+        cut, glue = _cut(piece.text)
+        waiting.append(Piece(piece.text[cut:].lstrip(), piece.glue))
+        waiting.append(Piece(piece.text[:cut].rstrip(), glue))
+    return pieces
+
+
+def split_pair_to_fit(
+    src: str, tgt: str, fits: Callable[[str, str], bool]
+) -> list[tuple[Piece, Piece]]:
+    """A text and its translation in as many pieces, pair by pair such that `fits(src, tgt)`.
+
+    The source is cut as `split_to_fit` cuts it, the translation at a boundary of the best kind that
+    it has, nearest to the same share of its length: which words belong together is not known.
+
+    Raises ValueError if a single character does not fit.
+    """
+    pairs = []
+    waiting = [(Piece(src.strip(), ""), Piece(tgt.strip(), ""))]
+    while waiting:
+        pair = waiting.pop()
+        if fits(pair[0].text, pair[1].text):
+            pairs.append(pair)
+            continue
+        if max(len(piece.text) for piece in pair) < 2:
+            raise ValueError(f"the characters {pair[0].text!r} and {pair[1].text!r} do not fit")
+        (src_first, src_rest), share = _halves(pair[0], 0.5)
+        (tgt_first, tgt_rest), _ = _halves(pair[1], share)
+        waiting += [(src_rest, tgt_rest), (src_first, tgt_first)]
+    return pairs
+
+
+def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
+    """Two parts of a text, cut near a share of its length, and the share at which that was."""
+    text = piece.text
+    if len(text) < 2:
+        return (Piece(text, ""), Piece("", piece.glue)), share
+    cut, glue = _cut(text, share)
+    first, rest = Piece(text[:cut].rstrip(), glue), Piece(text[cut:].lstrip(), piece.glue)
+    return (first, rest), cut / len(text)
+
+
+def _cut(text: str, share: float = 0.5) -> tuple[int, str]:
+    """The best place to cut a text without outer blanks, and the glue between the two parts.
+
+    Of places of one kind it is the one nearest to `share` of the text's length.
+    """
+    middle = share * len(text)
+    for boundary in _BOUNDARIES:
+        ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
+        if ends:
+            return min(ends, key=lambda end: abs(end - middle)), " "
+    # Not before an accent that would lose its letter, if there is such a place.
+    inner = range(1, len(text))
+    places = [place for place in inner if not unicodedata.combining(text[place])] or inner
+    if not places:
+        raise ValueError(f"the character {text!r} alone does not fit")
+    return min(places, key=lambda place: abs(place - middle)), ""
