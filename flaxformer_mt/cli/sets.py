@@ -11,7 +11,7 @@ from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare import valid_text
-from flaxformer_mt.data.prepare.fill import VALID_TEXT
+from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.evaluation.testsets import NamedSet, load_testset

@@ -1,10 +1,8 @@
-"""Writing a token store: appended to, made durable on the way, gone on with after an interruption.
-
-Without `finish` there is no index, and what was written cannot be opened as a store.
-"""
+"""Writing a token store. Without `finish` there is no index, and it cannot be opened."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -33,7 +31,7 @@ from flaxformer_mt.data.store import (
 _PARTS = ("tokens", "offsets")
 
 
-class StoreWriter:
+class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
     """Writes a store into an existing empty folder. Not safe for several threads."""
 
     def __init__(
@@ -42,34 +40,18 @@ class StoreWriter:
         *,
         vocabulary_size: int,
         vocabulary_digest: str,
-        state: dict[str, Any] | None = None,
         shard_tokens: int = SHARD_TOKENS,
     ) -> None:
-        """Begins a store, or goes on from the `state` that `flush` returned.
-
-        What was written after that `flush` is cut off.
-
-        Raises:
-          StoreError: a file is missing or shorter than it was at the `flush`.
-        """
         self._directory = directory
         self._vocabulary_digest = vocabulary_digest
         self._shard_tokens = shard_tokens
         self._dtype = np.dtype(DTYPES[vocabulary_size > 1 << 16])
         self._open: dict[tuple[str, str, str], _HashedFile] = {}
-        if state is None:
-            self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-            self._shards = dict.fromkeys(SPLITS, 0)  # the number of the one that is open
-            self._finished: dict[str, dict[str, Any]] = {}
-            for split in SPLITS:
-                self._begin_shard(split)
-            return
-        self._corpora = {split: [dict(c) for c in state["corpora"][split]] for split in SPLITS}
-        self._shards = dict(state["shards"])
-        self._finished = dict(state["finished"])
-        for split, side, part in itertools.product(SPLITS, SIDES, _PARTS):
-            path = directory / file_name(shard_name(split, self._shards[split]), side, part)
-            self._open[split, side, part] = _HashedFile.reopen(path, state["sizes"][path.name])
+        self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+        self._shards = dict.fromkeys(SPLITS, 0)  # the number of the one that is open
+        self._finished: dict[str, dict[str, Any]] = {}
+        for split in SPLITS:
+            self._begin_shard(split)
 
     def begin_corpus(self, split: str, name: str, weight: float = 0.0) -> None:
         """What is appended to the split from here on is this corpus's."""
@@ -110,18 +92,7 @@ class StoreWriter:
             self._shards[split] += 1
             self._begin_shard(split)
 
-    def flush(self) -> dict[str, Any]:
-        """Everything so far safe on disk; the plain JSON from which a new writer goes on."""
-        for file in self._open.values():
-            file.sync()
-        return {
-            "corpora": {split: [dict(c) for c in self._corpora[split]] for split in SPLITS},
-            "shards": dict(self._shards),
-            "finished": dict(self._finished),
-            "sizes": {file.path.name: file.size for file in self._open.values()},
-        }
-
-    def close(self) -> None:
+    def __exit__(self, *_: Any) -> None:
         for file in self._open.values():
             file.close()
 
@@ -144,8 +115,7 @@ class StoreWriter:
     def _begin_shard(self, split: str) -> None:
         for side, part in itertools.product(SIDES, _PARTS):
             name = file_name(shard_name(split, self._shards[split]), side, part)
-            # "wb": what an interrupted writer began after its last flush gives way.
-            file = _HashedFile(self._directory / name, "wb")
+            file = _HashedFile(self._directory / name)
             self._open[split, side, part] = file
             if part == "offsets":
                 file.write(np.zeros(1, "<i8"))
@@ -153,7 +123,6 @@ class StoreWriter:
     def _end_shard(self, split: str) -> None:
         for side, part in itertools.product(SIDES, _PARTS):
             file = self._open[split, side, part]
-            file.sync()
             file.close()
             self._finished[file.path.name] = file_record(file.path, file.sha256.hexdigest())
 
@@ -161,34 +130,11 @@ class StoreWriter:
 class _HashedFile:
     """A file being written whose size and digest are known at the end without reading it."""
 
-    def __init__(self, path: Path, mode: str) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = open(path, mode)  # closed by its owner
+        self._file = open(path, "wb")  # closed by its owner
         self.sha256 = hashlib.sha256()
         self.size = 0
-
-    @classmethod
-    def reopen(cls, path: Path, size: int) -> _HashedFile:
-        """The first `size` bytes of a file, to go on with."""
-        try:
-            file = cls(path, "r+b")
-        except OSError as error:
-            raise StoreError(
-                f"{path}: cannot be gone on with: {error.strerror}; delete {path.parent} and run "
-                f"`prepare` again"
-            ) from error
-        if path.stat().st_size > size:
-            file._file.truncate(size)
-        while data := file._file.read(1 << 22):
-            file.sha256.update(data)
-            file.size += len(data)
-        if file.size != size:
-            file.close()
-            raise StoreError(
-                f"{path}: has {file.size:,} bytes where {size:,} were written; delete "
-                f"{path.parent} and run `prepare` again"
-            )
-        return file
 
     def write(self, array: np.ndarray) -> None:
         data = array.tobytes()
@@ -196,9 +142,9 @@ class _HashedFile:
         self.sha256.update(data)
         self.size += len(data)
 
-    def sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
     def close(self) -> None:
-        self._file.close()
+        """Closes it, safe on disk."""
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()

@@ -9,7 +9,7 @@ import numpy as np
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare import valid_text
-from flaxformer_mt.data.prepare.fill import VALID_TEXT
+from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 from flaxformer_mt.export.errors import ExportError
 

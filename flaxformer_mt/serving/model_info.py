@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from flaxformer_mt.data.prepare.scripts import count_letters, script_of
+from flaxformer_mt.data.prepare.filters import count_letters, script_of
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.attention_weights import Attention
 from flaxformer_mt.decoding.segments import Overlong

@@ -11,8 +11,7 @@ import sacrebleu
 
 from flaxformer_mt.cli import sets
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.data.prepare.fill import VALID_TEXT
-from flaxformer_mt.data.prepare.manifest import MANIFEST
+from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
 from flaxformer_mt.evaluation import ScoringError, comet
 from flaxformer_mt.evaluation.testsets import NamedSet
 from tests.cli.conftest import Run

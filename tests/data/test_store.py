@@ -135,45 +135,6 @@ def test_what_is_sent_to_another_process_is_where_the_files_are(tmp_path: Path) 
     assert pickle.loads(parcel).src(0).tolist() == store.train.src(0).tolist()
 
 
-@pytest.mark.parametrize("shard_tokens", [4, 1 << 27])
-def test_going_on_after_an_interruption_gives_the_same_files(
-    tmp_path: Path, shard_tokens: int
-) -> None:
-    settings = {"vocabulary_size": 100, "vocabulary_digest": "v", "shard_tokens": shard_tokens}
-    pairs = [[[5, 6, 7]], [[8]], [[9, 10]], [[11] * 5], [[12]]]
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-
-    def append(writer: StoreWriter, part: slice) -> StoreWriter:
-        for pair in pairs[part]:
-            writer.append("train", pair, pair)
-        return writer
-
-    def finish(writer: StoreWriter) -> None:
-        writer.append("valid", VALID, VALID)
-        writer.finish()
-
-    for directory in (whole, broken):
-        directory.mkdir()
-    finish(append(StoreWriter(whole, **settings), slice(None)))
-    writer = append(StoreWriter(broken, **settings), slice(2))
-    state = json.loads(json.dumps(writer.flush()))
-    append(writer, slice(4, None)).close()  # lost: after the flush
-    finish(append(StoreWriter(broken, state=state, **settings), slice(2, None)))
-    assert {p.name: p.read_bytes() for p in whole.iterdir()} == {
-        p.name: p.read_bytes() for p in broken.iterdir()
-    }
-
-
-def test_going_on_with_files_that_have_shrunk_is_refused(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v")
-    writer.append("train", TRAIN_SRC, TRAIN_TGT)
-    state = writer.flush()
-    writer.close()
-    (tmp_path / "train-00000.src.tokens").write_bytes(b"12")
-    with pytest.raises(StoreError, match=r"train-00000\.src\.tokens: has 2 bytes where 18 were"):
-        StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v", state=state)
-
-
 def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,9 +245,8 @@ def test_an_index_of_other_arrays_is_refused(
 
 
 def test_an_unfinished_store_cannot_be_opened(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path, vocabulary_size=9, vocabulary_digest="v")
-    writer.append("train", TRAIN_SRC, TRAIN_TGT)
-    writer.close()
+    with StoreWriter(tmp_path, vocabulary_size=9, vocabulary_digest="v") as writer:
+        writer.append("train", TRAIN_SRC, TRAIN_TGT)
     with pytest.raises(StoreError, match=r"store\.json: cannot be read"):
         Store.open(tmp_path)
 

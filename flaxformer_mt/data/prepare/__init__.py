@@ -2,6 +2,6 @@
 
 from flaxformer_mt.data.prepare.make import prepare, valid_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
-from flaxformer_mt.data.prepare.table import describe
+from flaxformer_mt.data.prepare.report import describe
 
 __all__ = ["PrepareError", "describe", "prepare", "read_manifest", "valid_text"]

@@ -1,10 +1,10 @@
-"""A chunk of a corpus from raw records to token ids: pure, so that any process may do it."""
+"""A part of a corpus from raw records to token ids: a function of the part and settings alone."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +13,11 @@ from jaxtyping import Bool, Int32, Int64, UInt8, UInt64
 from flaxformer_mt.config.schema import FilterConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import Source
-from flaxformer_mt.data.prepare import duplicates, filters
+from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import UNK, Vocabulary
 
+CHUNK = 4096
+"""Records that are encoded at a time."""
 EXAMPLES = 5
 """Dropped pairs of a reason that a chunk shows: as many as an account keeps."""
 
@@ -27,6 +29,23 @@ class Chunk(NamedTuple):
     source: Source
     first_line: int
     records: Sequence[tuple[bytes, ...]]
+
+
+class Range(NamedTuple):
+    """The records of a corpus from `first`, counted from 0, up to `stop` or to the end."""
+
+    split: str
+    source: Source
+    first: int = 0
+    stop: int | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """They, read in order; raises CorpusError."""
+        records = itertools.islice(self.source.records(), self.first, self.stop)
+        line = self.first + 1
+        while chunk := list(itertools.islice(records, CHUNK)):
+            yield Chunk(self.split, self.source, line, chunk)
+            line += len(chunk)
 
 
 class Fates:
@@ -82,8 +101,8 @@ class Encoded:
 
 
 @dataclasses.dataclass(frozen=True)
-class Encoder:
-    """What is done to every chunk of a store; it can be pickled."""
+class Settings:
+    """What decides how every chunk of a store is encoded; they can be pickled."""
 
     src: Vocabulary
     tgt: Vocabulary
@@ -93,98 +112,100 @@ class Encoder:
     tgt_words: bool = False
     """Whether the target's types are whole words: then none may be unknown."""
 
-    def __call__(self, chunk: Chunk) -> Encoded:
-        """Check, filter, encode, and filter by length; a dropped record has one reason.
 
-        Only what the model cannot take is left out of validation, which is sides that are empty
-        or too long or words without a type: the other filters clean what is learned from.
-        """
-        fates, training = Fates(len(chunk.records)), chunk.split == "train"
-        defects: dict[str, dict[int, tuple[str, str]]] = {}
-        for place, columns in enumerate(chunk.records):
-            if (defect := chunk.source.check(columns)) is not None:
-                of_reason = defects.setdefault(defect.reason, {})
-                of_reason[place] = (defect.file, defect.detail)
-        for reason, found in defects.items():
-            fates.drop(found, reason, found.values())
+def encode_range(part: Range, settings: Settings) -> Iterator[tuple[Chunk, Encoded]]:
+    """A part of a corpus, read and encoded wherever its files can be reached.
+
+    Parts that follow each other give what their whole does; duplicates are the only thing that is
+    looked for over parts, by `Encoded.hashes`. Raises CorpusError.
+    """
+    return ((chunk, encode_chunk(chunk, settings)) for chunk in part.chunks())
+
+
+def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
+    """Check, filter, encode, and filter by length; a dropped record has one reason.
+
+    Only what the model cannot take is left out of validation, which is sides that are empty or too
+    long or words without a type: the other filters clean what is learned from.
+    """
+    fates, training = Fates(len(chunk.records)), chunk.split == "train"
+    defects: dict[str, dict[int, tuple[str, str]]] = {}
+    for place, columns in enumerate(chunk.records):
+        if (defect := chunk.source.check(columns)) is not None:
+            defects.setdefault(defect.reason, {})[place] = (defect.file, defect.detail)
+    for reason, found in defects.items():
+        fates.drop(found, reason, found.values())
+    src, tgt = _sides(chunk, fates)
+    text = (b"", b"") if training else (_lines(src), _lines(tgt))
+    if training:
+        _filter_text(chunk, fates, src, tgt, settings)
         src, tgt = _sides(chunk, fates)
-        text = (b"", b"") if training else (_lines(src), _lines(tgt))
-        if training:
-            self._filter_text(chunk, fates, src, tgt)
-            src, tgt = _sides(chunk, fates)
 
-        places = fates.kept()
-        encoded = Encoded(
-            fates,
-            *self.src.encode_flat(src),
-            *self.tgt.encode_flat(tgt),
-            hashes=_hashes(src, tgt) if training and self.filter.duplicates else _NO_HASHES,
-            text=text,
-        )
-        self._filter_lengths(chunk, encoded, training)
-        encoded.keep(fates.codes[places] == 0)
-        return encoded
+    hashed = training and settings.filter.duplicates
+    encoded = Encoded(
+        fates,
+        *settings.src.encode_flat(src),
+        *settings.tgt.encode_flat(tgt),
+        hashes=filters.hashes(zip(src, tgt, strict=True)) if hashed else _NO_HASHES,
+        text=text,
+    )
+    places = fates.kept()
+    _filter_lengths(chunk, encoded, settings)
+    encoded.keep(fates.codes[places] == 0)
+    return encoded
 
-    def _filter_text(
-        self, chunk: Chunk, fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes]
-    ) -> None:
-        places, file = fates.kept(), chunk.source.label
-        same = filters.identical(src, tgt, self.filter)
-        fates.drop(
-            places[same],
-            filters.IDENTICAL,
-            itertools.repeat((file, "source and target are one text")),
-        )
-        foreign = np.zeros(len(places), bool) | same
-        for side, sentences, script in zip(
-            ("source", "target"), (src, tgt), self.scripts, strict=True
-        ):
-            found = filters.other_script(sentences, script, self.filter) & ~foreign
-            detail = f"under {self.filter.script:.0%} of the {side}'s letters are {script}"
-            fates.drop(places[found], filters.SCRIPT, itertools.repeat((file, detail)))
-            foreign |= found
 
-    def _filter_lengths(self, chunk: Chunk, encoded: Encoded, training: bool) -> None:
-        places = encoded.fates.kept()
-        src, tgt = encoded.src_lengths, encoded.tgt_lengths
-        # A side may look like text and have no tokens: a model's own rules can remove it.
-        void = np.minimum(src, tgt) == 1
-        long = filters.too_long(src, tgt, self.filter) & ~void
-        uneven = filters.uneven(src, tgt, self.filter) & ~void & ~long & training
-        for reason, mask in (
-            (corpora.EMPTY_SIDE, void),
-            (filters.TOO_LONG, long),
-            (filters.LENGTH_RATIO, uneven),
-        ):
-            details = (
-                (chunk.source.label, f"{src[number]} source and {tgt[number]} target tokens")
-                for number in np.flatnonzero(mask)
-            )
-            encoded.fates.drop(places[mask], reason, details)
-        if self.tgt_words:
-            self._filter_unknown(chunk, encoded, places, ~(void | long | uneven))
+def _filter_text(
+    chunk: Chunk, fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
+) -> None:
+    places, file = fates.kept(), chunk.source.label
+    dropped = filters.identical(src, tgt, settings.filter)
+    detail = "source and target are one text"
+    fates.drop(places[dropped], filters.IDENTICAL, itertools.repeat((file, detail)))
+    for side, sentences, script in zip(
+        ("source", "target"), (src, tgt), settings.scripts, strict=True
+    ):
+        found = filters.other_script(sentences, script, settings.filter) & ~dropped
+        detail = f"under {settings.filter.script:.0%} of the {side}'s letters are {script}"
+        fates.drop(places[found], filters.SCRIPT, itertools.repeat((file, detail)))
+        dropped |= found
 
-    def _filter_unknown(
-        self,
-        chunk: Chunk,
-        encoded: Encoded,
-        places: Int64[np.ndarray, " kept"],
-        candidates: Bool[np.ndarray, " kept"],
-    ) -> None:
-        """A label that is unknown is no label: the tree has no form in this vocabulary."""
-        sentence = np.repeat(np.arange(len(places)), encoded.tgt_lengths)
-        unknown = np.zeros(len(places), bool)
-        unknown[sentence[encoded.tgt == UNK]] = True
-        unknown &= candidates
+
+def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
+    places, label = encoded.fates.kept(), chunk.source.label
+    src, tgt = encoded.src_lengths, encoded.tgt_lengths
+    # A side may look like text and have no tokens: a model's own rules can remove it.
+    void = np.minimum(src, tgt) == 1
+    long = filters.too_long(src, tgt, settings.filter) & ~void
+    uneven = np.zeros(len(places), bool)
+    if chunk.split == "train":
+        uneven = filters.uneven(src, tgt, settings.filter) & ~void & ~long
+    for reason, mask in (
+        (corpora.EMPTY_SIDE, void),
+        (filters.TOO_LONG, long),
+        (filters.LENGTH_RATIO, uneven),
+    ):
         details = (
-            (chunk.source.label, f"data.vocabulary.tgt_words may name it: {word!r}")
-            for word in (self._unknown_word(chunk.records[place][1]) for place in places[unknown])
+            (label, f"{src[number]} source and {tgt[number]} target tokens")
+            for number in np.flatnonzero(mask)
+        )
+        encoded.fates.drop(places[mask], reason, details)
+    if settings.tgt_words:
+        # A label that is unknown is no label: the tree has no form in this vocabulary.
+        unknown = np.zeros(len(places), bool)
+        unknown[np.repeat(np.arange(len(places)), tgt)[encoded.tgt == UNK]] = True
+        unknown &= ~(void | long | uneven)
+        targets = (chunk.records[place][1] for place in places[unknown])
+        details = (
+            (label, f"data.vocabulary.tgt_words may name it: {_unknown(target, settings.tgt)!r}")
+            for target in targets
         )
         encoded.fates.drop(places[unknown], filters.UNKNOWN_WORD, details)
 
-    def _unknown_word(self, target: bytes) -> str:
-        words = target.decode("utf-8").split(" ")
-        return next(word for word in words if UNK in self.tgt.encode([word])[0])
+
+def _unknown(target: bytes, vocabulary: Vocabulary) -> str:
+    words = target.decode("utf-8").split(" ")
+    return next(word for word in words if UNK in vocabulary.encode([word])[0])
 
 
 _NO_HASHES = np.zeros(0, np.uint64)
@@ -198,7 +219,3 @@ def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:
 
 def _lines(sentences: Sequence[bytes]) -> bytes:
     return b"".join(sentence + b"\n" for sentence in sentences)
-
-
-def _hashes(src: Sequence[bytes], tgt: Sequence[bytes]) -> UInt64[np.ndarray, " pairs"]:
-    return duplicates.hashes(zip(src, tgt, strict=True))

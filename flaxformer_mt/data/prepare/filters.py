@@ -1,17 +1,22 @@
-"""Which pairs a store keeps. Filters are pure: a mask over a chunk of pairs each.
+"""Which pairs a store keeps: by length, script, equal sides, and whether they came before.
 
-Lengths are in tokens and count the end mark; scripts are counted in letters.
+Lengths are in tokens and count the end mark; scripts are counted in letters. Filters but for `Seen`
+are pure: a mask over a chunk of pairs each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Integer
+import regex
+from jaxtyping import Bool, Integer, UInt8, UInt64
 
 from flaxformer_mt.config.schema import FilterConfig
-from flaxformer_mt.data.prepare import scripts
 
 TOO_LONG = "too long"
 LENGTH_RATIO = "length ratio"
@@ -20,13 +25,58 @@ SCRIPT = "another script"
 DUPLICATE = "duplicate"
 UNKNOWN_WORD = "unknown target word"
 
+# Scripts that are written together, by their names in ISO 15924.
+_MIXED = {
+    "Jpan": ("Hani", "Hira", "Kana"),
+    "Kana": ("Hira", "Kana"),
+    "Kore": ("Hang", "Hani"),
+    "Hans": ("Hani",),
+    "Hant": ("Hani",),
+}
+# ISO 639 codes of languages by the script they are usually written in.
+_LANGUAGES = {
+    "Latn": """
+        af ast az bs br bm ca ceb co crh cs cy da de ee en eo es et eu fi fil fo fr fy ga gd gl gn
+        gsw ha haw hmn hr ht hu id ig ilo is it jv kl kmr ku la lb lg li ln lt lv mg mi ms mt nb nds
+        nl nn no nso ny oc om pl pt qu rm rn ro rw sc se sk sl sm sn so sq ss st su sv sw szl tk
+        tl tn to tpi tr ts uz vi vo wa war wo xh yo zu
+    """,
+    "Cyrl": "ab av ba be bg ce cv kk ky mk mn os ru sah sr tg tt tyv udm uk",
+    "Arab": "ar arz azb bal ckb fa pnb prs ps sd ug ur",
+    "Deva": "awa bho hi mai mr ne sa",
+    "Beng": "as bn",
+    "Hebr": "he iw yi",
+    "Grek": "el grc",
+    "Armn": "hy",
+    "Geor": "ka",
+    "Guru": "pa",
+    "Gujr": "gu",
+    "Orya": "or",
+    "Taml": "ta",
+    "Telu": "te",
+    "Knda": "kn",
+    "Mlym": "ml",
+    "Sinh": "si",
+    "Thaa": "dv",
+    "Thai": "th",
+    "Laoo": "lo",
+    "Tibt": "bo dz",
+    "Mymr": "my shn",
+    "Ethi": "am ti",
+    "Khmr": "km",
+    "Jpan": "ja",
+    "Kore": "ko",
+    "Hani": "lzh wuu yue zh",
+}
+_SCRIPT_OF = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
+
 
 def too_long(
     src_lengths: Integer[np.ndarray, " pairs"],
     tgt_lengths: Integer[np.ndarray, " pairs"],
     config: FilterConfig,
 ) -> Bool[np.ndarray, " pairs"]:
-    """Pairs with a side of more than `max_length` tokens, the end mark counted."""
+    """Pairs with a side of more than `max_length` tokens."""
     return np.maximum(src_lengths, tgt_lengths) > config.max_length
 
 
@@ -62,5 +112,119 @@ def other_script(
     """
     if config.script == 0 or not sentences:
         return np.zeros(len(sentences), bool)
-    letters, own = scripts.count_letters(sentences, script)
+    letters, own = count_letters(sentences, script)
     return own < config.script * letters
+
+
+def script_of(language: str) -> str | None:
+    """The script of a language code, None if it is not known.
+
+    A code may name its script: "sr-Latn" and "zh_Hant" are in Latin and Han characters.
+    """
+    code, *subtags = re.split("[-_]", language)
+    for subtag in subtags:
+        if (script := subtag.capitalize()) in _MIXED or _is_script(script):
+            return script
+    return _SCRIPT_OF.get(code.lower())
+
+
+def count_letters(
+    sentences: Sequence[bytes], script: str
+) -> tuple[Integer[np.ndarray, " sentences"], Integer[np.ndarray, " sentences"]]:
+    """How many letters each UTF-8 sentence has, and how many of them in `script`.
+
+    A letter of several scripts, such as the Arabic tatweel, is in each of them; one of no script
+    (Unicode's Common), such as the micro sign, is in any.
+    """
+    # One flat array of code points: a look at every character in Python takes longer than to
+    # encode the sentence.
+    texts = [sentence.decode("utf-8") for sentence in sentences]
+    points = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le"), np.uint32)
+    kinds = _kinds(script)[points]
+    ends = np.cumsum([len(text) + 1 for text in texts])
+    starts = np.concatenate(([0], ends[:-1]))
+    letters = np.add.reduceat(kinds != 0, starts, dtype=np.int64)
+    return letters, np.add.reduceat(kinds == 2, starts, dtype=np.int64)
+
+
+@functools.cache
+def _kinds(script: str) -> UInt8[np.ndarray, " points"]:
+    """For every code point: 0 for no letter, 1 for a letter of another script, 2 of this one."""
+    points = "".join(map(chr, range(sys.maxunicode + 1)))
+    kinds = np.zeros(len(points), np.uint8)
+    own = "|".join(rf"\p{{scx={part}}}" for part in ("Zyyy", *_MIXED.get(script, (script,))))
+    for run in regex.finditer(r"\p{L}+", points):
+        kinds[run.start() : run.end()] = 1
+    for run in regex.finditer(rf"(?:(?=\p{{L}})(?:{own}))+", points):
+        kinds[run.start() : run.end()] = 2
+    return kinds
+
+
+def _is_script(name: str) -> bool:
+    try:
+        return bool(re.fullmatch("[A-Z][a-z]{3}", name) and regex.compile(rf"\p{{scx={name}}}"))
+    except regex.error:
+        return False
+
+
+def hashes(pairs: Iterable[tuple[bytes, bytes]]) -> UInt64[np.ndarray, " pairs"]:
+    """A hash for each pair of UTF-8 texts, blanks at their ends apart; the same on any machine."""
+    digests = (
+        # No sound text holds a zero byte, so that the border between the sides is certain.
+        hashlib.blake2b(src.strip() + b"\0" + tgt.strip(), digest_size=8).digest()
+        for src, tgt in pairs
+    )
+    return np.frombuffer(b"".join(digests), "<u8")
+
+
+class Seen:
+    """Which pairs came before, over corpora of tens of millions: a set of 64-bit hashes.
+
+    Open addressing, many keys at a time. Two different pairs among n have the same hash with a
+    probability of about n²/2^65: for 41 million, one chance in 22,000 that a single pair is lost as
+    another's duplicate. The table takes 8 bytes a slot and is at most two thirds full: 512 MiB for
+    41 million pairs, and half as much again for the moment in which it grows.
+    """
+
+    def __init__(self) -> None:
+        self._table = np.zeros(1 << 12, np.uint64)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes
+
+    def add(self, keys: UInt64[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
+        """Adds the hashes; True where one is there for the first time."""
+        first_time = np.zeros(len(keys), bool)
+        # 0 marks a free slot; another key in its place costs no more than one more collision.
+        unique, first = np.unique(np.maximum(keys, np.uint64(1)), return_index=True)
+        while (self._count + len(unique)) * 3 > len(self._table) * 2:
+            self._grow()
+        first_time[first] = self._insert(unique)
+        self._count += int(first_time.sum())
+        return first_time
+
+    def _grow(self) -> None:
+        held = self._table
+        self._table = np.zeros(2 * len(held), np.uint64)
+        for part in np.array_split(held, max(1, len(held) >> 16)):
+            self._insert(part[part != 0])
+
+    def _insert(self, keys: UInt64[np.ndarray, " keys"]) -> Bool[np.ndarray, " keys"]:
+        """Puts distinct keys into the table; True where one was not there."""
+        new = np.zeros(len(keys), bool)
+        mask = np.uint64(len(self._table) - 1)
+        waiting, slots = np.arange(len(keys)), keys & mask
+        while len(waiting):
+            wanted = keys[waiting]
+            free = self._table[slots] == 0
+            # Of several keys that want one free slot the last one gets it; the others go on.
+            self._table[slots[free]] = wanted[free]
+            there = self._table[slots] == wanted
+            new[waiting[free & there]] = True
+            waiting, slots = waiting[~there], (slots[~there] + np.uint64(1)) & mask
+        return new

@@ -1,9 +1,11 @@
-"""The manifest of a store: what it was made from, and what became of every pair."""
+"""The manifest of a store: what it was made from, and whether that is still so."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,24 @@ from flaxformer_mt.config.schema import (
     FilterConfig,
     VocabularyConfig,
 )
+from flaxformer_mt.data import corpus as corpora
+from flaxformer_mt.data.corpus import paths
+from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.data.store import INDEX, Store
+from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.files.reading import JsonError, load_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+VALID_TEXT = ("valid.src.txt", "valid.tgt.txt")
 
 # Drawn anew from the stored pairs in every epoch.
 _NOT_STORED = ("sampling",)
+
+Report = Callable[[str], None]
+NamedCorpora = Sequence[tuple[str, str, CorpusConfig]]
+"""Corpora with their split and their configuration key, such as "data.train.europarl"."""
 
 
 class PrepareError(UserError):
@@ -57,27 +69,68 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
     return settings
 
 
-def changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """Each setting that differs, as "KEY: THEN then, NOW now".
+def describe_inputs(
+    named: NamedCorpora,
+    folder: str,
+    *,
+    known: Sequence[dict[str, Any]] = (),
+    make: bool = False,
+) -> list[dict[str, Any]]:
+    """Each file's key, path, size, time of change and sha256, in the order of the corpora.
 
-    A setting that an older program did not know had what is its default now. Languages decide which
-    script is dropped, and nothing where none is.
+    The digest of a file that `known` describes and that has not changed since is taken from there.
+    A TFDS set that is not prepared is prepared if `make` says so, and is missing otherwise.
+
+    Raises CorpusError for a file that is missing or cannot be read.
     """
-    then = {key: _default(key) for key in wanted if key not in recorded} | recorded
-    if not (then["data.filter.script"] or wanted["data.filter.script"]):
-        then |= {key: wanted[key] for key in ("data.src_lang", "data.tgt_lang")}
-    return [
-        f"{key}: {then.get(key, 'not set')!r} then, {wanted.get(key, 'not set')!r} now"
-        for key in sorted(then.keys() | wanted.keys())
-        if then.get(key) != wanted.get(key)
-    ]
+    digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
+    described = []
+    for _, key, corpus in named:
+        source = corpora.open_source(corpus, folder, key, make=make)
+        for setting, path in source.files.items():
+            size, mtime_ns = paths.stamp(path)
+            described.append(
+                {
+                    "key": f"{key}.{setting}",
+                    "path": str(path),
+                    "size": size,
+                    "mtime_ns": mtime_ns,
+                    "sha256": digests.get((str(path), size, mtime_ns)) or _sha256(path),
+                }
+            )
+    return described
+
+
+def require_unchanged(recorded: Sequence[dict[str, Any]]) -> None:
+    """Raises CorpusError if a file changed since it was described: what was read may be neither."""
+    for file in recorded:
+        path = paths.locate(file["path"], "")
+        if paths.stamp(path) != (file["size"], file["mtime_ns"]):
+            raise corpora.CorpusError(f"{path}: changed while it was being read: try again")
+
+
+def repeated(described: Sequence[dict[str, Any]]) -> list[str]:
+    """Files with the same contents, where that is hardly meant: no error, but worth a look."""
+    found, first = [], dict[str, dict[str, Any]]()
+    for file in described:
+        other = first.setdefault(file["sha256"], file)
+        if other is file or not file["size"]:
+            continue
+        corpus, other_corpus = (one["key"].rpartition(".")[0] for one in (file, other))
+        if corpus == other_corpus:
+            found.append(f"{other['key']} and {file['key']} have the same contents")
+        elif corpus == "data.valid":
+            found.append(
+                f"{file['key']} has the contents of {other['key']}: what is validated on was "
+                "learned from, and says nothing about new text"
+            )
+    return found
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest in a store's folder.
 
-    Raises:
-      PrepareError: it is missing, damaged or of another format.
+    Raises PrepareError where it is missing, damaged or of another format.
     """
     path = directory / MANIFEST
     place = os.path.realpath(directory) if isinstance(directory, Path) else directory  # gs://
@@ -100,8 +153,89 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
+def verify_store(
+    config: DataConfig, *, seed: int, directory: Path, report: Report, thorough: bool
+) -> Store:
+    """The store in a run directory, if it is what `prepare` would make.
+
+    Its files are verified as `Store.open` does, every byte if `thorough`. A corpus that is gone
+    does not matter to a store that is made.
+
+    Raises:
+      PrepareError: it was prepared with other settings, another vocabulary or from files that
+        have changed since; the message names them.
+      VocabularyError, StoreError: see there.
+    """
+    data = directory / "data"
+    manifest = read_manifest(data)
+    changes = _changed_settings(manifest["settings"], settings_of(config, seed))
+    for item in () if changes else named_corpora(config):
+        then = [file for file in manifest["inputs"] if file["key"].startswith(f"{item[1]}.")]
+        try:
+            changes += _changed_contents(then, describe_inputs([item], config.folder, known=then))
+        except corpora.CorpusError as error:
+            report(f"prepare: {error} (the store made from it is used)")
+    if changes:
+        raise PrepareError(
+            f"{data} was prepared from other data or settings: {'; '.join(changes)}. "
+            f"Put them back, or use a new directory"
+        )
+    vocabularies = Vocabularies.load(directory / "vocabulary")
+    if vocabularies.digest != manifest["vocabulary"]["digest"]:
+        raise PrepareError(
+            f"{directory / 'vocabulary'}: is not the vocabulary with which {data} was prepared; "
+            f"put that back, or use a new directory"
+        )
+    store = Store.open(data, vocabulary_digest=vocabularies.digest, thorough=thorough)
+    if store.digest != manifest["store"]:
+        raise PrepareError(
+            f"{data / INDEX}: is not the store that {MANIFEST} records; delete {data.resolve()} "
+            f"and run `prepare` again"
+        )
+    report(f"prepare: {len(store.train):,} training pairs in {data} are up to date")
+    return store
+
+
+def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Each setting that differs, as "KEY: THEN then, NOW now".
+
+    A setting that an older program did not know had what is its default now. Languages decide which
+    script is dropped, and nothing where none is.
+    """
+    then = {key: _default(key) for key in wanted if key not in recorded} | recorded
+    if not (then["data.filter.script"] or wanted["data.filter.script"]):
+        then |= {key: wanted[key] for key in ("data.src_lang", "data.tgt_lang")}
+    return [
+        f"{key}: {then.get(key, 'not set')!r} then, {wanted.get(key, 'not set')!r} now"
+        for key in sorted(then.keys() | wanted.keys())
+        if then.get(key) != wanted.get(key)
+    ]
+
+
+def _changed_contents(
+    recorded: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]
+) -> list[str]:
+    """What differs between two descriptions, in words; a copied or moved file is the same."""
+    then = {file["key"]: file["sha256"] for file in recorded}
+    changes = [
+        f"{file['key']}: the contents of {file['path']} are not those that were read"
+        for file in now
+        if then.get(file["key"]) != file["sha256"]
+    ]
+    gone = then.keys() - {file["key"] for file in now}
+    return changes + [f"{key}: was read, and is no longer there" for key in sorted(gone)]
+
+
 def _default(key: str) -> Any:
     group, _, name = key.rpartition(".")
     rooms = {"data.vocabulary": VocabularyConfig, "data.filter": FilterConfig}
     value = getattr(rooms.get(group, CorpusConfig)(), name, "not set")
     return list(value) if isinstance(value, tuple) else value
+
+
+def _sha256(path: AnyPath) -> str:
+    with paths.reaching(path), paths.open_binary(path) as stream:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+        return digest.hexdigest()

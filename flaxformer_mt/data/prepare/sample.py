@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora, vocabulary
-from flaxformer_mt.data.corpus import Drops, Source
-from flaxformer_mt.data.prepare.accounts import nothing_left
-from flaxformer_mt.data.prepare.extent import record_bytes, text_bytes
-from flaxformer_mt.data.prepare.manifest import named_corpora
-from flaxformer_mt.data.prepare.meter import Meter
+from flaxformer_mt.data.corpus import Drops, Source, paths
+from flaxformer_mt.data.corpus.paths import AnyPath
+from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles, zstd
+from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.progress import Meter
 
 _AT_A_TIME = 1 << 14
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lzma.LZMADecompressor,
+    ".zst": zstd.ZstdDecompressor,
+}
+_HEAD = 1 << 20
+_MOST = _HEAD << 4  # a megabyte of one repeated line would fill the memory
 
 Record = tuple[bytes, ...]
 
 
+def require_validation(config: DataConfig) -> None:
+    """Reads what will be validated on: to find after hours that it cannot be would be late.
+
+    Raises PrepareError if there is no sound pair; CorpusError.
+    """
+    for _ in _sound_records(config, "valid"):
+        pass
+
+
 def train_vocabulary(
-    config: DataConfig, seed: int, meter: Meter
+    config: DataConfig, seed: int, report: Report, *, bar: bool = False
 ) -> tuple[Vocabularies, int, list[int]]:
     """The vocabulary, on how many pairs it was trained, and how many records each corpus has.
 
-    Raises:
-      PrepareError: there is no sound pair.
-      CorpusError, VocabularyError: see there.
+    Raises PrepareError if there is no sound pair; CorpusError, VocabularyError.
     """
     sources = [
         corpora.open_source(corpus, config.folder, key)
@@ -37,21 +54,19 @@ def train_vocabulary(
     ]
     counts = [0] * len(sources)
     size = config.vocabulary.sample
-    extents = [text_bytes(source) for source in sources]
-    # In bytes if that is known of all of them.
-    total = None if None in extents else sum(filter(None, extents))
-    unit = "pairs" if total is None else "bytes"
-    with meter.stage("reading for the vocabulary", total, unit=unit):
-        drawn = sample(_records(sources, counts, meter, unit == "bytes"), size, seed)
+    total = text_bytes(*sources)
+    what = "prepare: reading for the vocabulary"
+    with Meter(what, report, unit="pairs", share=share_of(total), terminal=bar) as meter:
+        drawn = sample(_records(sources, counts, meter), size, seed)
     # Records are checked once they are drawn: to check every one of a large corpus takes minutes.
     drops = Drops()
     pairs = _sound(sources, drawn, drops)
     if not pairs:
         pairs = _sound(sources, sample(_sound_records(config, "train"), size, seed), drops)
     without = f", leaving out {drops.describe()}" if drops.total else ""
-    meter.say(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
+    report(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
     vocabularies = vocabulary.train_pair(pairs, config.vocabulary)
-    meter.say(f"prepare: the vocabulary has {sizes(vocabularies)}")
+    report(f"prepare: the vocabulary has {sizes(vocabularies)}")
     return vocabularies, len(pairs), counts
 
 
@@ -77,28 +92,67 @@ def sizes(vocabularies: Vocabularies) -> str:
     return f"{vocabularies.src.size:,} source and {vocabularies.tgt.size:,} target types"
 
 
+def nothing_left(split: str, drops: Drops) -> PrepareError:
+    if not drops.total:
+        return PrepareError(f"data.{split}: there are no pairs: the corpus is empty")
+    return PrepareError(
+        f"data.{split}: none of the {drops.total:,} pairs read is left: {drops.describe()}; "
+        f"the first: {drops.examples[0]}"
+    )
+
+
+def text_bytes(*sources: Source) -> int | None:
+    """Bytes of the corpora's lines, as `record_bytes` counts them; None if that is not known.
+
+    For progress, not for accounts: of a compressed file it is an estimate, what its first megabyte
+    gives times its size; not known where that megabyte gives more than 16.
+    """
+    total = 0
+    for source in sources:
+        if not isinstance(source, TwoFiles | TwoColumns):
+            return None
+        for path in source.files.values():
+            if (size := _text_bytes(path)) is None:
+                return None
+            total += size
+    return total
+
+
+def record_bytes(records: Sequence[Record]) -> int:
+    return sum(len(column) + 1 for columns in records for column in columns)
+
+
+def share_of(total: int | None) -> Callable[[int], float | None]:
+    return lambda size: size / total if total else None
+
+
+def _text_bytes(path: AnyPath) -> int | None:
+    size, _ = paths.stamp(path)
+    decompressor = _DECOMPRESSORS.get(path.suffix.lower())
+    if decompressor is None:
+        return size
+    with paths.reaching(path), paths.open_binary(path) as stream:
+        head = stream.read(_HEAD)
+    try:
+        text = decompressor().decompress(head, _MOST)
+    except (zlib.error, lzma.LZMAError, zstd.ZstdError):
+        return size  # Who reads it will say what is wrong with it.
+    if len(text) == _MOST:
+        return None
+    return max(size, size * len(text) // max(1, len(head)))
+
+
 def _records(
-    sources: Sequence[Source], counts: list[int], meter: Meter, in_bytes: bool
+    sources: Sequence[Source], counts: list[int], meter: Meter
 ) -> Iterator[tuple[int, Record]]:
     """Every corpus's records with the corpus's number; `counts` follows."""
     for number, source in enumerate(sources):
         records = source.records()
         while chunk := list(itertools.islice(records, _AT_A_TIME)):
             counts[number] += len(chunk)
-            meter.advance(record_bytes(chunk) if in_bytes else len(chunk))
+            meter.advance(lines=len(chunk), size=record_bytes(chunk))
             for columns in chunk:
                 yield number, columns
-
-
-def require_validation(config: DataConfig) -> None:
-    """Reads what will be validated on: to find after hours that it cannot be would be late.
-
-    Raises:
-      PrepareError: there is no sound pair.
-      CorpusError: see there.
-    """
-    for _ in _sound_records(config, "valid"):
-        pass
 
 
 def _sound_records(config: DataConfig, split: str) -> Iterator[tuple[int, Record]]:

@@ -14,18 +14,17 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, resource_tracker
 from typing import Any
 
-from flaxformer_mt.data.prepare.encode import Chunk, Encoded, Encoder
+from flaxformer_mt.data.prepare.encode import Chunk, Encoded
 from flaxformer_mt.data.prepare.manifest import PrepareError
 from flaxformer_mt.errors import FAILED
 
-CHUNK = 4096
-"""Records that one process takes at a time."""
+Encode = Callable[[Chunk], Encoded]
 SHORT = 5
 """A corpus of fewer chunks is encoded before a process has started."""
 _AHEAD = 3
@@ -41,12 +40,12 @@ class WorkerDied(PrepareError):
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """Encodes chunks in `count` processes, or in this one where that is 0.
 
-    Without a count there is a process for each processor that this one may use, and none until
-    there is a corpus long enough to be worth their start.
+    What encodes one can be pickled. Without a count there is a process for each processor that this
+    one may use, and none until there is a corpus long enough to be worth their start.
     """
 
-    def __init__(self, encoder: Encoder, count: int | None = None) -> None:
-        self._encoder = encoder
+    def __init__(self, encode: Encode, count: int | None = None) -> None:
+        self._encode = encode
         self._count = _default_count() if count is None else count
         self._even_for_short = count is not None
         self._pool: ProcessPoolExecutor | None = None
@@ -62,7 +61,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         short = len(first) < SHORT and not self._even_for_short
         if self._count and (self._pool or not short):
             return self._encode_elsewhere(chunks)
-        return ((chunk, self._encoder(chunk)) for chunk in chunks)
+        return ((chunk, self._encode(chunk)) for chunk in chunks)
 
     def __exit__(self, *_: Any) -> None:
         if self._pool:
@@ -82,7 +81,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         except BrokenProcessPool as error:
             raise WorkerDied(
                 "a worker process of `prepare` died: it was killed, perhaps for want of memory; "
-                "the same command goes on where this one was"
+                "the same command starts over"
             ) from error
 
     def _submit(self, chunk: Chunk) -> Future[Encoded]:
@@ -93,13 +92,13 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
                 self._count,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start,
-                initargs=(self._encoder,),
+                initargs=(self._encode,),
             )
         # This may start a process, which inherits the mask. A Ctrl-C that arrives meanwhile is
         # not lost: it waits.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return self._pool.submit(_encode, chunk)
+            return self._pool.submit(_encode_here, chunk)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -111,13 +110,13 @@ def _default_count() -> int:
     return processors if processors > 1 else 0
 
 
-_encoder: Encoder
-"""In a worker process: the one it was started with."""
+_encode: Encode
+"""In a worker process: what it was started with."""
 
 
-def _start(encoder: Encoder) -> None:
-    global _encoder
-    _encoder = encoder
+def _start(encode: Encode) -> None:
+    global _encode
+    _encode = encode
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
@@ -129,5 +128,5 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _encode(chunk: Chunk) -> Encoded:
-    return _encoder(chunk)
+def _encode_here(chunk: Chunk) -> Encoded:
+    return _encode(chunk)

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.data.prepare.duplicates import Seen, hashes
+from flaxformer_mt.data.prepare.filters import Seen, hashes
 
 KEYS = (
     st.integers(0, 40)
@@ -46,6 +46,6 @@ def test_texts_are_equal_but_for_blanks_at_the_ends() -> None:
     found = hashes(pairs)
     assert found[0] == found[1] and len(set(found.tolist())) == 5
     assert found.dtype == np.dtype("<u8")
-    # The same in every process and on every machine: they are kept in a file.
+    # The same in every process and on every machine.
     digest = hashlib.blake2b(b"a\0b", digest_size=8).digest()
     assert hashes([(b"a", b"b")]).tolist() == [int.from_bytes(digest, "little")]

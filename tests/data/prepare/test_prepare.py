@@ -17,13 +17,13 @@ from flaxformer_mt.config.schema import DataConfig, FilterConfig, VocabularyConf
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
-    fill,
-    inputs,
+    encode,
+    encode_corpora,
+    manifest as manifests,
     prepare,
     read_manifest,
     sample as sampling,
     valid_text,
-    workers,
 )
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
@@ -57,7 +57,7 @@ def test_chunks_do_not_matter(
     config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(config, seed=1, directory=tmp_path / "a")
-    monkeypatch.setattr(workers, "CHUNK", 5)
+    monkeypatch.setattr(encode, "CHUNK", 5)
     monkeypatch.setattr(sampling, "_AT_A_TIME", 5)
     prepare(config, seed=1, directory=tmp_path / "b")
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -179,7 +179,9 @@ def test_what_cannot_be_validated_on_is_found_before_training_text_is_read(
     config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(inputs, "describe_all", lambda *_, **__: opened.append("training text"))
+    monkeypatch.setattr(
+        manifests, "describe_inputs", lambda *_, **__: opened.append("training text")
+    )
     valid = tmp_path / "text" / "valid.en"
     for content, error in (
         (b"one more\n" + valid.read_bytes(), CorpusError),
@@ -285,16 +287,16 @@ def test_a_store_of_another_run_is_refused(config: DataConfig, tmp_path: Path) -
 def test_a_file_that_changes_meanwhile_is_an_error(
     config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = fill.StoreWriter.finish
+    real = encode_corpora.StoreWriter.finish
 
     def touch_and_finish(self: Any) -> str:
         os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
         return real(self)
 
-    monkeypatch.setattr(fill.StoreWriter, "finish", touch_and_finish)
+    monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
     with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
         prepare(config, seed=1, directory=tmp_path / "run")
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["data.partial"]
+    assert not list((tmp_path / "run").iterdir())
 
 
 def test_a_file_that_fails_while_it_is_digested_is_named(
@@ -304,11 +306,11 @@ def test_a_file_that_fails_while_it_is_digested_is_named(
         def read(self, size: int | None = -1) -> bytes:
             raise OSError(errno.EIO, "Input/output error")
 
-    whole = inputs.paths.open_binary
+    whole = manifests.paths.open_binary
 
     def opened(path: Path) -> Any:
         return Failing() if path.name == "train.en" else whole(path)
 
-    monkeypatch.setattr(inputs.paths, "open_binary", opened)
+    monkeypatch.setattr(manifests.paths, "open_binary", opened)
     with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
         prepare(config, seed=1, directory=tmp_path / "run")

@@ -1,9 +1,8 @@
-"""Lengths, the picture, and what is said while a corpus is read."""
+"""Lengths, the picture, and how much text there is."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import lzma
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from hypothesis import given, settings, strategies as st
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data import synthetic
 from flaxformer_mt.data.corpus import open_source
-from flaxformer_mt.data.prepare import lengths, meter as meters, prepare, read_manifest
-from flaxformer_mt.data.prepare.extent import record_bytes, text_bytes
-from flaxformer_mt.data.prepare.lengths import lengths_of, percentiles, summary
-from flaxformer_mt.data.prepare.meter import Meter
+from flaxformer_mt.data.prepare import prepare, read_manifest
+from flaxformer_mt.data.prepare.report import BINS, lengths_of, percentiles, summary
+from flaxformer_mt.data.prepare.sample import record_bytes, text_bytes
 from flaxformer_mt.data.store import TokenPairs
 from tests.data.prepare.corpora import two_corpora
 
@@ -46,7 +44,7 @@ def test_the_histogram_counts_every_sentence_once(values: list[int]) -> None:
     for side, side_lengths in (("src", values), ("tgt", [2] * len(values))):
         histogram = sides[side]["histogram"]
         width, counts = histogram["width"], histogram["counts"]
-        assert len(counts) <= lengths.BINS and sum(counts) == len(values)
+        assert len(counts) <= BINS and sum(counts) == len(values)
         for number, count in enumerate(counts):
             in_bin = [v for v in side_lengths if number * width < v <= (number + 1) * width]
             assert count == len(in_bin)
@@ -72,48 +70,6 @@ def test_the_picture_shows_lengths_and_drops(tmp_path: Path) -> None:
     for element in svg.iter():
         assert 0 <= float(element.get("x", 0)) <= width
         assert 0 <= float(element.get("y", 0)) <= height
-
-
-def test_lines_come_every_ten_seconds_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(meters.time, "monotonic", lambda: now)
-    lines: list[str] = []
-    meter = Meter(lines.append)
-    with meter.stage("data.train.a", 10_000):
-        for _ in range(50):
-            now += 0.5
-            meter.advance(100)
-        meter.say("something else")
-    assert lines == [
-        "prepare: data.train.a: 2,000 pairs of 10,000 pairs, 200 pairs a second, 0:40 left",
-        "prepare: data.train.a: 4,000 pairs of 10,000 pairs, 200 pairs a second, 0:30 left",
-        "something else",
-    ]
-    lines.clear()
-    # What was done before is not this call's pace.
-    with meter.stage("data.train.a", 10_000, done=8_000):
-        now += 10
-        meter.advance(1_000)
-    assert lines.pop() == (
-        "prepare: data.train.a: 9,000 pairs of 10,000 pairs, 100 pairs a second, 0:10 left"
-    )
-    with meter.stage("data.valid", None, unit="bytes"):
-        now += 10
-        meter.advance(30_000_000)
-    assert lines == ["prepare: data.valid: 30 MB, 3 MB a second"]
-
-
-def test_a_bar_is_drawn_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = io.StringIO()
-    monkeypatch.setattr("sys.stderr", terminal)
-    lines: list[str] = []
-    meter = Meter(lines.append, bar=True)
-    with meter.stage("data.train.a", 1000):
-        meter.advance(500)
-        meter.say("a line")
-    drawn = terminal.getvalue()
-    assert "prepare: data.train.a:" in drawn and "500/1.00k" in drawn and lines == ["a line"]
-    assert drawn.rstrip(" ").endswith("\r")
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])

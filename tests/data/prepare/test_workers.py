@@ -17,9 +17,16 @@ import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import open_source
-from flaxformer_mt.data.prepare import PrepareError, prepare, workers
+from flaxformer_mt.data.prepare import (
+    PrepareError,
+    encode,
+    encode_corpora,
+    prepare,
+    workers,
+)
 from flaxformer_mt.data.prepare.encode import Chunk
 from flaxformer_mt.data.prepare.workers import WorkerDied, Workers
+from flaxformer_mt.data.vocabulary import Vocabularies
 from tests.data.prepare.corpora import contents, two_corpora
 
 # Not that of conftest.py, which imports JAX, and so would the workers.
@@ -66,9 +73,31 @@ def test_any_number_of_workers_gives_the_same_bytes(
     config = two_corpora(tmp_path / "text", 600)
     prepare(config, seed=1, directory=tmp_path / "0", workers=0)
     expected = contents(tmp_path / "0")
-    monkeypatch.setattr(workers, "CHUNK", 23)
+    monkeypatch.setattr(encode, "CHUNK", 23)
     prepare(config, seed=1, directory=tmp_path / "3", workers=3)
     assert contents(tmp_path / "3") == expected
+
+
+def test_parts_of_a_corpus_give_what_the_whole_does(tmp_path: Path) -> None:
+    """`encode_range` needs nothing but its arguments, which can be sent anywhere."""
+    config = two_corpora(tmp_path / "text", 300)
+    prepare(config, seed=1, directory=tmp_path / "run", workers=0)
+    vocabularies = Vocabularies.load(tmp_path / "run" / "vocabulary")
+    made = encode.Settings(vocabularies.src, vocabularies.tgt, config.filter, ("Latn", "Latn"))
+    source = open_source(config.train[0], config.folder)
+
+    def encoded(*ranges: tuple[int, int | None]) -> list[Any]:
+        account = encode_corpora.new_account("train", "one")
+        tokens = []
+        for first, stop in ranges:
+            part = pickle.loads(pickle.dumps((encode.Range("train", source, first, stop), made)))
+            for chunk, done in encode.encode_range(*part):
+                encode_corpora.add_chunk(account, chunk, done)
+                tokens += [*done.src.tolist(), *done.tgt_lengths.tolist(), *done.hashes.tolist()]
+        return [account, sorted(tokens)]
+
+    assert encoded((0, None)) == encoded((0, 33), (33, 34), (34, 140), (140, None))
+    assert encoded((0, None)) != encoded((0, 33), (34, None))
 
 
 @pytest.mark.extended
@@ -124,10 +153,10 @@ def test_an_error_in_a_worker_arrives() -> None:
 SCRIPT = """
 import pickle, sys
 from pathlib import Path
-from flaxformer_mt.data.prepare import prepare, progress, workers
+from flaxformer_mt.data.prepare import prepare, encode
 
 if __name__ == "__main__":
-    progress.EVERY, workers.CHUNK = 60, 20
+    encode.CHUNK = 20
     folder = Path(sys.argv[1])
     config = pickle.loads((folder / "config").read_bytes())
     try:
@@ -152,8 +181,8 @@ def running(tmp_path: Path, size: int = 6_000) -> Any:
         start_new_session=True,
     )
     try:
-        progress = tmp_path / "run" / "data.partial" / "progress.json"
-        while not (progress.exists() and b'"lines": 0' not in progress.read_bytes()):
+        shard = tmp_path / "run" / "data.partial" / "train-00000.src.tokens"
+        while not (shard.exists() and shard.stat().st_size):
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         yield process
@@ -194,7 +223,7 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_ctrl_c_ends_quietly_and_keeps_what_was_done(tmp_path: Path) -> None:
+def test_ctrl_c_ends_quietly_and_leaves_nothing(tmp_path: Path) -> None:
     with running(tmp_path) as process:
         started = children(process)
         # As a terminal does it: to every process of the group.
@@ -202,14 +231,14 @@ def test_ctrl_c_ends_quietly_and_keeps_what_was_done(tmp_path: Path) -> None:
         _, errors = process.communicate()
         assert process.returncode == 130 and errors == b""
         wait_until_gone(started)
-        assert (tmp_path / "run" / "data.partial" / "progress.json").exists()
+        assert not list((tmp_path / "run").iterdir())
 
 
 @pytest.mark.extended
-def test_killed_again_and_again_the_result_is_the_same(tmp_path: Path) -> None:
-    for wait in (0, 0.2):
-        with running(tmp_path):
-            time.sleep(wait)
+def test_after_a_kill_the_result_is_that_of_one_call(tmp_path: Path) -> None:
+    with running(tmp_path):
+        pass
+    assert (tmp_path / "run" / "data.partial").exists()
     config = pickle.loads((tmp_path / "config").read_bytes())
     for name in ("run", "whole"):
         prepare(config, seed=1, directory=tmp_path / name, workers=0)
