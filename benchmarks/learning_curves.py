@@ -37,8 +37,7 @@ from benchmarks.training_speed import CONTESTANTS, add_environments, environment
 from benchmarks.training_workloads import WORKLOADS
 from flaxformer_mt.figures.canvas import rendered
 from flaxformer_mt.figures.curves import curves
-from flaxformer_mt.figures.panels import panels
-from flaxformer_mt.figures.runs import Axis, RunLog, Series
+from flaxformer_mt.figures.runs import Axis, RunLog, Series, panels
 
 PICTURE = ROOT / "docs" / "learning_curves.svg"
 PEERS = ("joeynmt",)  # whose loss is ours to the last constant

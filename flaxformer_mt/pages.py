@@ -1,7 +1,8 @@
 """One HTML file that needs nothing else and asks for nothing.
 
 Style and script stand inside, and the content security policy allows these two by their digests and
-no other, so that a sentence can never become code. What is shown is JSON in a block of its own.
+no other, so that a sentence can never become code. What is shown is JSON in a block of its own, or
+a picture within the file.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import hashlib
 import html
 import importlib.resources
 import json
+from collections.abc import Sequence
 from typing import Any
 
 
-def standalone(title: str, *, body: str, style: str, script: str, data: Any = None) -> str:
+def standalone(title: str, *, body: str, style: str, script: str = "", data: Any = None) -> str:
     """The file's text: `body` is HTML. The script finds `data`, plain JSON, in the element `data`.
 
     Raises ValueError for data with a number that JSON has not.
     """
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     block = ""
     if data is not None:
@@ -50,6 +52,22 @@ def text(content: str) -> str:
     """Text as HTML; controls, which HTML has not, as their pictures."""
     visible = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
     return html.escape(content.translate(visible), quote=True)
+
+
+def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Plain texts as an HTML table, which scrolls where too wide; first cells are headings."""
+    head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in header)
+    body = "".join(
+        f'<tr><th scope="row">{text(first)}</th>'
+        + "".join(f"<td>{text(cell)}</td>" for cell in rest)
+        + "</tr>"
+        for first, *rest in rows
+    )
+    return (
+        f'<div class="wide" role="region" aria-label="{caption}" tabindex="0"><table>'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        "</div>"
+    )
 
 
 def asset(package: str, name: str) -> str:

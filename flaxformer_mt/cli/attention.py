@@ -19,9 +19,9 @@ from flaxformer_mt.cli.pictures import add_size, drawn, write_page, write_pictur
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.decoding import Translator
+from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.attention_page import attention_page
 from flaxformer_mt.figures.canvas import Form, check_form
-from flaxformer_mt.figures.errors import FigureError
 from flaxformer_mt.figures.maps import KINDS, Kind, pick
 from flaxformer_mt.figures.sentences import attend, sentence_of
 

@@ -16,14 +16,13 @@ from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.segments import read_segments
+from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import require_matplotlib
-from flaxformer_mt.figures.errors import FigureError
 from flaxformer_mt.figures.find import Found, find_heads
 from flaxformer_mt.figures.find_report import highlights, legend, table, to_json
 from flaxformer_mt.figures.maps import KINDS, pick
-from flaxformer_mt.figures.pronouns import pronouns_of
 from flaxformer_mt.figures.sentences import attend, sentences_of
-from flaxformer_mt.figures.statistics import FAR
+from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.rundir.atomic import write_json
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.rundir.paths import as_path

@@ -8,14 +8,12 @@ from typing import cast
 
 from flaxformer_mt.cli.arguments import make_parser, positive, say
 from flaxformer_mt.cli.pictures import add_size, write_page, write_picture
-from flaxformer_mt.figures.canvas import Form, check_form
-from flaxformer_mt.figures.curves import all_notes, curves
-from flaxformer_mt.figures.curves_page import curves_page
-from flaxformer_mt.figures.panels import panels
-from flaxformer_mt.figures.runs import AXES, read_runs
+from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
+from flaxformer_mt.figures.curves import all_notes, curves, curves_page
+from flaxformer_mt.figures.runs import AXES, panels, read_runs
 
 _EPILOG = """A RUN is a run directory; NAME=RUN gives it a name. The numbers are those of its
-metrics.jsonl (docs/observing.md)."""
+metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -32,7 +30,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         "--output",
         required=True,
         metavar="FILE",
-        help="FILE.png, .svg or .pdf (these need the extra `figures`), or .html",
+        help="FILE.png, .svg or .pdf; curves: or .html",
     )
     parser.add_argument(
         "--values",
@@ -94,6 +92,7 @@ def draw_formula(options: argparse.Namespace, parser: argparse.ArgumentParser) -
 
 def draw_curves(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     form = check_form(options.output, others=("html",))
+    require_matplotlib()
     if not options.runs:
         parser.error("curves: name one run directory or more")
     runs = read_runs(options.runs)

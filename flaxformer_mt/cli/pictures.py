@@ -8,8 +8,8 @@ from pathlib import Path
 
 from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.decoding import Attention
+from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Form, Layout, Size, rendered
-from flaxformer_mt.figures.errors import FigureError
 from flaxformer_mt.figures.heat_maps import heat_maps
 from flaxformer_mt.figures.line_drawing import line_drawing
 from flaxformer_mt.figures.maps import Picked, weights_of

@@ -13,7 +13,7 @@ from flaxformer_mt.config import freeze
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures.canvas import require_matplotlib
-from flaxformer_mt.figures.pronouns import pronouns_of
+from flaxformer_mt.figures.statistics import pronouns_of
 from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.ladder import Ending, Ladder

@@ -1,5 +1,7 @@
 """Pictures of what a model attends to and of how runs have learnt."""
 
-from flaxformer_mt.figures.errors import FigureError
+from flaxformer_mt.errors import UserError
 
-__all__ = ["FigureError"]
+
+class FigureError(UserError):
+    """A picture that cannot be drawn as asked; says what there is and what to do."""

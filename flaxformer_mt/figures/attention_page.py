@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from flaxformer_mt.decoding import Attention
-from flaxformer_mt.figures.colours import head_colours
-from flaxformer_mt.figures.labels import shown
-from flaxformer_mt.figures.maps import KINDS, NAMES, SIDES, Kind, Picked, sides, weights_of
+from flaxformer_mt.figures.canvas import head_colours
+from flaxformer_mt.figures.maps import KINDS, NAMES, SIDES, Kind, Picked, shown, sides, weights_of
 from flaxformer_mt.pages import asset, standalone, text
 
 UNITS = 65535  # weights are kept as whole numbers of 1/UNITS

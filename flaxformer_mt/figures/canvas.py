@@ -1,11 +1,12 @@
 """Pictures as files: matplotlib without its global state, at a size in pixels, in fonts that fit.
 
-Drawing functions lay out in pixels of their own and are given a scale, so that a larger picture is
-the same one with larger type. 96 of these pixels are an inch, as in browsers.
+A picture has a natural size in pixels, 96 to an inch as in browsers. Drawn larger it is the same
+picture with larger type: lengths and type follow the sheet's scale.
 """
 
 from __future__ import annotations
 
+import colorsys
 import dataclasses
 import io
 import math
@@ -14,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flaxformer_mt.figures.errors import FigureError
+from flaxformer_mt.figures import FigureError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,10 +26,15 @@ PICTURES: tuple[Form, ...] = ("png", "svg", "pdf")
 INCH = 96  # pixels
 SHARP = 2  # pixels of a PNG for one of the layout's, unless a size is asked for
 FONT = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic, Hebrew and more
-INK, QUIET, PAPER = "#1b2130", "#5d6577", "#ffffff"
+INK, QUIET, PAPER, GRID = "#1b2130", "#5d6577", "#ffffff", "#e7e4dc"
 
 _MOST_PIXELS = 80_000_000
 _SMALLEST_SCALE = 0.4  # of the layout: below, type is smaller than five pixels
+# Okabe and Ito's, told apart by colour-blind readers too, but for black and yellow.
+_EIGHT = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
+    *("#e69f00", "#56b4e9", "#7a4ea3", "#8a6d3b"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +47,9 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A picture before it has a size: how large it wants to be, its texts, and how it is drawn.
-
-    `draw(sheet)` draws with the sheet's room and scale.
-    """
+    """A picture before it has a size: how large it wants to be, and how it is drawn on a sheet."""
 
     natural: Size
-    texts: tuple[str, ...]
     draw: Callable[[Sheet], None]
 
 
@@ -67,6 +69,13 @@ class Sheet:
         axes.set_xlim(0, self.room.width)
         axes.set_ylim(self.room.height, 0)
         return axes
+
+    def panels(self, down: int, abreast: int) -> list[Axes]:
+        """Panels with numbers on their axes, arranged by matplotlib with all that is around."""
+        pad = self.points(9) / 72
+        self.figure.set_layout_engine("constrained", w_pad=pad, h_pad=pad)
+        found = self.figure.subplots(down, abreast, squeeze=False)
+        return list(found.flat)
 
     def points(self, pixels: float) -> float:
         """A length in the layout's pixels as matplotlib's points."""
@@ -92,7 +101,7 @@ def require_matplotlib() -> Any:
     except ImportError as error:
         raise FigureError(
             "matplotlib is not installed: pip install 'flaxformer-mt[figures]', or "
-            "FLAXFORMER_EXTRAS=figures before launch/local.sh; files that end in .html need none"
+            "FLAXFORMER_EXTRAS=figures before launch/local.sh; `attention` writes .html without it"
         ) from error
     return matplotlib
 
@@ -113,47 +122,112 @@ def rendered(
     """
     matplotlib = require_matplotlib()
     natural = layout.natural
-    if size is None:
-        size = _default_size(natural, form)
+    size = _default_size(natural, form) if size is None else size
     scale = min(size.width / natural.width, size.height / natural.height)
+    asked = f"{size.width:.0f}x{size.height:.0f} pixels"
     if scale < _SMALLEST_SCALE:
-        least = "x".join(
-            str(math.ceil(length * _SMALLEST_SCALE)) for length in (natural.width, natural.height)
-        )
-        raise FigureError(
-            f"{size.width:.0f}x{size.height:.0f} pixels are too few to read: at least {least}"
-        )
+        least = (math.ceil(side * _SMALLEST_SCALE) for side in (natural.width, natural.height))
+        raise FigureError(f"{asked} are too few to read: at least {'x'.join(map(str, least))}")
     if size.width * size.height > _MOST_PIXELS or max(size.width, size.height) > 2**16 - 1:
         raise FigureError(
-            f"{size.width:.0f}x{size.height:.0f} pixels are too many: up to {_MOST_PIXELS:,} in "
-            "all, and 65,535 to a side"
+            f"{asked} are too many: up to {_MOST_PIXELS:,} in all, and 65,535 to a side"
         )
-    families, missing = _fonts(layout.texts)
-    if missing and form != "svg":
-        say(
-            f"no font here has {' '.join(sorted(missing)[:20])}: boxes in their place; install a "
-            "font that has them, or name a file that ends in .svg or .html"
-        )
-    settings = {
-        "font.family": families,
-        "text.parse_math": False,  # a dollar sign is one
-        "svg.fonttype": "none",  # text that can be searched, in the viewer's fonts
-        "svg.hashsalt": "flaxformer_mt",
-        "pdf.fonttype": 42,
-    }
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         matplotlib.rcdefaults()  # whatever style the user's own pictures have
-        matplotlib.rcParams.update(settings)
+        matplotlib.rcParams.update(_style(scale * 72 / INCH))
         from matplotlib.figure import Figure
+        from matplotlib.text import Text
 
         figure = Figure(figsize=(size.width / INCH, size.height / INCH), dpi=INCH, facecolor=PAPER)
         room = Size(size.width / scale, size.height / scale)
         layout.draw(Sheet(figure=figure, room=room, scale=scale))
+        texts = [each for each in figure.findobj(Text) if isinstance(each, Text)]
+        families, missing = _fonts(each.get_text() for each in texts)
+        for each in texts:
+            each.set_fontfamily(families)
+        if missing and form != "svg":
+            say(
+                f"no font here has {' '.join(sorted(missing)[:20])}: boxes in their place; install "
+                "a font that has them, or name a file that ends in .svg or .html"
+            )
         buffer = io.BytesIO()
         metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
         figure.savefig(buffer, format=form, dpi=INCH, metadata=metadata[form])
     return buffer.getvalue()
+
+
+def _style(pixel: float) -> dict[str, Any]:
+    """The house's settings for pictures in which `pixel` points are one of the layout's pixels."""
+    sizes = {"major.size": 3 * pixel, "major.width": pixel, "major.pad": 3 * pixel}
+    ticks: dict[str, Any] = {**sizes, "color": QUIET, "labelsize": "small"}
+    return {
+        "font.family": [FONT],
+        "font.size": 12 * pixel,
+        "text.color": INK,
+        "text.parse_math": False,  # a dollar sign is one
+        "axes.titlesize": "medium",
+        "axes.titlelocation": "left",
+        "axes.titlepad": 6 * pixel,
+        "axes.labelsize": "small",
+        "axes.labelcolor": QUIET,
+        "axes.labelpad": 4 * pixel,
+        "axes.edgecolor": QUIET,
+        "axes.linewidth": pixel,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.grid": True,
+        "grid.color": GRID,
+        "grid.linewidth": pixel,
+        "legend.frameon": False,
+        "svg.fonttype": "none",  # text that can be searched, in the viewer's fonts
+        "svg.hashsalt": "flaxformer_mt",
+        "pdf.fonttype": 42,
+        **{f"{axis}tick.{name}": value for axis in "xy" for name, value in ticks.items()},
+    }
+
+
+def plain_numbers(axes: Axes) -> None:
+    """Numbers on both axes as people write them."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: compact(value))
+
+
+def compact(value: float) -> str:
+    """A number for an axis, such as 2.5 M."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= unit:
+            return f"{value / (1e3 if name == 'k' else unit):.6g} {name}"
+    return f"{value:.6g}"
+
+
+def legend(sheet: Sheet, labels: Iterable[str], notes: Iterable[str] = ()) -> None:
+    """Below the panels a line a label, in the colours of `head_colours`, and then the notes."""
+    from matplotlib.lines import Line2D
+
+    labels, notes = list(labels), list(notes)
+    colours = head_colours(len(labels))
+    handles = [Line2D([], [], color=colour, linewidth=sheet.points(3)) for colour in colours]
+    handles += [Line2D([], [], linestyle="none") for _ in notes]
+    sheet.figure.legend(
+        handles,
+        [*labels, *notes],
+        loc="outside lower left",
+        labelcolor=[INK] * len(labels) + [QUIET] * len(notes),
+    )
+
+
+def head_colours(count: int) -> tuple[str, ...]:
+    """`#rrggbb` of `count` heads or runs, in pictures and pages; beyond eight, even hues."""
+    if count <= len(_EIGHT):
+        return _EIGHT[:count]
+    # Neighbours differ in lightness as well.
+    hues = [
+        colorsys.hls_to_rgb(number / count, 0.36 if number % 2 else 0.52, 0.75)
+        for number in range(count)
+    ]
+    return tuple("#" + "".join(f"{round(255 * part):02x}" for part in hue) for hue in hues)
 
 
 def text_width(text: str, pixels: float) -> float:

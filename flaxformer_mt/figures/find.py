@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
 from flaxformer_mt.decoding import Attention
-from flaxformer_mt.figures.labels import punctuation, shown
-from flaxformer_mt.figures.maps import KINDS, Kind, sides, weights_of
-from flaxformer_mt.figures.pronouns import pronoun_places
-from flaxformer_mt.figures.statistics import FAR, Sums, inner, measure, offsets, strongest
+from flaxformer_mt.figures.maps import KINDS, Kind, punctuation, shown, sides, weights_of
+from flaxformer_mt.figures.sentences import Sentence
+from flaxformer_mt.figures.statistics import (
+    FAR,
+    Sums,
+    inner,
+    measure,
+    offsets,
+    pronoun_places,
+    strongest,
+)
+
+Pronouns = tuple[Collection[str], Collection[str]]  # of the source and of the target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,16 +40,6 @@ SEARCHES = (
     Search("structure", "structure", SELF),  # figure 5
     Search("reordering", "reach", ("cross",)),
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sentence:
-    """A source with the translation that is attended with; `number` is the source's line."""
-
-    number: int
-    src: str
-    tgt: str
-    tokens: tuple[int, ...] | None = None  # of the translation, where the model made it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +67,7 @@ class Head:
     layer: int
     head: int
     value: float
-    examples: tuple[Example, ...]
+    examples: tuple[Example, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ def find_heads(
     attend: Callable[[Sentence], Attention],
     *,
     kinds: Sequence[Kind] = KINDS,
-    pronouns: tuple[Collection[str], Collection[str]] = ((), ()),
+    pronouns: Pronouns = ((), ()),
     far: int = FAR,
     top: int = 3,
     examples: int = 3,
@@ -95,50 +94,34 @@ def find_heads(
     """Measures every head on the sentences, of which there is at least one.
 
     `attend` is called once a sentence, and once more for those that are shown as examples: their
-    maps are not all kept. `pronouns` are the source's and the target's, in lower case. `top` heads
-    are named by each search, with so many `examples`; heads with a value of 0 are not.
+    maps are not all kept. `pronouns` are in lower case. `top` heads are named by each search, with
+    so many `examples`; heads with a value of 0 are not.
     """
     sums: dict[Kind, Sums] = {}
-    values: dict[Kind, list[dict[str, Float64[np.ndarray, "layers heads"]]]] = {
-        kind: [] for kind in kinds
-    }
+    values: list[dict[Kind, dict[str, Float64[np.ndarray, "layers heads"]]]] = []
     for done, sentence in enumerate(sentences, start=1):
         attention = attend(sentence)
-        for kind in kinds:
-            one = _measured(attention, kind, pronouns, far)
-            sums[kind] = sums[kind] + one if kind in sums else one
-            of_one = one.values()
-            values[kind].append({search.statistic: of_one[search.statistic] for search in SEARCHES})
+        measured = {kind: _measured(attention, kind, pronouns, far) for kind in kinds}
+        sums = {kind: sums[kind] + one if sums else one for kind, one in measured.items()}
+        values.append({kind: one.values() for kind, one in measured.items()})
         progress(done)
     heads = []
-    for search in SEARCHES:
-        for kind, layer, head, value in _best(search, sums, top):
-            scores = [of_one[search.statistic][layer, head] for of_one in values[kind]]
-            order = sorted(_numbers(scores), key=lambda number: -scores[number])
-            shown_ones = [
-                _example(search, attend(sentences[number]), sentences[number], kind, layer, head,
-                         float(scores[number]), pronouns, far)
-                for number in order[:examples]
-            ]  # fmt: skip
-            heads.append(
-                Head(
-                    search=search,
-                    kind=kind,
-                    layer=layer + 1,
-                    head=head + 1,
-                    value=value,
-                    examples=tuple(example for example in shown_ones if example is not None),
-                )
-            )
+    for head in (head for search in SEARCHES for head in _best(search, sums, top)):
+        place = head.layer - 1, head.head - 1
+        scores = [float(one[head.kind][head.search.statistic][place]) for one in values]
+        best = sorted(
+            (number for number, score in enumerate(scores) if score > 0),
+            key=lambda number: -scores[number],
+        )
+        shown_ones = [
+            _example(head, attend(sentences[n]), sentences[n], scores[n], pronouns, far)
+            for n in best[:examples]
+        ]
+        heads.append(dataclasses.replace(head, examples=tuple(shown_ones)))
     return Found(sums=sums, heads=tuple(heads), sentences=len(sentences), far=far)
 
 
-def _measured(
-    attention: Attention,
-    kind: Kind,
-    pronouns: tuple[Collection[str], Collection[str]],
-    far: int,
-) -> Sums:
+def _measured(attention: Attention, kind: Kind, pronouns: Pronouns, far: int) -> Sums:
     rows, columns = sides(attention, kind)
     return measure(
         weights_of(attention, kind),
@@ -149,41 +132,31 @@ def _measured(
     )
 
 
-def _best(
-    search: Search, sums: dict[Kind, Sums], top: int
-) -> Iterable[tuple[Kind, int, int, float]]:
-    """Kind, layer and head (from 0) of the largest values above 0."""
+def _best(search: Search, sums: dict[Kind, Sums], top: int) -> Iterator[Head]:
+    """The heads with the largest values above 0, without examples."""
     found = [
-        (kind, layer, head, float(value))
+        Head(search=search, kind=kind, layer=layer + 1, head=head + 1, value=float(value))
         for kind in search.kinds
         if kind in sums
         for (layer, head), value in np.ndenumerate(sums[kind].values()[search.statistic])
         if value > 0
     ]
-    return sorted(found, key=lambda one: -one[3])[:top]
-
-
-def _numbers(scores: Sequence[float]) -> list[int]:
-    return [number for number, score in enumerate(scores) if score > 0]
+    yield from sorted(found, key=lambda head: -head.value)[:top]
 
 
 def _example(
-    search: Search,
+    head: Head,
     attention: Attention,
     sentence: Sentence,
-    kind: Kind,
-    layer: int,
-    head: int,
     value: float,
-    pronouns: tuple[Collection[str], Collection[str]],
+    pronouns: Pronouns,
     far: int,
-) -> Example | None:
-    rows, columns = sides(attention, kind)
-    weights = weights_of(attention, kind)[layer, head]
-    link = strongest(weights, kind, _wanted(search, rows, columns, kind, pronouns, far))
-    if link is None:
-        return None
-    row, column = link
+) -> Example:
+    """Of a sentence with a value above 0, in which there is a link of the kind."""
+    rows, columns = sides(attention, head.kind)
+    weights = weights_of(attention, head.kind)[head.layer - 1, head.head - 1]
+    wanted = _wanted(head, rows, columns, pronouns[head.kind != "encoder"], far)
+    row, column = strongest(weights, head.kind, wanted)
     return Example(
         sentence=sentence,
         value=value,
@@ -196,25 +169,20 @@ def _example(
 
 
 def _wanted(
-    search: Search,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    kind: Kind,
-    pronouns: tuple[Collection[str], Collection[str]],
-    far: int,
+    head: Head, rows: Sequence[str], columns: Sequence[str], pronouns: Collection[str], far: int
 ) -> Bool[np.ndarray, "rows columns"]:
     """The links that a search is about, of the inner rows and columns."""
-    queries, keys = inner(kind, len(rows), len(columns))
-    away = offsets(kind, len(queries), len(keys))
-    if search.statistic == "reach":
+    queries, keys = inner(head.kind, len(rows), len(columns))
+    away = offsets(head.kind, len(queries), len(keys))
+    worded = ~np.isin(np.array(keys), punctuation(columns))
+    if head.search.statistic == "reach":
         distant = np.abs(away) >= far
         # Of words where there are some, as in the paper's figure: a full stop looks far, too.
-        written = ~np.isin(np.array(queries), punctuation(rows))[:, None]
-        written = written & ~np.isin(np.array(keys), punctuation(columns))
-        return distant & written if (distant & written).any() else distant
-    if search.statistic == "anaphora":
-        asked = np.isin(np.array(queries), pronoun_places(rows, pronouns[kind != "encoder"]))
-        return (away <= -2) & asked[:, None] & ~np.isin(np.array(keys), punctuation(columns))
+        written = distant & worded & ~np.isin(np.array(queries), punctuation(rows))[:, None]
+        return written if written.any() else distant
+    if head.search.statistic == "anaphora":
+        asked = np.isin(np.array(queries), pronoun_places(rows, pronouns))
+        return (away <= -2) & asked[:, None] & worded
     # Neighbours tell little of structure, where there are others.
     apart = np.abs(away) >= 2
     return apart if apart.any() else np.ones_like(apart)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shlex
 from collections.abc import Sequence
@@ -13,22 +14,12 @@ from flaxformer_mt.figures.find import Example, Found, Head
 from flaxformer_mt.figures.statistics import DEFINITIONS
 from flaxformer_mt.text_table import aligned
 
-_SHOWN = (
-    "distance",
-    "entropy",
-    "diagonal",
-    "previous",
-    "next",
-    "mark",
-    "far",
-    "reach",
-    "structure",
-)
+_SHOWN = "distance entropy diagonal previous next mark far reach structure".split()
 
 
 def table(found: Found) -> str:
     """A line a head; shares in percent."""
-    columns = [*_SHOWN, *(["anaphora"] if _has_pronouns(found) else [])]
+    columns = _columns(found)
     rows = []
     for kind, sums in found.sums.items():
         values = sums.values()
@@ -40,8 +31,7 @@ def table(found: Found) -> str:
 
 def legend(found: Found) -> str:
     """What the columns of the table are."""
-    columns = [*_SHOWN, *(["anaphora"] if _has_pronouns(found) else [])]
-    lines = [f"  {name:9} {_definition(name, found)}" for name in columns]
+    lines = [f"  {name:9} {_definition(name, found)}" for name in _columns(found)]
     return "\n".join(["Over the pieces of the sentences, marks apart:", *lines])
 
 
@@ -54,22 +44,15 @@ def highlights(found: Found, *, model: Sequence[str], decoding: Sequence[str]) -
             value = _cell(search.statistic, head.value)
             lines.append(f"  {head.kind} layer {head.layer} head {head.head}: {value}")
             for example in head.examples:
-                lines.append(f"    line {example.sentence.number}: {_link(example)}")
-            if head.examples:
-                drawn = command(head, head.examples[0], model=model, decoding=decoding)
-                lines.append(f"    {drawn}")
+                link = f"{example.query} → {example.key} {example.weight:.0%}"
+                lines.append(f"    line {example.sentence.number}: {link} · {example.sentence.src}")
+            for example in head.examples[:1]:
+                lines.append(f"    {command(head, example, model=model, decoding=decoding)}")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
 
-def command(
-    head: Head,
-    example: Example,
-    *,
-    model: Sequence[str],
-    decoding: Sequence[str],
-    output: str = "attention.svg",
-) -> str:
+def command(head: Head, example: Example, *, model: Sequence[str], decoding: Sequence[str]) -> str:
     """The command that draws an example.
 
     `model` are the flags that name the model, `decoding` those by which it finds a translation.
@@ -79,7 +62,7 @@ def command(
         given = example.sentence.tokens is None
         words += ["--tgt", example.sentence.tgt] if given else decoding
     words += ["--kind", head.kind, "--layer", str(head.layer), "--head", str(head.head)]
-    return shlex.join([*words, "--query", str(example.row), "--output", output])
+    return shlex.join([*words, "--query", str(example.row), "--output", "attention.svg"])
 
 
 def to_json(found: Found) -> dict[str, Any]:
@@ -87,10 +70,9 @@ def to_json(found: Found) -> dict[str, Any]:
     heads = []
     for kind, sums in found.sums.items():
         values = sums.values()
-        for layer in range(sums.entropy.shape[0]):
-            for head in range(sums.entropy.shape[1]):
-                of_head = {name: _finite(each[layer, head]) for name, each in values.items()}
-                heads.append({"kind": kind, "layer": layer + 1, "head": head + 1, **of_head})
+        for layer, head in np.ndindex(sums.entropy.shape):
+            of_head = {name: _finite(float(each[layer, head])) for name, each in values.items()}
+            heads.append({"kind": kind, "layer": layer + 1, "head": head + 1, **of_head})
     return {
         "sentences": found.sentences,
         "far": found.far,
@@ -103,6 +85,13 @@ def to_json(found: Found) -> dict[str, Any]:
 
 
 def _head_json(head: Head) -> dict[str, Any]:
+    examples = []
+    for example in head.examples:
+        content = dataclasses.asdict(example)
+        sentence = content.pop("sentence")
+        translation = sentence["tgt"] if head.kind != "encoder" else None
+        about = {"source": sentence["src"], "translation": translation}
+        examples.append({"line": sentence["number"], **about, **content})
     return {
         "search": head.search.name,
         "statistic": head.search.statistic,
@@ -110,33 +99,17 @@ def _head_json(head: Head) -> dict[str, Any]:
         "layer": head.layer,
         "head": head.head,
         "value": head.value,
-        "examples": [
-            {
-                "line": example.sentence.number,
-                "source": example.sentence.src,
-                "translation": example.sentence.tgt if head.kind != "encoder" else None,
-                "value": example.value,
-                "row": example.row,
-                "column": example.column,
-                "query": example.query,
-                "key": example.key,
-                "weight": example.weight,
-            }
-            for example in head.examples
-        ],
+        "examples": examples,
     }
 
 
-def _link(example: Example) -> str:
-    return f"{example.query} → {example.key} {example.weight:.0%} · {example.sentence.src}"
+def _columns(found: Found) -> list[str]:
+    has_pronouns = any(sums.pronouns for sums in found.sums.values())
+    return [*_SHOWN, *(["anaphora"] if has_pronouns else [])]
 
 
 def _definition(name: str, found: Found) -> str:
     return DEFINITIONS[name].format(far=found.far)
-
-
-def _has_pronouns(found: Found) -> bool:
-    return any(sums.pronouns for sums in found.sums.values())
 
 
 def _cell(name: str, value: float) -> str:
@@ -146,4 +119,4 @@ def _cell(name: str, value: float) -> str:
 
 
 def _finite(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+    return None if math.isnan(value) else value

@@ -5,172 +5,138 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float32
 
-from flaxformer_mt.figures.canvas import INK, QUIET, Layout, Sheet, Size, text_width, widest
-from flaxformer_mt.figures.colours import head_colours
-from flaxformer_mt.figures.labels import shown
-from flaxformer_mt.figures.maps import SIDES, Picked
+from flaxformer_mt.figures.canvas import (
+    INK,
+    QUIET,
+    Layout,
+    Sheet,
+    Size,
+    head_colours,
+    text_width,
+    widest,
+)
+from flaxformer_mt.figures.maps import SIDES, Picked, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FAINTEST = 0.01  # weights below are not drawn: nobody would see them
+_NOTE = f"Weights below {FAINTEST:.0%} are not drawn."
 _ROW, _FONT, _GAP, _MARGIN = 21.0, 14.0, 250.0, 18.0
 _SQUARE = 8.0
 _THINNEST, _THICKEST = 0.6, 4.2
+_UNLIT = "#a7adba"
 
 
-def line_drawing(picked: Picked, *, heads: int, notes: tuple[str, ...] = ()) -> Layout:
+def line_drawing(picked: Picked, *, heads: int) -> Layout:
     """Rows on the left, columns on the right, a line a weight: as wide and as opaque as it is.
 
     Colours are those of a model with `heads` heads. Where only some queries are shown, each key
-    has a square a head, as opaque as the largest weight that it is given. `notes` stand below.
+    has a square a head, as opaque as the largest weight that it is given.
     """
     rows, columns = (tuple(map(shown, side)) for side in (picked.rows, picked.columns))
-    notes = (*notes, f"Weights below {FAINTEST:.0%} are not drawn.")
     left, right = SIDES[picked.kind]
+    several = len(picked.heads) > 1
     squares = len(picked.heads) * _SQUARE + 6 if picked.queries is not None else 0.0
-    sides = widest((*rows, left), _FONT), widest((*columns, right), _FONT) + squares
-    top = _MARGIN + 30 + (24 if len(picked.heads) > 1 else 0) + 26
-    bottom = 10 + 16 * len(notes) + _MARGIN
+    widths = widest((*rows, left), _FONT), widest((*columns, right), _FONT) + squares
+    top, bottom = _MARGIN + (80 if several else 56), 26 + _MARGIN
     length = max(len(rows), len(columns))
     wanted = max(
-        sum(sides) + _GAP + 12,
+        sum(widths) + _GAP + 12,
         text_width(picked.title(), 16),
-        widest(notes, 11),
-        (34 * len(picked.heads) + 40 if len(picked.heads) > 1 else 0),
+        text_width(_NOTE, 11),
+        34 * len(picked.heads) + 40 if several else 0,
     )
 
     def draw(sheet: Sheet) -> None:
         axes = sheet.axes()
-        _head_line(axes, sheet, picked, heads)
-        ends = _MARGIN + sides[0] + 6, sheet.room.width - _MARGIN - sides[1] - 6
-        height = sheet.room.height - top - bottom
-        step = height / length
-        queries = picked.shown_rows
-        of_rows = _column(axes, sheet, rows, ends[0] - 6, top, step, right=True, lit=queries)
-        of_columns = _column(axes, sheet, columns, ends[1] + 6 + squares, top, step)
-        for text, x, side in ((left, ends[0] - 6, "right"), (right, ends[1] + 6 + squares, "left")):
-            axes.text(
-                *(x, top - 14, text),
-                ha=side,
-                va="center",
-                color=QUIET,
-                fontsize=sheet.points(11),
-            )
-        _lines(axes, sheet, picked, heads, (ends[0], of_rows), (ends[1], of_columns))
+        colours = head_colours(heads)
+        _write(axes, sheet, _MARGIN, _MARGIN + 8, picked.title(), 16, INK)
+        if several:
+            for place, head in enumerate(picked.heads):
+                x, y = _MARGIN + 34 * place, _MARGIN + 30
+                _box(axes, x, y, 11, 11, colours[head - 1])
+                _write(axes, sheet, x + 15, y + 6, str(head), 11)
+        start, end = _MARGIN + widths[0] + 6, sheet.room.width - _MARGIN - widths[1] - 6
+        step = (sheet.room.height - top - bottom) / length
+        heights = top + step * (np.arange(length) + 0.5)
+        _write(axes, sheet, start - 6, top - 14, left, 11, side="right")
+        _write(axes, sheet, end + 6 + squares, top - 14, right, 11)
+        for place, label in enumerate(rows):
+            ink = INK if place in picked.shown_rows else _UNLIT
+            _write(axes, sheet, start - 6, heights[place], label, _FONT, ink, side="right")
+        for place, label in enumerate(columns):
+            _write(axes, sheet, end + 6 + squares, heights[place], label, _FONT, INK)
+        _lines(axes, sheet, picked, colours, start, end, heights)
         if squares:
-            _squares(axes, picked, heads, ends[1] + 6, of_columns)
-        for number, note in enumerate(notes):
-            y = sheet.room.height - bottom + 18 + 16 * number
-            axes.text(_MARGIN, y, note, va="center", color=QUIET, fontsize=sheet.points(11))
+            _squares(axes, picked, colours, end + 6, heights)
+        _write(axes, sheet, _MARGIN, sheet.room.height - bottom + 18, _NOTE, 11)
 
-    return Layout(
-        natural=Size(wanted + 2 * _MARGIN, top + length * _ROW + bottom),
-        texts=(*rows, *columns, *notes, picked.title()),
-        draw=draw,
-    )
+    return Layout(natural=Size(wanted + 2 * _MARGIN, top + length * _ROW + bottom), draw=draw)
 
 
-def _head_line(axes: Axes, sheet: Sheet, picked: Picked, heads: int) -> None:
-    """The title, and which colour is which head."""
-    from matplotlib.patches import Rectangle
-
-    axes.text(
-        *(_MARGIN, _MARGIN + 8, picked.title()),
-        va="center",
-        color=INK,
-        fontsize=sheet.points(16),
-    )
-    if len(picked.heads) < 2:
-        return
-    colours = head_colours(heads)
-    for place, head in enumerate(picked.heads):
-        x, y = _MARGIN + 34 * place, _MARGIN + 30
-        axes.add_patch(Rectangle((x, y), 11, 11, color=colours[head - 1], linewidth=0))
-        axes.text(*(x + 15, y + 6, str(head)), va="center", color=QUIET, fontsize=sheet.points(11))
-
-
-def _column(
+def _write(
     axes: Axes,
     sheet: Sheet,
-    labels: tuple[str, ...],
     x: float,
-    top: float,
-    step: float,
+    y: float,
+    text: str,
+    pixels: float,
+    colour: str = QUIET,
     *,
-    right: bool = False,
-    lit: tuple[int, ...] | None = None,
-) -> list[float]:
-    """Writes pieces below each other; the height of each. Those that are not `lit` are quiet."""
-    heights = [top + step * (place + 0.5) for place in range(len(labels))]
-    for place, (label, y) in enumerate(zip(labels, heights, strict=True)):
-        axes.text(
-            *(x, y, label),
-            ha="right" if right else "left",
-            va="center",
-            color=INK if lit is None or place in lit else "#a7adba",
-            fontsize=sheet.points(_FONT),
-        )
-    return heights
+    side: str = "left",
+) -> None:
+    axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=sheet.points(pixels))
+
+
+def _box(
+    axes: Axes, x: float, y: float, width: float, height: float, colour: str, alpha: float = 1.0
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x, y), width, height, color=colour, alpha=alpha, linewidth=0))
 
 
 def _lines(
     axes: Axes,
     sheet: Sheet,
     picked: Picked,
-    heads: int,
-    left: tuple[float, list[float]],
-    right: tuple[float, list[float]],
+    colours: tuple[str, ...],
+    start: float,
+    end: float,
+    heights: np.ndarray,
 ) -> None:
     from matplotlib.collections import LineCollection
-    from matplotlib.colors import to_rgb
+    from matplotlib.colors import to_rgba
 
-    colours = np.array([to_rgb(colour) for colour in head_colours(heads)])
-    rows = np.zeros(len(picked.rows), bool)
-    rows[list(picked.shown_rows)] = True
-    drawn = (picked.weights >= FAINTEST) & rows[None, :, None]
-    head, row, column = np.nonzero(drawn)
+    asked = np.isin(np.arange(len(picked.rows)), picked.shown_rows)
+    drawn = (picked.weights >= FAINTEST) & asked[None, :, None]
+    places = np.argwhere(drawn)
     weights = picked.weights[drawn]
     # The strongest last, on top of the others.
     order = np.argsort(weights, kind="stable")
-    head, row, column, weights = head[order], row[order], column[order], weights[order]
-    ys, yt = np.array(left[1])[row], np.array(right[1])[column]
-    xs, xt = (np.full(len(weights), side[0]) for side in (left, right))
-    segments = np.stack([np.stack([xs, ys], -1), np.stack([xt, yt], -1)], axis=1)
-    numbers = np.array([number - 1 for number in picked.heads])[head]
-    inks = np.concatenate([colours[numbers], _opacity(weights)[:, None]], axis=-1)
+    segments, inks, widths = [], [], []
+    for (head, row, column), weight in zip(places[order], weights[order], strict=True):
+        segments.append([(start, heights[row]), (end, heights[column])])
+        inks.append(to_rgba(colours[picked.heads[head] - 1], _opacity(weight)))
+        widths.append(sheet.points(_THINNEST + (_THICKEST - _THINNEST) * weight))
     axes.add_collection(
-        LineCollection(
-            list(segments),
-            colors=list(map(tuple, inks.tolist())),
-            linewidths=[sheet.points(_THINNEST + (_THICKEST - _THINNEST) * w) for w in weights],
-            capstyle="butt",
-        ),
-        autolim=False,
+        LineCollection(segments, colors=inks, linewidths=widths, capstyle="butt"), autolim=False
     )
 
 
-def _squares(axes: Axes, picked: Picked, heads: int, x: float, heights: list[float]) -> None:
-    from matplotlib.patches import Rectangle
-
-    colours = head_colours(heads)
+def _squares(
+    axes: Axes, picked: Picked, colours: tuple[str, ...], x: float, heights: np.ndarray
+) -> None:
     given = picked.weights[:, list(picked.shown_rows)].max(axis=1)
     for place, head in enumerate(picked.heads):
-        for y, weight in zip(heights, given[place], strict=True):
+        for y, weight in zip(heights, given[place], strict=False):
             if weight >= FAINTEST:
-                axes.add_patch(
-                    Rectangle(
-                        (x + place * _SQUARE, y - _SQUARE),
-                        *(_SQUARE, 2 * _SQUARE),
-                        color=colours[head - 1],
-                        alpha=float(_opacity(weight)),
-                        linewidth=0,
-                    )
-                )
+                at = x + place * _SQUARE, y - _SQUARE
+                _box(axes, *at, _SQUARE, 2 * _SQUARE, colours[head - 1], _opacity(weight))
 
 
-def _opacity(weights: Float32[np.ndarray, "*axes"]) -> Float32[np.ndarray, "*axes"]:
-    """A line's opacity; rounding may leave a weight above 1."""
-    return np.minimum(weights, np.float32(1))
+def _opacity(weight: float) -> float:
+    """Rounding may leave a weight above 1."""
+    return min(float(weight), 1.0)

@@ -1,9 +1,11 @@
-"""The attention of one kind, layer and some heads, picked from that of a sentence."""
+"""The attention of one kind, layer and some heads, and subword pieces as people read them."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -11,8 +13,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from flaxformer_mt.decoding import Attention
-from flaxformer_mt.figures.errors import FigureError
-from flaxformer_mt.figures.labels import core, shown, words
+from flaxformer_mt.figures import FigureError
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -27,6 +28,13 @@ SIDES: dict[Kind, tuple[str, str]] = {
     "decoder": ("about to say", "attends to what was said"),
     "cross": ("about to say", "attends to the source"),
 }
+BOUNDARY = "\u2581"  # SentencePiece's mark of a word's beginning
+MARKS = {"<s>": "‹begin›", "</s>": "‹end›", "<unk>": "‹unknown›"}
+LONGEST = 32  # characters of a label
+
+# C0 controls and DEL as their pictures; what turns the direction of the text around is replaced.
+_VISIBLE = {code: 0x2400 + code for code in range(0x20)} | {0x7F: 0x2421}
+_VISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,11 +93,12 @@ def pick(
     layers, count = weights.shape[:2]
     layer = layers if layer is None else layer
     if not 1 <= layer <= layers:
-        raise FigureError(f"there is no layer {layer}: {_stack(kind)} has {_numbers(layers)}")
+        stack = "the encoder" if kind == "encoder" else "the decoder"
+        raise FigureError(f"there is no layer {layer}: {stack} has {_numbers(layers)}")
     for head in heads:
         if not 1 <= head <= count:
-            raise FigureError(f"there is no head {head}: a layer of the {kind} kind has "
-                              f"{_numbers(count)}")  # fmt: skip
+            there = f"a layer of the {kind} kind has {_numbers(count)}"
+            raise FigureError(f"there is no head {head}: {there}")
     chosen = tuple(sorted(set(heads))) or tuple(range(1, count + 1))
     rows, columns = sides(found, kind)
     return Picked(
@@ -109,18 +118,12 @@ def _rows_of(query: str, rows: Sequence[str]) -> tuple[int, ...]:
         return (int(query) - 1,)
     there = words(rows)
     for same in (lambda word: word == query, lambda word: core(word) == core(query)):
-        found = [span for word, span in there if same(word)]
-        if found:
-            places = [place for span in found for place in span]
+        if places := [place for word, span in there if same(word) for place in span]:
             # Not the full stop after a word that was asked for without one.
             bare = [place for place in places if core(shown(rows[place])) in core(query)]
             return tuple(bare or places)
     listed = ", ".join(f"{number} {shown(piece)}" for number, piece in enumerate(rows, start=1))
     raise FigureError(f"there is no row {query!r}; there are: {listed}")
-
-
-def _stack(kind: Kind) -> str:
-    return "the encoder" if kind == "encoder" else "the decoder"
 
 
 def _numbers(count: int) -> str:
@@ -132,3 +135,56 @@ def _in_words(numbers: Sequence[int]) -> str:
         return f"{numbers[0]}–{numbers[-1]}"
     *most, last = map(str, numbers)
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def shown(piece: str) -> str:
+    """A piece as a label: what goes on with a word has a hyphen, what begins one has nothing.
+
+    Words begin more often than they go on, so that this is the quieter way round.
+    """
+    if piece in MARKS:
+        return MARKS[piece]
+    if piece.startswith(BOUNDARY):
+        text = piece[1:].replace(BOUNDARY, " ") or BOUNDARY
+    else:
+        text = f"-{piece}" if any(map(_is_written, piece)) else piece
+    text = text.translate(_VISIBLE)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def words(pieces: Sequence[str]) -> list[tuple[str, range]]:
+    """The words that pieces spell, and the places of their pieces; marks are words of their own."""
+    begins = [
+        place
+        for place, piece in enumerate(pieces)
+        if place == 0 or piece in MARKS or pieces[place - 1] in MARKS or piece.startswith(BOUNDARY)
+    ]
+    spans = [range(*ends) for ends in itertools.pairwise([*begins, len(pieces)])]
+    return [("".join(pieces[i] for i in span).replace(BOUNDARY, ""), span) for span in spans]
+
+
+def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
+    """The places of the word to which a piece belongs, without the punctuation beside it."""
+    (span,) = (span for _, span in words(pieces) if place in span)
+    apart = punctuation(pieces)
+    return tuple(other for other in span if other == place or other not in apart)
+
+
+def core(word: str) -> str:
+    """A word without the punctuation around it, in lower case."""
+    inside = [place for place, character in enumerate(word) if _is_written(character)]
+    return word[inside[0] : inside[-1] + 1].casefold() if inside else word.casefold()
+
+
+def punctuation(pieces: Sequence[str]) -> tuple[int, ...]:
+    """The places of pieces without a letter or a digit, marks left out."""
+    return tuple(
+        place
+        for place, piece in enumerate(pieces)
+        if piece not in MARKS and not any(map(_is_written, piece))
+    )
+
+
+def _is_written(character: str) -> bool:
+    """Whether it is a letter or a digit of any script."""
+    return unicodedata.category(character)[0] in "LN"

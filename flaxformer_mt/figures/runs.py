@@ -1,4 +1,4 @@
-"""The reports of training runs as series of numbers, with what they do not say said."""
+"""The reports of training runs as series of numbers, and which of them are drawn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from flaxformer_mt.figures.errors import FigureError
+from flaxformer_mt.figures import FigureError
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.rundir.reports import column, is_number, last_told, progress
@@ -25,6 +25,7 @@ AXIS_NAMES: dict[Axis, str] = {
 }
 _GAP = 2.5  # times the usual distance of two reports: then some are missing between them
 Kind = Literal["train", "valid"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,46 @@ class RunLog:
         starts = f", {self.starts} starts" if self.starts > 1 else ""
         return f"{self.name} ({self.state}{starts})"
 
+    def has(self, kind: Kind, name: str) -> bool:
+        """Whether there is a finite value of it."""
+        values = self.series[kind].values.get(name)
+        return values is not None and bool(np.isfinite(values).any())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Panel:
+    """A quantity, the kinds of reports that have it, and the scale of its axis."""
+
+    name: str
+    title: str
+    kinds: tuple[Kind, ...]
+    logarithmic: bool = False
+
+    def shows(self, run: RunLog) -> bool:
+        """Whether the run has reported a finite value of it."""
+        return any(run.has(kind, self.name) for kind in self.kinds)
+
+
+# Training's loss is smoothed and validation's is not: they share no panel. Perplexity is, in both,
+# that of the unsmoothed likelihood.
+KNOWN = (
+    Panel(name="loss", title="training loss (nats a target token, smoothed)", kinds=("train",)),
+    Panel(
+        name="perplexity",
+        title="perplexity (line: training, dots: validation)",
+        kinds=("train", "valid"),
+        logarithmic=True,
+    ),
+    Panel(name="bleu", title="validation BLEU", kinds=("valid",)),
+    Panel(
+        name="source_gain",
+        title="what its source is worth (nats a target token)",
+        kinds=("valid",),
+    ),
+    Panel(name="learning_rate", title="learning rate", kinds=("train",)),
+    Panel(name="tgt_tokens_per_second", title="target tokens a second", kinds=("train",)),
+)
+
 
 def read_runs(named: Sequence[str]) -> list[RunLog]:
     """The logs of `RUN` or `NAME=RUN`, local or `gs://`. Runs of the same name get their folders'.
@@ -68,8 +109,32 @@ def read_runs(named: Sequence[str]) -> list[RunLog]:
     Raises FigureError, and RunDirectoryError naming file and line.
     """
     paths = [_split(each) for each in named]
-    names = _names(paths)
+    names = _short_names(paths)
     return [_read(path, name) for (_, path), name in zip(paths, names, strict=True)]
+
+
+def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
+    """The panels of these names, or the usual ones of which a run has a value.
+
+    Raises FigureError for a name that no run has, and lists those that there are.
+    """
+    there: dict[str, tuple[Kind, ...]] = {}
+    for kind in KINDS:
+        for run in runs:
+            for name in run.series[kind].values:
+                if run.has(kind, name) and kind not in there.get(name, ()):
+                    there[name] = (*there.get(name, ()), kind)
+    known = {panel.name: panel for panel in KNOWN}
+    if not names:
+        return [panel for panel in KNOWN if panel.name in there]
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in there:
+            raise FigureError(f"no run has reported {name!r}; there are: {', '.join(there)}")
+        both = " (line: training, dots: validation)" if len(there[name]) > 1 else ""
+        plain = Panel(name=name, title=f"{name.replace('_', ' ')}{both}", kinds=there[name])
+        found.append(known.get(name, plain))
+    return found
 
 
 def _read(path: str, name: str) -> RunLog:
@@ -94,10 +159,11 @@ def _read(path: str, name: str) -> RunLog:
         series[kind] = Series(
             at={
                 "steps": at,
-                "tokens": _at(at, done.steps, done.tgt_tokens),
-                "hours": _at(at, done.steps, done.seconds) / 3600,
+                # Between two reports in proportion, after the last one not known.
+                "tokens": np.interp(at, done.steps, done.tgt_tokens, right=np.nan),
+                "hours": np.interp(at, done.steps, done.seconds, right=np.nan) / 3600,
             },
-            values=_values(of_kind),
+            values={name: column(of_kind, name) for name in _names(of_kind)},
             breaks=_breaks(at),
         )
         notes += _told(kind, of_kind, series[kind])
@@ -115,23 +181,14 @@ def _read(path: str, name: str) -> RunLog:
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
 
 
-def _at(
-    wanted: Float64[np.ndarray, " m"],
-    steps: Float64[np.ndarray, " n"],
-    sums: Float64[np.ndarray, " n"],
-) -> Float64[np.ndarray, " m"]:
-    """Sums at some steps; between two reports in proportion, after the last one not known."""
-    return np.interp(wanted, steps, sums, right=np.nan)
-
-
-def _values(reports: Sequence[Mapping[str, Any]]) -> dict[str, Float64[np.ndarray, " n"]]:
-    names = {
+def _names(reports: Sequence[Mapping[str, Any]]) -> dict[str, None]:
+    """What the reports have numbers of, in the order in which they name it."""
+    return {
         name: None
         for report in reports
         for name, value in report.items()
         if name != "step" and is_number(value)
     }
-    return {name: column(reports, name) for name in names}
 
 
 def _breaks(steps: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " gaps"]:
@@ -162,7 +219,7 @@ def _split(named: str) -> tuple[str, str]:
     return "", named
 
 
-def _names(paths: Sequence[tuple[str, str]]) -> list[str]:
+def _short_names(paths: Sequence[tuple[str, str]]) -> list[str]:
     parts = [os.path.normpath(path).split(os.sep) for _, path in paths]
     deep = 1
     while True:

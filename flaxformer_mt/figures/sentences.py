@@ -8,8 +8,17 @@ from collections.abc import Sequence
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.decoding import Attention, Translator
 from flaxformer_mt.decoding.segments import fits
-from flaxformer_mt.figures.errors import FigureError
-from flaxformer_mt.figures.find import Sentence
+from flaxformer_mt.figures import FigureError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """A source with the translation that is attended with; `number` is the source's line."""
+
+    number: int
+    src: str
+    tgt: str
+    tokens: tuple[int, ...] | None = None  # of the translation, where the model made it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,10 +33,8 @@ class Sentences:
     def notes(self, name: str) -> list[str]:
         """What was left out of the file `name`."""
         found = []
-        for what, numbers in (
-            ("blank", self.blank),
-            ("longer than the model takes", self.overlong),
-        ):
+        left_out = {"blank": self.blank, "longer than the model takes": self.overlong}
+        for what, numbers in left_out.items():
             if numbers:
                 listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
                 found.append(f"{name}: {len(numbers)} lines left out that are {what}: {listed}")

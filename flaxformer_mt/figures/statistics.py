@@ -12,15 +12,25 @@ own place is the one that lies in proportion.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
-from flaxformer_mt.figures.maps import Kind
+from flaxformer_mt.figures.maps import Kind, core, words
 
 REACH = 32  # offsets beyond count as this one, where their variety is measured
 FAR = 5  # pieces
+
+# Pronouns that stand for something said before, by language. Lists of words and no grammar: some
+# are other words elsewhere ("sie" is "you" as well; "sein", mostly the verb, is left out).
+PRONOUNS = {
+    "en": "he him his himself she her hers herself it its itself they them their theirs themselves",
+    "de": "er ihn ihm seine seinen seinem seiner seines sie ihr ihre ihren ihrem ihrer ihres "
+    "es ihnen sich",
+    "fr": "il elle ils elles lui leur leurs eux son sa ses sien sienne celui celle ceux celles",
+}
 
 # `{far}` stands for the number of pieces.
 DEFINITIONS = {
@@ -131,6 +141,20 @@ def measure(
     )
 
 
+def pronouns_of(language: str) -> frozenset[str]:
+    """The words of a language, given as a code such as "en" or "en-GB"; none if it has no list."""
+    return frozenset(PRONOUNS.get(re.split("[-_]", language.lower())[0], "").split())
+
+
+def pronoun_places(pieces: Sequence[str], listed: Collection[str]) -> tuple[int, ...]:
+    """Where words of the list begin among the pieces; of "it's" it is "it" that counts."""
+    return tuple(
+        span.start
+        for word, span in words(pieces)
+        if re.split("['’]", core(word), maxsplit=1)[0] in listed
+    )
+
+
 def inner(kind: Kind, rows: int, columns: int) -> tuple[range, range]:
     """Which rows are counted as queries and which columns as pieces of the sentence."""
     if kind == "decoder":
@@ -152,11 +176,9 @@ def strongest(
     weights: Float[np.ndarray, "rows columns"],
     kind: Kind,
     wanted: Bool[np.ndarray, "rows columns"],
-) -> tuple[int, int] | None:
+) -> tuple[int, int]:
     """Row and column, of the whole map, of the largest weight where `wanted` (of `inner` ones)."""
     rows, columns = inner(kind, *weights.shape)
-    if not wanted.any():
-        return None
     pieces = weights[rows.start : rows.stop, columns.start : columns.stop]
     row, column = np.unravel_index(np.where(wanted, pieces, -1.0).argmax(), wanted.shape)
     return int(row) + rows.start, int(column) + columns.start

@@ -10,8 +10,10 @@ import pytest
 from benchmarks import learning_curves
 from benchmarks.learning_curves import WINDOW, curve, table
 from benchmarks.training_contestants.contest import read_rows
+from flaxformer_mt.figures.canvas import rendered
 from flaxformer_mt.figures.curves import curves
-from flaxformer_mt.figures.panels import panels
+from flaxformer_mt.figures.runs import panels
+from tests.figures.examples import svg_texts
 
 TOKENS = np.cumsum([10] * 90)
 FALLING = [9 - step / 30 for step in range(90)]
@@ -35,7 +37,8 @@ def test_a_curve_has_the_means_of_windows_at_their_tokens():
     assert line[:, 0].tolist() == [200, 400, 600, 800]
     assert line[0, 1] == pytest.approx(np.mean(FALLING[:WINDOW]))
     layout = curves([run, curve("peer", TOKENS, FALLING)], panels([run], ["loss"]), axis="tokens")
-    assert any("peer" in text for text in layout.texts) and "target tokens" in layout.texts
+    texts = svg_texts(rendered(layout, "svg"))
+    assert any("peer" in text for text in texts) and "target tokens" in texts
     assert len(curve("short", TOKENS[:3], FALLING[:3]).series["train"].line("steps", "loss")) == 1
 
 

@@ -53,7 +53,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "input"):
+        if tag not in ("meta", "input", "img"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

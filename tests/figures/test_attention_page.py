@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.figures.attention_page import UNITS, attention_page
-from flaxformer_mt.figures.labels import shown
-from flaxformer_mt.figures.maps import KINDS, pick, weights_of
+from flaxformer_mt.figures.maps import KINDS, pick, shown, weights_of
 from tests.figures.examples import SOURCE, TARGET, Reader, data_of, made_up
 
 HOSTILE = "</script><script>document.title='owned'</script> <!-- & \u2028 \u0000"

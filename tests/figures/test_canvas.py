@@ -19,7 +19,7 @@ def layout(text: str = "text", width: float = 200, height: float = 100) -> Layou
     def draw(sheet: Sheet) -> None:
         sheet.axes().text(10, 50, text, fontsize=sheet.points(12))
 
-    return Layout(natural=Size(width, height), texts=(text,), draw=draw)
+    return Layout(natural=Size(width, height), draw=draw)
 
 
 def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be() -> None:

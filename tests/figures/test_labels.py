@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flaxformer_mt.figures.labels import LONGEST, core, punctuation, shown, words
-from flaxformer_mt.figures.pronouns import pronoun_places, pronouns_of
+from flaxformer_mt.figures.maps import LONGEST, core, punctuation, shown, words
+from flaxformer_mt.figures.statistics import pronoun_places, pronouns_of
 
 
 @pytest.mark.parametrize(

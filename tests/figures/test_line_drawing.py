@@ -8,11 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from flaxformer_mt.figures.canvas import rendered
-from flaxformer_mt.figures.colours import head_colours
-from flaxformer_mt.figures.labels import shown
+from flaxformer_mt.figures.canvas import head_colours, rendered
 from flaxformer_mt.figures.line_drawing import FAINTEST, line_drawing
-from flaxformer_mt.figures.maps import KINDS, Kind, Picked, pick
+from flaxformer_mt.figures.maps import KINDS, Kind, Picked, pick, shown
 from tests.figures.examples import made_up, svg_texts
 
 FOUND = made_up()

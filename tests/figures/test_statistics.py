@@ -104,4 +104,3 @@ def test_the_strongest_link_is_given_by_its_place_in_the_map() -> None:
     weights = np.array(DECODER)
     assert strongest(weights, "decoder", np.ones((2, 3), bool)) == (1, 1)
     assert strongest(weights, "decoder", offsets("decoder", 2, 3) == -2) == (2, 1)
-    assert strongest(weights, "decoder", np.zeros((2, 3), bool)) is None
