@@ -12,7 +12,6 @@ which of them the model itself thinks likelier. `pip install torch transformers`
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import tempfile
@@ -62,12 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beam_size = config.decoding.beam_size
     metrics: dict[str, float] = {"sentences": len(lines), "beam_size": beam_size}
     searches = {GREEDY: (1, 0.0), "beam": (beam_size, 0.0), "beam_penalty": (beam_size, 0.6)}
-    theirs = dataclasses.replace(config.decoding, length_norm="average", ends_among="beam")
+    theirs = {"length_norm": "average", "ends_among": "beam"}
     ours: dict[str, list[list[int]]] = {}
     for search, (size, alpha) in searches.items():
-        found = translator.with_config(theirs).translate(
-            lines, beam_size=size, length_penalty=alpha
-        )
+        searched = translator.with_config(**theirs, beam_size=size, length_penalty=alpha)
+        found = searched.translate(lines)
         ours[search] = [list(translation.tokens) for translation in found]
         own = score([translation.text for translation in found])
         metrics[f"{search}_bleu_here"] = own.bleu

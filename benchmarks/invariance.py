@@ -67,7 +67,7 @@ def translated(
     translator: Translator, lines: Sequence[str], batch_tokens: int
 ) -> list[Translation]:
     config = dataclasses.replace(translator.config, batch_tokens=batch_tokens)
-    return translator.with_config(config).translate(lines)
+    return translator.with_config(**dataclasses.asdict(config)).translate(lines)
 
 
 def differences(

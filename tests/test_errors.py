@@ -11,7 +11,7 @@ import jax
 import pytest
 
 import flaxformer_mt
-from flaxformer_mt.bulk.state import OutputError
+from flaxformer_mt.bulk.sinks import OutputError
 from flaxformer_mt.config import ConfigError
 from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.data.corpus.paths import require_file
@@ -25,7 +25,7 @@ from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
 from flaxformer_mt.training.recovery import DivergenceError
 
 # Caught by their own rooms, answered to a client, or raised as a stop.
-WITHIN = {"_Damage", "DeadEnd", "ModelEnded", "NoText", "NotServing", "PairRefused", "QueueFull"}
+WITHIN = {"DeadEnd", "ModelEnded", "NoText", "NotServing", "PairRefused", "QueueFull"}
 WITHIN |= {"Refusal", "Stopped"}
 
 

@@ -141,7 +141,7 @@ def translated(run: RunDirectory, search: Searched | None = None) -> tuple[Score
     translator = Translator.load(run.path, which="average" if averaged else "latest")
     if search is not None:
         settings = dataclasses.replace(translator.config, **dict(search.settings))  # type: ignore[arg-type]
-        translator = translator.with_config(settings)
+        translator = translator.with_config(**dataclasses.asdict(settings))
     hypotheses = [found.text for found in translator.translate([pair.src for pair in pairs])]
     scoring = Scoring(language=data.tgt_lang, ter=False, resamples=0)
     found = assess(hypotheses, [pair.tgt for pair in pairs], scoring=scoring)

@@ -1,9 +1,4 @@
-"""Output in a bucket, where nothing can be appended to: parts in a folder, joined at the end.
-
-`gs://BUCKET/FILE.part/` has the parts and state.json, which tells how many of them count; another
-machine can go on with them. FILE appears whole; then the state tells its size, until the parts are
-deleted. Nothing keeps two calls from writing the same FILE at once.
-"""
+"""Output in a bucket, where nothing can be appended to: parts in a folder, joined at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flaxformer_mt.bulk.state import Consumed, OutputError, Recorded, read_state, write_state
+from flaxformer_mt.bulk.sinks import Consumed, OutputError, read_record, write_record
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, asking, exists, persistently
 
@@ -26,7 +21,11 @@ PART = 1 << 23  # bytes after which one comes earlier
 
 
 class BucketSink:
-    """An object in a bucket. Raises OutputError if the store refuses something."""
+    """An object in a bucket. Raises OutputError if the store refuses something.
+
+    FILE.part/ has the parts and state.json, which tells how many of them count; another machine can
+    continue them. Nothing keeps two calls from writing the same FILE at once.
+    """
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class BucketSink:
             self._path, self._folder = as_path(path), as_path(f"{path}.part")
         except RunDirectoryError as error:
             raise OutputError(str(error)) from error
-        self._state = self._folder / "state.json"
+        self._record = self._folder / "state.json"
         self._restart, self._every, self._clock = restart, every, clock
         self._identity: Mapping[str, Any] = {}
         self._waiting = bytearray()  # output that is not uploaded
@@ -48,7 +47,6 @@ class BucketSink:
         self._consumed = self._uploaded = Consumed()
         self._parts = 0
         self._begun = False
-        self._in_place = False  # an earlier call was stopped after the last step but tidying up
         self._last = clock()
 
     @property
@@ -58,28 +56,18 @@ class BucketSink:
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         self._identity = identity
         try:
-            recorded = Recorded()
-            if not self._restart and exists(self._state):
-                recorded = read_state(self._state, identity)
-            if recorded.finished:
-                self._in_place = exists(self._path) and self._size() == recorded.output
-                recorded = recorded if self._in_place else Recorded()  # its owner has taken it away
-            if not recorded.consumed.lines:
-                write_state(self._state, identity, Recorded())
+            if not self._restart and exists(self._record):
+                self._uploaded, self._parts = read_record(self._record, identity)
+            if self._parts and not exists(self._part(0)):
+                self._take_back()
+            if not self._uploaded.lines:
+                write_record(self._record, identity, Consumed(), 0)
         except RunDirectoryError as error:
             raise OutputError(str(error)) from error
-        self._uploaded = recorded.consumed
-        self._parts = 0 if self._in_place else recorded.output
         self._begun = True
         return self._uploaded
 
     def write(self, data: bytes) -> None:
-        if self._in_place:
-            # The input has grown since: what there is becomes a part again.
-            first = self._name(0)
-            self._ask(first, lambda: _join([self._path], first))
-            self._record(Recorded(consumed=self._uploaded, output=1))
-            self._parts, self._in_place = 1, False
         self._waiting += data
 
     def commit(self, consumed: Consumed) -> None:
@@ -88,19 +76,16 @@ class BucketSink:
             self._upload()
 
     def finish(self) -> None:
-        if not self._in_place:
-            self._upload()
-            # Joined beside it first: what breaks off half-way must not be taken for the whole.
-            whole = self._folder / "whole"
-            self._ask(whole, lambda: _join(map(self._name, range(self._parts)), whole))
-            self._ask(self._path, lambda: whole.replace(self._path))
-            # A stop after this must not look like the loss of parts.
-            size = self._ask(self._path, self._size)
-            self._record(Recorded(consumed=self._uploaded, output=size, finished=True))
-        # As listed, for a call of before --restart may have had more of them; the record last.
-        found = self._ask(self._folder, lambda: list(self._folder.iterdir()))
+        self._upload()
+        # Joined beside it first: what breaks off half-way must not be taken for the whole.
+        whole = self._folder / "whole"
+        self._ask(whole, lambda: _join(map(self._part, range(self._parts)), whole))
+        self._ask(self._path, lambda: whole.replace(self._path))
+        # As listed, for a call of before --restart may have had more of them; the first part goes
+        # first, which tells a later call that FILE is the whole, and the record last.
+        found = self._ask(self._folder, lambda: sorted(self._folder.iterdir()))
         parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
-        for path in (*parts, self._state):
+        for path in (*parts, self._record):
             self._ask(path, functools.partial(path.unlink, missing_ok=True))
         self._begun = False
 
@@ -112,31 +97,37 @@ class BucketSink:
     def _upload(self) -> None:
         if self._consumed != self._uploaded and self._consumed.lines:
             data = bytes(self._waiting[: self._committed])
-            path = self._name(self._parts)
+            path = self._part(self._parts)
             self._ask(path, lambda: path.write_bytes(data))
-            self._record(Recorded(consumed=self._consumed, output=self._parts + 1))
             self._parts, self._uploaded = self._parts + 1, self._consumed
+            self._write_state()
             del self._waiting[: self._committed]
             self._committed = 0
         self._last = self._clock()
 
-    def _record(self, now: Recorded) -> None:
-        self._ask(self._state, lambda: write_state(self._state, self._identity, now))
+    def _take_back(self) -> None:
+        """After a stop while parts were deleted, FILE becomes the only part again."""
+        if not exists(self._path):  # its owner has taken it away
+            self._uploaded, self._parts = Consumed(), 0
+            return
+        self._ask(self._folder, lambda: _join([self._path], self._part(0)))
+        self._parts = 1
+        self._write_state()
 
-    def _size(self) -> int:
-        """Of the whole, in bytes."""
-        found: Any = asking(self._path, "reached", self._path.stat)
-        return int(found.length)
+    def _write_state(self) -> None:
+        self._ask(
+            self._record,
+            lambda: write_record(self._record, self._identity, self._uploaded, self._parts),
+        )
 
-    def _name(self, number: int) -> Path:
+    def _part(self, number: int) -> Path:
         return self._folder / f"{number:08}"
 
     def _ask(self, path: Path, action: Callable[[], T]) -> T:
-        kept = f"; what is complete is in {self._folder}"
         try:
             return asking(path, "written", lambda: persistently(action))
         except (RunDirectoryError, OSError) as error:
-            raise OutputError(f"{error}{kept}") from error
+            raise OutputError(f"{error}; what is complete is in {self._folder}") from error
 
 
 def _join(parts: Iterable[Path], whole: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 from flaxformer_mt.bulk.forms import (
     BadLine,
@@ -17,14 +17,10 @@ from flaxformer_mt.bulk.forms import (
     with_fields,
 )
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
-from flaxformer_mt.bulk.stream import Made
-from flaxformer_mt.data.vocabulary import EOS, Vocabulary
+from flaxformer_mt.bulk.stream import Made, Window, made_of
+from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.forced import Scored
-from flaxformer_mt.decoding.segments import Target
-
-_SUMS = ("pairs", "tokens", "log_prob", "encoded_otherwise")
-
-Score = Callable[[Sequence[tuple[str, Target]]], Sequence[Scored]]
+from flaxformer_mt.decoding.segments import Overlong, Target
 
 
 class TwoInputs:
@@ -158,58 +154,71 @@ class PairForm:
         return ("\t".join(columns) + "\n").encode()
 
 
-@dataclasses.dataclass
-class Scoring:
-    """The action of `score`, and the sums that it reports at its end."""
+class Scores(Protocol):
+    """A `Translator`, as far as this needs it."""
 
-    score: Score
+    vocabularies: Vocabularies
+
+    def score(
+        self, pairs: Sequence[tuple[str, Target]], *, overlong: Overlong
+    ) -> Sequence[Scored]: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreSettings:
+    """What decides of the output besides the model and its own settings."""
+
     form: PairForm
-    vocabulary: Vocabulary
-    pairs: int = 0
-    tokens: int = 0
-    log_prob: float = 0.0
-    encoded_otherwise: int = 0  # texts whose own tokens are not those that were scored
+    overlong: Overlong = "refuse"
 
-    def __call__(self, records: Sequence[PairRecord], first: int) -> Made:
-        found = self.score([(record.source, record.target) for record in records])
-        tokens = sum(len(scored.tokens) for scored in found)
-        self.pairs += len(records)
-        self.tokens += tokens
-        self.log_prob += math.fsum(scored.log_prob for scored in found)
-        self._compare(records)
-        outputs = [
-            self.form.render(record, scored, self.vocabulary)
-            for record, scored in zip(records, found, strict=True)
-        ]
-        return Made(outputs, tokens)
 
-    def _compare(self, records: Sequence[PairRecord]) -> None:
+def score_window(window: Window, settings: ScoreSettings, translator: Scores) -> Made:
+    """The scores of a window's pairs, rendered; sums pairs, tokens and log-probabilities.
+
+    It also counts the texts whose own tokens are not those that were scored.
+    """
+    form, vocabulary = settings.form, translator.vocabularies.tgt
+
+    def make(records: list[PairRecord]) -> Made:
+        pairs = [(record.source, record.target) for record in records]
+        found = translator.score(pairs, overlong=settings.overlong)
         known = [record for record in records if record.text is not None]
-        texts = self.vocabulary.encode([record.text or "" for record in known])
-        for record, encoded in zip(known, texts, strict=True):
-            said = [token for token in record.target if token != EOS]
-            self.encoded_otherwise += said != encoded
+        texts = vocabulary.encode([record.text or "" for record in known])
+        tokens = sum(len(scored.tokens) for scored in found)
+        return Made(
+            output=b"".join(
+                form.render(record, scored, vocabulary)
+                for record, scored in zip(records, found, strict=True)
+            ),
+            tokens=tokens,
+            sums={
+                "pairs": len(records),
+                "tokens": tokens,
+                "log_prob": math.fsum(scored.log_prob for scored in found),
+                "encoded_otherwise": sum(
+                    [token for token in record.target if token != EOS] != encoded
+                    for record, encoded in zip(known, texts, strict=True)
+                ),
+            },
+        )
 
-    def sums(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in _SUMS}
+    return made_of(window, form.parse, make)
 
-    def go_on(self, sums: Mapping[str, float]) -> None:
-        for name in _SUMS:
-            setattr(self, name, sums[name])
 
-    def summary(self) -> list[str]:
-        """Lines for people: the perplexity, and how many texts do not stand for their tokens."""
-        lines = [f"{self.pairs:,} pairs, {self.tokens:,} target tokens (end marks included)"]
-        if self.tokens:
-            mean = self.log_prob / self.tokens
-            perplexity = math.exp(min(-mean, 700.0))
-            lines[0] += f": {mean:.4f} nats a token, perplexity {perplexity:.4f}"
-        if self.encoded_otherwise:
-            lines.append(
-                f"{self.encoded_otherwise:,} of the texts encode into other tokens than those that "
-                "were scored: scored as texts they would have other scores"
-            )
-        return lines
+def describe_scored(sums: Mapping[str, float]) -> list[str]:
+    """Lines for people: the perplexity, and how many texts do not stand for their tokens."""
+    pairs, tokens = int(sums.get("pairs", 0)), int(sums.get("tokens", 0))
+    lines = [f"{pairs:,} pairs, {tokens:,} target tokens (end marks included)"]
+    if tokens:
+        mean = sums["log_prob"] / tokens
+        perplexity = math.exp(min(-mean, 700.0))
+        lines[0] += f": {mean:.4f} nats a token, perplexity {perplexity:.4f}"
+    if otherwise := int(sums.get("encoded_otherwise", 0)):
+        lines.append(
+            f"{otherwise:,} of the texts encode into other tokens than those that were scored: "
+            "scored as texts they would have other scores"
+        )
+    return lines
 
 
 def _side(side: str, text: bytes) -> str:

@@ -1,28 +1,43 @@
-"""Where output goes: a stream, or a file that appears whole and that another call can go on with.
+"""Where output goes: a stream, or a file that appears whole and that the same call can continue.
 
-A file is written beside its name, as FILE.part, with FILE.part.json telling how far it is complete
-and of what: the settings, and a digest of the input that was consumed.
+A file grows beside its name as FILE.part. The record, FILE.part.json, says what the output is part
+of, how much of it is complete, and of how much of the input.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from flaxformer_mt.bulk.state import (
-    Consumed,
-    OutputError,
-    Recorded,
-    aside,
-    read_state,
-    write_state,
-)
+from flaxformer_mt.errors import UserError
+from flaxformer_mt.rundir.atomic import read_json, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
+
+FORMAT = 2  # of the record
+
+
+class OutputError(UserError):
+    """Output that cannot be written or continued; the message names the file."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Consumed:
+    """How much of the input is done: its first lines, their bytes, and a digest of them.
+
+    `sums` is what was counted on the way.
+    """
+
+    lines: int = 0
+    size: int = 0
+    sha256: str = ""
+    sums: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 class Sink(Protocol):
@@ -52,7 +67,7 @@ class Sink(Protocol):
 
 
 class StreamSink:
-    """Standard output, a pipe or a device: nothing can be gone on with.
+    """Standard output, a pipe or a device, which nothing can continue.
 
     With a `name`, raises OutputError where the system refuses something.
     """
@@ -70,8 +85,7 @@ class StreamSink:
             self._stream.write(data)
 
     def commit(self, consumed: Consumed) -> None:
-        with self._explained():
-            self._stream.flush()
+        self.finish()
 
     def finish(self) -> None:
         with self._explained():
@@ -97,14 +111,12 @@ class FileSink:
 
     def __init__(self, path: str, *, restart: bool = False) -> None:
         self._path, self._part = Path(path), Path(f"{path}.part")
-        self._state = Path(f"{path}.part.json")
+        self._record = Path(f"{path}.part.json")
         self._restart = restart
         self._identity: Mapping[str, Any] = {}
         self._stream: BinaryIO | None = None
         self._size = 0  # bytes of output that are committed or were written since
-        self._consumed = Consumed()
         self._begun = False
-        self._in_place = False  # an earlier call was killed after the last step but tidying up
 
     @property
     def kept(self) -> str:
@@ -115,57 +127,36 @@ class FileSink:
         try:
             with self._explained():
                 self._stream = self._opened()
-                found = os.fstat(self._stream.fileno()).st_size
-                recorded = self._recorded(found)
-                self._consumed, self._size = recorded.consumed, recorded.output
-                if not self._consumed.lines:
-                    write_state(self._state, identity, Recorded())
-                if not self._in_place:
-                    self._stream.truncate(self._size)
-                    self._stream.seek(self._size)
+                done, self._size = self._earlier(self._stream)
+                if not done.lines:
+                    write_record(self._record, identity, done, 0)
+                self._stream.truncate(self._size)
+                self._stream.seek(self._size)
         except BaseException:
             self.close()
             raise
         self._begun = True
-        return self._consumed
+        return done
 
     def write(self, data: bytes) -> None:
         assert self._stream is not None
         with self._explained():
-            if self._in_place:
-                # The input has grown since: what there is becomes a part again.
-                self._stream.truncate(0)
-                with self._path.open("rb") as whole:
-                    shutil.copyfileobj(whole, self._stream)
-                self._in_place = False
             self._stream.write(data)
         self._size += len(data)
 
     def commit(self, consumed: Consumed) -> None:
-        assert self._stream is not None
         with self._explained():
-            self._stream.flush()
             # In this order, so that the record never tells of output that is not there.
-            os.fsync(self._stream.fileno())
-            now = Recorded(consumed=consumed, output=self._size)
-            write_state(self._state, self._identity, now)
-        self._consumed = consumed
+            self._force_to_disk()
+            write_record(self._record, self._identity, consumed, self._size)
 
     def finish(self) -> None:
-        assert self._stream is not None
         with self._explained():
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-            if self._in_place:
-                self._part.unlink(missing_ok=True)
-            else:
-                # A kill after the renaming must not look like the loss of the part.
-                whole = Recorded(consumed=self._consumed, output=self._size, finished=True)
-                write_state(self._state, self._identity, whole)
-                os.replace(self._part, self._path)
-            for path in (self._state, aside(self._state)):
+            self._force_to_disk()
+            os.replace(self._part, self._path)
+            for path in (self._record, _aside(self._record)):
                 path.unlink(missing_ok=True)
-            self._stream.close()
+        self.close()
 
     def close(self) -> None:
         """Lets go of the file; what was written stays in FILE.part."""
@@ -173,51 +164,109 @@ class FileSink:
             with contextlib.suppress(OSError):
                 self._stream.close()
 
+    def _force_to_disk(self) -> None:
+        assert self._stream is not None
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+
     def _opened(self) -> BinaryIO:
         """FILE.part, which no other process has open for writing; neither cut nor read."""
-        while True:
-            descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise OutputError(f"{self._part}: another process is writing it") from error
-            except OSError:
-                pass  # a file system without locks
-            # Another process may just have finished it, which made it FILE.
-            if self._part.exists() and os.path.samestat(os.fstat(descriptor), self._part.stat()):
-                return os.fdopen(descriptor, "r+b")
+        descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        taken = False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken = True
+        except OSError:
+            pass  # a file system without locks
+        # The other process may just have finished it, which made it FILE.
+        if taken or not (
+            self._part.exists() and os.path.samestat(os.fstat(descriptor), self._part.stat())
+        ):
             os.close(descriptor)
+            raise OutputError(f"{self._part}: another process is writing it")
+        return os.fdopen(descriptor, "r+b")
 
-    def _recorded(self, found: int) -> Recorded:
-        """What is done by the record beside a part of `found` bytes."""
-        if self._restart or not (found or self._state.exists()):
-            return Recorded()
-        if not self._state.exists():
+    def _earlier(self, stream: BinaryIO) -> tuple[Consumed, int]:
+        """What an earlier call has done, and how many bytes of FILE.part that has made."""
+        found = os.fstat(stream.fileno()).st_size
+        if self._restart or not (found or self._record.exists()):
+            return Consumed(), 0
+        if not self._record.exists():
             raise OutputError(
-                f"{self._part}: is there, and no {self._state.name} tells what it is part of: move "
-                "it away, or begin anew with --restart"
+                f"{self._part}: is there, and no {self._record.name} tells what it is part of: "
+                "move it away, or begin anew with --restart"
             )
-        recorded = read_state(self._state, self._identity)
-        if found >= recorded.output:
-            return recorded
-        there = self._path.stat().st_size if self._path.is_file() else None
-        self._in_place = recorded.finished and there == recorded.output
-        if found and not self._in_place:
+        done, size = read_record(self._record, self._identity)
+        if found and found < size:
             raise OutputError(
-                f"{self._part}: has {found:,} bytes where {self._state.name} tells of "
-                f"{recorded.output:,}: it was changed; begin anew with --restart"
+                f"{self._part}: has {found:,} bytes where {self._record.name} tells of {size:,}: "
+                "it was changed; begin anew with --restart"
             )
-        return recorded if self._in_place else Recorded()  # its owner has taken it away
+        if found < size and self._path.is_file() and self._path.stat().st_size == size:
+            # Killed between the last two steps: what became FILE is a part again.
+            with self._path.open("rb") as whole:
+                shutil.copyfileobj(whole, stream)
+        elif found < size:
+            return Consumed(), 0  # its owner has taken it away
+        return done, size
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
+        kept = f"; what is complete is in {self._part}"
         try:
             yield
         except OSError as error:
-            kept = f"; what is complete is in {self._part}" if self._begun else ""
             raise OutputError(
-                f"{self._path}: cannot be written: {error.strerror or error}{kept}"
+                f"{self._path}: cannot be written: {error.strerror or error}"
+                f"{kept if self._begun else ''}"
             ) from error
         except RunDirectoryError as error:
-            raise OutputError(f"{error}; what is complete is in {self._part}") from error
+            raise OutputError(f"{error}{kept}") from error
+
+
+def write_record(path: Path, identity: Mapping[str, Any], consumed: Consumed, made: int) -> None:
+    """Records what the output is part of, and how much of it (bytes, parts) is complete."""
+    record = {
+        "format": FORMAT,
+        "identity": dict(identity),
+        "output": made,
+        "consumed": dataclasses.asdict(consumed),
+    }
+    write_json(path, record, aside=_aside(path))
+
+
+def _aside(path: Path) -> Path:
+    """What a kill may leave beside a record, of which only one process writes."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def read_record(path: Path, identity: Mapping[str, Any]) -> tuple[Consumed, int]:
+    """What is done, and how much output that has made. Raises OutputError for another `identity`.
+
+    A record of nothing could belong to any call.
+    """
+    try:
+        record = read_json(path)
+        if (version := record.get("format")) != FORMAT:
+            raise ValueError(f"has format {version}, and this program reads {FORMAT}")
+        done, made = Consumed(**record["consumed"]), int(record["output"])
+        then: dict[str, Any] = dict(record["identity"])
+        if not all(isinstance(number, int) for number in (done.lines, done.size)):
+            raise TypeError("its counts are not integers")
+    except (RunDirectoryError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"{path}: cannot be continued: {error}; begin anew with --restart"
+        ) from error
+    if not done.lines:
+        return Consumed(), 0
+    # As they look after a round trip through JSON.
+    now = json.loads(json.dumps(dict(identity)))
+    for name in {**then, **now}:
+        if then.get(name) != now.get(name):
+            raise OutputError(
+                f"{path}: tells of a call with {name} {then.get(name)!r}, and now it is "
+                f"{now.get(name)!r}: what it has made does not belong to this; call it as before, "
+                "or begin anew with --restart"
+            )
+    return done, made

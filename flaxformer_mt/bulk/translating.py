@@ -1,102 +1,106 @@
-"""A window of records translated and rendered."""
+"""A window of lines translated and rendered."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from flaxformer_mt.bulk.forms import Form, Record, counted
-from flaxformer_mt.bulk.stream import Made
+from flaxformer_mt.bulk.stream import Made, Window, made_of
 from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.segments import Overlong
 from flaxformer_mt.decoding.translation import Translation
 
 
-class Translate(Protocol):
-    """Lines with what their translations begin with; `first` is the first one's number."""
+class Translates(Protocol):
+    """A `Translator`, as far as this needs it."""
 
-    def __call__(
-        self, lines: Sequence[str], *, prefixes: Sequence[str] | None, first: int
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        n_best: int,
+        overlong: Overlong,
+        prefixes: Sequence[str] | None,
+        suppress: Sequence[str],
+        sampling: Sampling | None,
+        first: int,
     ) -> Sequence[Translation]: ...
 
-
-Align = Callable[[Sequence[tuple[str, Sequence[int]]]], Sequence[Alignment]]
-
-SAID = 20  # lines that are each said to be split; the others are counted
+    def align(self, pairs: Sequence[tuple[str, Sequence[int]]]) -> Sequence[Alignment]: ...
 
 
-@dataclasses.dataclass
-class Translating:
-    """The action of `translate`: its own state is only what it has to tell in the end."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateSettings:
+    """What decides of the output besides the model and its own settings."""
 
-    translate: Translate
-    align: Align | None  # given where alignments are wanted
     form: Form
-    name: str  # of the input, for messages
-    say: Callable[[str], None]
+    n_best: int = 1
+    overlong: Overlong = "split"
     prefix: str = ""  # of every translation, where the record has none
-    split: int = 0  # lines so far that were longer than the model takes
-    at_limit: int = 0  # translations so far that are as long as an output may be
+    suppress: tuple[str, ...] = ()
+    sampling: Sampling | None = None
 
-    def __call__(self, records: Sequence[Record], first: int) -> Made:
-        prefixes = [record.prefix or self.prefix for record in records]
-        translations = self.translate(
-            [record.source for record in records],
+
+def translate_window(window: Window, settings: TranslateSettings, translator: Translates) -> Made:
+    """The translations of a window's lines, rendered; counts lines in pieces and at the limit."""
+    form = settings.form
+
+    def make(records: list[Record]) -> Made:
+        sources = [record.source for record in records]
+        prefixes = [record.prefix or settings.prefix for record in records]
+        translations = translator.translate(
+            sources,
+            n_best=settings.n_best,
+            overlong=settings.overlong,
             prefixes=prefixes if any(prefixes) else None,
-            first=first,
+            suppress=settings.suppress,
+            sampling=settings.sampling,
+            first=window.first,
         )
-        aligned = self._alignments(records, translations)
-        outputs = []
+        aligned: Sequence[Alignment] = ()
+        if form.shown.alignments:
+            pairs = [
+                (source, hypothesis.tokens)
+                for source, translation in zip(sources, translations, strict=True)
+                for hypothesis in translation.hypotheses
+            ]
+            aligned = translator.align(pairs)
+        waiting, output, notes = iter(aligned), [], []
         for number, (record, translation) in enumerate(
-            zip(records, translations, strict=True), start=first
+            zip(records, translations, strict=True), start=window.first
         ):
             if translation.split:
-                self._tell(number)
-            self.at_limit += translation.at_limit
-            links = list(itertools.islice(aligned, len(translation.hypotheses)))
-            outputs.append(self.form.render(record, translation, links, number=number))
-        tokens = sum(len(translation.tokens) + 1 for translation in translations)
-        return Made(outputs, tokens)
+                notes.append(
+                    f"{window.name}:{number}: longer than the model takes; translated in pieces "
+                    "and rejoined"
+                )
+            links = list(itertools.islice(waiting, len(translation.hypotheses)))
+            output.append(form.render(record, translation, links, number=number))
+        return Made(
+            output=b"".join(output),
+            tokens=sum(len(translation.tokens) + 1 for translation in translations),
+            sums={
+                "split": len(notes),
+                "at_limit": sum(translation.at_limit for translation in translations),
+            },
+            notes=notes,
+        )
 
-    def _alignments(
-        self, records: Sequence[Record], translations: Sequence[Translation]
-    ) -> itertools.chain[Alignment]:
-        if self.align is None:
-            return itertools.chain()
-        pairs = [
-            (record.source, hypothesis.tokens)
-            for record, translation in zip(records, translations, strict=True)
-            for hypothesis in translation.hypotheses
-        ]
-        return itertools.chain(self.align(pairs))
+    return made_of(window, form.parse, make)
 
-    def sums(self) -> dict[str, float]:
-        return {"split": self.split, "at_limit": self.at_limit}
 
-    def go_on(self, sums: Mapping[str, float]) -> None:
-        self.split, self.at_limit = int(sums["split"]), int(sums["at_limit"])
-
-    def summary(self) -> list[str]:
-        """Lines for people, at the end."""
-        lines = []
-        if self.split:
-            lines.append(
-                f"{counted(self.split, 'line')} longer than the model takes: translated in pieces"
-            )
-        if self.at_limit:
-            lines.append(
-                f"{counted(self.at_limit, 'translation')} as long as an output may be, perhaps cut "
-                "short: see --max-ratio and --max-extra-tokens"
-            )
-        return lines
-
-    def _tell(self, number: int) -> None:
-        self.split += 1
-        if self.split <= SAID:
-            self.say(
-                f"{self.name}:{number}: longer than the model takes; "
-                "translated in pieces and rejoined"
-            )
-        if self.split == SAID:
-            self.say("further lines in pieces are only counted")
+def describe_translated(sums: Mapping[str, float]) -> list[str]:
+    """Lines for people, at the end."""
+    lines = []
+    if split := int(sums.get("split", 0)):
+        lines.append(f"{counted(split, 'line')} longer than the model takes: translated in pieces")
+    if at_limit := int(sums.get("at_limit", 0)):
+        lines.append(
+            f"{counted(at_limit, 'translation')} as long as an output may be, perhaps cut short: "
+            "see --max-ratio and --max-extra-tokens"
+        )
+    return lines

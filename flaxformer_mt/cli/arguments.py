@@ -7,9 +7,11 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
+from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.config.consistency import LARGEST_BEAM
+from flaxformer_mt.config.freeze import field_types
 from flaxformer_mt.rundir.paths import is_primary
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
@@ -69,22 +71,33 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
+def add_weights(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights",
         default="auto",
         metavar="WHICH",
         help="average, best, latest, a step, or auto: a current average, else best, else latest",
     )
-    parser.add_argument(
-        "--beam-size", type=_beam, metavar="K", help="default: the run's decoding.beam_size"
-    )
-    parser.add_argument(
-        "--length-penalty",
-        type=not_negative,
-        metavar="A",
-        help="default: the run's decoding.length_penalty",
-    )
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    add_weights(parser)
+    add_settings(parser, "beam_size", "length_penalty")
+
+
+def add_settings(parser: argparse._ActionsContainer, *names: str) -> None:
+    """A flag for each of these settings under `decoding`, with the schema's explanation."""
+    hints = field_types(DecodingConfig)
+    for name in names:
+        field = DecodingConfig.__dataclass_fields__[name]
+        form: dict[str, Any] = {"choices": get_args(hints[name])}
+        if hints[name] is float:
+            form = {"type": not_negative, "metavar": "X"}
+        elif hints[name] is int:
+            numbers = {"beam_size": _beam, "no_repeat_ngram": count}
+            form = {"type": numbers.get(name, positive), "metavar": "N"}
+        explanation = f"{field.metadata['help']} (default: the run's)".replace("%", "%%")
+        parser.add_argument(f"--{name.replace('_', '-')}", help=explanation, **form)
 
 
 def positive(text: str) -> int:

@@ -21,7 +21,7 @@ from flaxformer_mt.cli.scoring import (
     language_of,
     scoring,
 )
-from flaxformer_mt.cli.searching import add_settings, as_asked, given_settings
+from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
 from flaxformer_mt.cli.sets import VALID, given_text, sets_of
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_workdir(parser, required=False)
     add_decoding(parser)
-    add_settings(parser)
+    add_search(parser)
     parser.add_argument(
         "--set",
         metavar="NAME",
@@ -172,7 +172,7 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
     if options.testset is not None and given & {"src", "ref", "set", "folder"}:
         parser.error("--testset, --set, and --src with --ref exclude each other, and --folder")
     if options.hypotheses is not None:
-        of_runs = {"workdir", "set", "folder", "beam_size", "length_penalty", "dtype"} & given
+        of_runs = {"workdir", "set", "folder", "dtype"} & given
         of_runs |= {"coordinator", "num_processes", "process_id"} & given
         of_runs |= {"weights"} if options.weights != "auto" else set()
         of_runs |= {"heartbeat"} if options.heartbeat != HEARTBEAT else set()

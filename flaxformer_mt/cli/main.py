@@ -145,7 +145,7 @@ class _StandardOutput(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as error:
-            from flaxformer_mt.bulk.state import OutputError
+            from flaxformer_mt.bulk.sinks import OutputError
 
             # What is still held would be tried once more when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())

@@ -3,57 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
-import functools
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from flaxformer_mt.bulk.reading import Lines, open_lines
-from flaxformer_mt.bulk.scoring import PairForm, Scoring, TwoInputs, open_pairs
-from flaxformer_mt.bulk.sinks import Sink
-from flaxformer_mt.bulk.stream import WINDOW
+from flaxformer_mt.bulk.reading import open_lines
+from flaxformer_mt.bulk.scoring import (
+    PairForm,
+    ScoreSettings,
+    describe_scored,
+    open_pairs,
+    score_window,
+)
 from flaxformer_mt.cli.arguments import (
+    add_settings,
+    add_weights,
     add_workdir,
     make_parser,
-    not_negative,
     positive,
-    say,
-    weights,
 )
-from flaxformer_mt.cli.searching import add_batch_tokens, add_dtype, add_scoring, as_asked
-from flaxformer_mt.cli.streams import (
-    NOT_FINISHED,
-    Stopped,
-    add_output,
-    sigterm_stops,
-    streamed,
-    writing,
-)
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.progress import Meter
+from flaxformer_mt.cli.searching import add_dtype
+from flaxformer_mt.cli.streams import add_output, streamed
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_workdir(parser)
-    parser.add_argument(
-        "--weights",
-        default="auto",
-        metavar="WHICH",
-        help="average, best, latest, a step, or auto: a current average, else best, else latest",
-    )
-    parser.add_argument(
-        "--length-penalty",
-        type=not_negative,
-        metavar="A",
-        help="default: the run's decoding.length_penalty",
-    )
-    add_scoring(parser)
+    add_weights(parser)
+    add_settings(parser, "length_penalty", "length_norm", "coverage_penalty", "batch_tokens")
     add_dtype(parser)
-    add_batch_tokens(parser)
     _add_input(parser)
-    add_output(parser, WINDOW)
+    add_output(parser)
     parser.add_argument(
         "--per-token", action="store_true", help="each token's log-probability as well"
     )
@@ -65,40 +43,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         "those of `translate`, and of a text those that are likely to belong together",
     )
     options = parser.parse_args(arguments)
-    form = _form(options, parser)
-    try:
-        with sigterm_stops(options.output is not None):
-            inputs = (options.input, options.src, options.tgt)
-            with _reading(options) as lines, writing(options, inputs) as sink:
-                which = weights(options.weights, parser)
-                translator = Translator.load(options.workdir, which=which)
-                translator = as_asked(options, translator)
-                return _score(options, form, translator, lines, sink)
-    except Stopped:
-        return NOT_FINISHED
-
-
-def _score(
-    options: argparse.Namespace,
-    form: PairForm,
-    translator: Translator,
-    lines: Lines | TwoInputs,
-    sink: Sink,
-) -> int:
-    meter = Meter("score", say, share=lines.share, terminal=sys.stderr.isatty())
-    settings = {"overlong": options.overlong}
-    action = Scoring(
-        functools.partial(translator.score, **settings), form, translator.vocabularies.tgt
-    )
+    settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
     return streamed(
         options,
-        translator,
-        lines,
-        sink,
-        parse=form.parse,
-        action=action,
-        meter=meter,
-        settings={"form": dataclasses.asdict(form), **settings},
+        parser,
+        what="score",
+        reading=open_lines(options.input)
+        if options.src is None
+        else open_pairs(options.src, options.tgt),
+        work=score_window,
+        settings=settings,
+        describe=describe_scored,
     )
 
 
@@ -139,16 +94,6 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--scored-key", metavar="KEY", help="jsonl: the key that is added (default: scored)"
     )
-
-
-@contextlib.contextmanager
-def _reading(options: argparse.Namespace) -> Iterator[Lines | TwoInputs]:
-    if options.src is None:
-        with open_lines(options.input) as lines:
-            yield lines
-    else:
-        with open_pairs(options.src, options.tgt) as pairs:
-            yield pairs
 
 
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairForm:

@@ -6,88 +6,18 @@ import argparse
 import dataclasses
 from typing import Any
 
-from flaxformer_mt.cli.arguments import count, not_negative, positive
+from flaxformer_mt.cli.arguments import add_settings, not_negative, positive
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.settings import with_search
 from flaxformer_mt.decoding.translator import Translator
 
-# Flags that stand for the setting of the same name.
-_SETTINGS = (
-    "length_norm",
-    "coverage_penalty",
-    "diverse_groups",
-    "diversity",
-    "ends_among",
-    "max_ratio",
-    "max_extra_tokens",
-    "no_repeat_ngram",
-    "batch_tokens",
-)
 
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Flags in place of the run's settings under `decoding`."""
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """All flags of a search but those of `add_decoding`."""
     group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
-    add_scoring(group)
-    group.add_argument(
-        "--diverse-groups",
-        type=positive,
-        metavar="G",
-        help="diverse beam search: the beam in G groups, which shun what earlier ones say; for "
-        "--n-best lists that differ (Vijayakumar et al., 2016)",
-    )
-    group.add_argument(
-        "--diversity",
-        type=not_negative,
-        metavar="L",
-        help="how much lower a group ranks a token for each hypothesis of an earlier one",
-    )
-    group.add_argument(
-        "--ends-among",
-        choices=("candidates", "beam"),
-        help="candidates: any of the 2 x beam best continuations may end a translation; beam: the "
-        "beam best alone, as in other toolkits",
-    )
-    group.add_argument(
-        "--max-ratio",
-        type=not_negative,
-        metavar="R",
-        help="an output has at most R times the input's tokens ...",
-    )
-    group.add_argument("--max-extra-tokens", type=positive, metavar="N", help="... and N more")
-    group.add_argument(
-        "--no-repeat-ngram",
-        type=count,
-        metavar="N",
-        help="no sequence of N tokens occurs twice in a translation (0: any may)",
-    )
-    add_batch_tokens(group)
+    names = [field.name for field in dataclasses.fields(DecodingConfig)]
+    add_settings(group, *(name for name in names if name not in ("beam_size", "length_penalty")))
     add_dtype(group)
-
-
-def add_batch_tokens(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--batch-tokens",
-        type=positive,
-        metavar="N",
-        help="source positions times beams on a device at a time: fewer need less memory",
-    )
-
-
-def add_scoring(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--length-norm",
-        choices=("gnmt", "average"),
-        help="gnmt: the score is log P over the paper's penalty; average: over |Y|^alpha",
-    )
-    group.add_argument(
-        "--coverage-penalty",
-        type=not_negative,
-        metavar="B",
-        help="lower the score of what leaves parts of the source without attention (Wu et al., "
-        "2016: 0.2)",
-    )
 
 
 def add_dtype(group: argparse._ActionsContainer) -> None:
@@ -102,34 +32,27 @@ def add_dtype(group: argparse._ActionsContainer) -> None:
 def as_asked(options: argparse.Namespace, translator: Translator) -> Translator:
     """The model with those settings and the dtype that the command has and that were given.
 
-    Raises as `with_settings`.
+    Raises ConfigError for a diversity of groups where there is one alone, and for a beam that its
+    groups do not divide.
     """
-    translator = translator.with_config(with_settings(options, translator.config))
+    given = given_settings(options)
+    config = dataclasses.replace(translator.config, **given)
+    if "diversity" in given and config.diverse_groups == 1:
+        raise ConfigError("--diversity is between groups, and there is one: add --diverse-groups G")
+    if not getattr(options, "sample", False) and config.beam_size % config.diverse_groups:
+        raise ConfigError(
+            f"a beam of {config.beam_size} cannot be split into {config.diverse_groups} groups: "
+            "--beam-size must be a multiple of decoding.diverse_groups (--diverse-groups)"
+        )
+    translator = translator.with_config(**given)
     dtype = getattr(options, "dtype", None)
     return translator if dtype is None else translator.with_dtype(dtype)
 
 
-def with_settings(options: argparse.Namespace, config: DecodingConfig) -> DecodingConfig:
-    """`config` with those of the settings that the command has and that were given.
-
-    Raises ConfigError for a diversity of groups where there is one alone, and DecodingError for a
-    beam that its groups do not divide.
-    """
-    given = given_settings(options)
-    config = dataclasses.replace(config, **given)
-    if "diversity" in given and config.diverse_groups == 1:
-        raise ConfigError("--diversity is between groups, and there is one: add --diverse-groups G")
-    return with_search(
-        config,
-        beam_size=getattr(options, "beam_size", None),
-        length_penalty=getattr(options, "length_penalty", None),
-        sample=getattr(options, "sample", False),
-    )
-
-
 def given_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Those of the settings that were given, by name."""
-    values = {name: getattr(options, name, None) for name in _SETTINGS}
+    """The settings that were given, by name."""
+    names = [field.name for field in dataclasses.fields(DecodingConfig)]
+    values = {name: getattr(options, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -138,7 +61,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sample",
         action="store_true",
-        help="draw as many translations as the beam has places, and give the --n-best likeliest",
+        help="draw --beam-size samples; return the --n-best most likely",
     )
     group.add_argument("--temperature", type=not_negative, default=1.0, metavar="T", help="above 0")
     group.add_argument(

@@ -9,18 +9,19 @@ import hashlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
 import flaxformer_mt
 from flaxformer_mt.bulk.bucket_sink import BucketSink
 from flaxformer_mt.bulk.reading import Lines
-from flaxformer_mt.bulk.scoring import TwoInputs
-from flaxformer_mt.bulk.sinks import FileSink, Sink, StreamSink
-from flaxformer_mt.bulk.state import OutputError
-from flaxformer_mt.bulk.stream import WINDOW, Action, stream
-from flaxformer_mt.cli.arguments import positive, say
+from flaxformer_mt.bulk.scoring import ScoreSettings, TwoInputs
+from flaxformer_mt.bulk.sinks import FileSink, OutputError, Sink, StreamSink
+from flaxformer_mt.bulk.stream import WINDOW, Made, Window, stream
+from flaxformer_mt.bulk.translating import TranslateSettings
+from flaxformer_mt.cli.arguments import positive, say, weights
+from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.digests import tree_digest
@@ -32,7 +33,7 @@ class Stopped(BaseException):
     """SIGTERM came, and the same command can go on."""
 
 
-def add_output(parser: argparse.ArgumentParser, window: int) -> None:
+def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -46,13 +47,13 @@ def add_output(parser: argparse.ArgumentParser, window: int) -> None:
         "--window",
         type=positive,
         metavar="N",
-        help=f"lines read before any is written (default: {window}; 1 at a terminal). More of them "
+        help=f"lines read before any is written (default: {WINDOW}; 1 at a terminal). More of them "
         "share batches; fewer are lost to an interruption",
     )
 
 
 @contextlib.contextmanager
-def writing(options: argparse.Namespace, inputs: tuple[str | None, ...]) -> Iterator[Sink]:
+def writing(options: argparse.Namespace, inputs: Sequence[str | None]) -> Iterator[Sink]:
     """Where `--output` leads. Raises OutputError for a folder, "" and one of the inputs."""
     path: str | None = options.output
     if path is None:
@@ -143,58 +144,68 @@ def sigterm_stops(wanted: bool) -> Iterator[None]:
 
 def streamed(
     options: argparse.Namespace,
-    translator: Translator,
-    lines: Lines | TwoInputs,
-    sink: Sink,
+    parser: argparse.ArgumentParser,
     *,
-    parse: Callable[..., Any],
-    action: Action[Any],
-    meter: Meter,
-    settings: Mapping[str, Any],
+    what: str,
+    reading: contextlib.AbstractContextManager[Lines | TwoInputs],
+    work: Callable[[Window, Any, Translator], Made],
+    settings: TranslateSettings | ScoreSettings,
+    describe: Callable[[Mapping[str, float]], list[str]],
 ) -> int:
-    """All lines through `action`; returns the exit status. `settings` are part of the identity."""
-    window = options.window or (1 if lines.interactive else WINDOW)
-    # Of what goes to standard output nobody asks later.
-    known = identity(translator, window=window, **settings) if options.output is not None else {}
+    """All lines through `work`, with the run's model; returns the exit status.
 
-    def work() -> None:
-        stream(
-            lines,
-            sink,
-            parse=parse,
-            action=action,
-            identity=known,
-            window=window,
-            meter=meter,
-        )
-
-    if not finished(work, sink, meter):
+    `describe` makes lines for people of the sums over all windows.
+    """
+    named = [options.input, getattr(options, "src", None), getattr(options, "tgt", None)]
+    try:
+        with contextlib.ExitStack() as stack:
+            # Only an output file can be continued by a second call.
+            stack.enter_context(sigterm_stops(options.output is not None))
+            lines = stack.enter_context(reading)
+            sink = stack.enter_context(writing(options, named))
+            runs = [options.workdir, *getattr(options, "ensemble", ())]
+            which = weights(options.weights, parser)
+            translator = as_asked(options, Translator.load_ensemble(runs, which=which))
+            beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
+            if n_best > beam_size:
+                parser.error(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
+            meter = Meter(what, say, share=lines.share, terminal=sys.stderr.isatty())
+            stack.enter_context(_told(sink, meter))
+            window = options.window or (1 if lines.interactive else WINDOW)
+            sums = stream(
+                lines,
+                sink,
+                lambda each: work(each, settings, translator),
+                # Nobody asks later about what goes to standard output.
+                identity={}
+                if options.output is None
+                else identity(translator, window=window, **dataclasses.asdict(settings)),
+                window=window,
+                meter=meter,
+            )
+    except Stopped:
         return NOT_FINISHED
-    for line in action.summary():
+    for line in describe(sums):
         say(line)
     say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
     return 0
 
 
-def finished(work: Callable[[], None], sink: Sink, meter: Meter) -> bool:
-    """Does the work, and says what is left of it where it ends early: False if it was stopped."""
+@contextlib.contextmanager
+def _told(sink: Sink, meter: Meter) -> Iterator[None]:
+    """Says what is left of work that ends early."""
     try:
-        work()
-        return True
+        yield
     except BaseException as error:
         meter.close()
+        left = f"; the same command goes on with {sink.kept}" if sink.kept else ""
         if isinstance(error, Stopped):
-            say(f"SIGTERM received{_left(sink)}")
-            return False
-        if sink.kept:
-            say(f"not finished{_left(sink)}")
+            say(f"SIGTERM received{left}")
+        elif sink.kept:
+            say(f"not finished{left}")
         raise
     finally:
         meter.close()
-
-
-def _left(sink: Sink) -> str:
-    return f"; the same command goes on with {sink.kept}" if sink.kept else ""
 
 
 def _digest(digests: Mapping[str, str]) -> str:

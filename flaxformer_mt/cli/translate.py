@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import functools
-import sys
 from collections.abc import Sequence
 
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
-from flaxformer_mt.bulk.reading import Lines, open_lines
-from flaxformer_mt.bulk.sinks import Sink
-from flaxformer_mt.bulk.stream import WINDOW
-from flaxformer_mt.bulk.translating import Translating
-from flaxformer_mt.cli.arguments import (
-    add_decoding,
-    add_workdir,
-    make_parser,
-    positive,
-    say,
-    weights,
+from flaxformer_mt.bulk.reading import open_lines
+from flaxformer_mt.bulk.translating import (
+    TranslateSettings,
+    describe_translated,
+    translate_window,
 )
-from flaxformer_mt.cli.searching import add_sampling, add_settings, as_asked, sampling_of
-from flaxformer_mt.cli.streams import (
-    NOT_FINISHED,
-    Stopped,
-    add_output,
-    sigterm_stops,
-    streamed,
-    writing,
-)
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.progress import Meter
+from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, positive
+from flaxformer_mt.cli.searching import add_sampling, add_search, sampling_of
+from flaxformer_mt.cli.streams import add_output, streamed
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -44,7 +26,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         metavar="FILE",
         help="source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)",
     )
-    add_output(parser, WINDOW)
+    add_output(parser)
     _add_forms(parser)
     parser.add_argument(
         "--n-best",
@@ -61,62 +43,26 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         help="a line longer than the model takes is cut at sentence ends, translated in pieces "
         "and rejoined, or it is an error",
     )
-    add_settings(parser)
+    add_search(parser)
     _add_constraints(parser)
     add_sampling(parser)
     options = parser.parse_args(arguments)
-    form = _form(options, parser)
-    sampling = sampling_of(options, parser)
-    try:
-        # Only with an output file can a second call go on.
-        with sigterm_stops(options.output is not None):
-            with open_lines(options.input) as lines, writing(options, (options.input,)) as sink:
-                which = weights(options.weights, parser)
-                runs = [options.workdir, *options.ensemble]
-                translator = Translator.load_ensemble(runs, which=which)
-                translator = as_asked(options, translator)
-                _check_n_best(options, translator, parser)
-                return _translate(options, form, sampling, translator, lines, sink)
-    except Stopped:
-        return NOT_FINISHED
-
-
-def _translate(
-    options: argparse.Namespace,
-    form: Form,
-    sampling: Sampling | None,
-    translator: Translator,
-    lines: Lines,
-    sink: Sink,
-) -> int:
-    meter = Meter("translate", say, share=lines.share, terminal=sys.stderr.isatty())
-    search = {
-        "n_best": options.n_best,
-        "overlong": options.overlong,
-        "suppress": tuple(options.suppress),
-        "sampling": sampling,
-    }
-    action = Translating(
-        translate=functools.partial(translator.translate, **search),
-        align=translator.align if form.shown.alignments else None,
-        form=form,
+    settings = TranslateSettings(
+        form=_form(options, parser),
+        n_best=options.n_best,
+        overlong=options.overlong,
         prefix=options.prefix,
-        name=lines.name,
-        say=meter.say,
+        suppress=tuple(options.suppress),
+        sampling=sampling_of(options, parser),
     )
     return streamed(
         options,
-        translator,
-        lines,
-        sink,
-        parse=form.parse,
-        action=action,
-        meter=meter,
-        settings={
-            "form": dataclasses.asdict(form),
-            "prefix": options.prefix,
-            **{**search, "sampling": sampling and repr(sampling), "suppress": options.suppress},
-        },
+        parser,
+        what="translate",
+        reading=open_lines(options.input),
+        work=translate_window,
+        settings=settings,
+        describe=describe_translated,
     )
 
 
@@ -239,11 +185,3 @@ def _check_flags(options: argparse.Namespace, write: str, parser: argparse.Argum
         parser.error("--prefix and --prefix-key are two ways to say the same: give one")
     if options.ensemble and options.alignments:
         parser.error("--alignments are one model's: leave out --ensemble")
-
-
-def _check_n_best(
-    options: argparse.Namespace, translator: Translator, parser: argparse.ArgumentParser
-) -> None:
-    beam_size = translator.config.beam_size
-    if not 1 <= options.n_best <= beam_size:
-        parser.error(f"--n-best {options.n_best} must lie between 1 and the beam size, {beam_size}")

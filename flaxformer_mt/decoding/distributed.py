@@ -16,22 +16,13 @@ def translate_together(
     translator: Translator,
     lines: Sequence[str],
     processes: Processes,
-    *,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
 ) -> list[Translation]:
     """`translator.translate_lines` of `lines` on the first process; [] on the others.
 
     All processes call it with the same arguments, and each translates every n-th line, so that
     everyone has lines of all lengths and none has to wait long for the others.
     """
-    mine = list(
-        translator.translate_lines(
-            lines[processes.number :: processes.count],
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-        )
-    )
+    mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
     if processes.count == 1:
         return mine
     shares = processes.gather([json.dumps(dataclasses.asdict(each)) for each in mine])

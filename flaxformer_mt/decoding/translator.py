@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
@@ -32,7 +32,6 @@ from flaxformer_mt.decoding.segments import (
     source_pieces,
     types_of,
 )
-from flaxformer_mt.decoding.settings import Search, with_search
 from flaxformer_mt.decoding.translation import Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
@@ -43,6 +42,17 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
+
+
+class Wanted(TypedDict, total=False):
+    """What `Translator.translate` takes beside the lines."""
+
+    n_best: int
+    overlong: Overlong
+    prefixes: str | Sequence[str] | None
+    suppress: str | Sequence[str]
+    sampling: Sampling | None
+    first: int
 
 
 class Translator:
@@ -136,10 +146,10 @@ class Translator:
             others=members,
         )
 
-    def with_config(self, config: DecodingConfig) -> Translator:
-        """The same model with other decoding settings."""
+    def with_config(self, **settings: Any) -> Translator:
+        """The same model with these decoding settings instead of its own, as `beam_size=1`."""
         other = copy.copy(self)
-        other.config = config
+        other.config = dataclasses.replace(self.config, **settings)
         return other
 
     def with_dtype(self, dtype: Literal["float32", "bfloat16"]) -> Translator:
@@ -156,15 +166,13 @@ class Translator:
         return other
 
     @overload
-    def translate(self, lines: str, **search: Unpack[Search]) -> Translation: ...  # type: ignore[overload-overlap]
+    def translate(self, lines: str, **wanted: Unpack[Wanted]) -> Translation: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, lines: Sequence[str], **search: Unpack[Search]) -> list[Translation]: ...
+    def translate(self, lines: Sequence[str], **wanted: Unpack[Wanted]) -> list[Translation]: ...
     def translate(
         self,
         lines: str | Sequence[str],
         *,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
         n_best: int = 1,
         overlong: Overlong = "split",
         prefixes: str | Sequence[str] | None = None,
@@ -174,10 +182,10 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
-        Settings left out are the run's. In float32 a line's translation does not depend on the
-        other lines. A line longer than `model.max_length` tokens is cut at sentence ends (else
-        between clauses, words, characters), translated in pieces, rejoined and marked `split`; its
-        hypotheses then join each piece's n-th. `overlong` "refuse" makes it an OverlongError.
+        In float32 a line's translation does not depend on the other lines. A line longer than
+        `model.max_length` tokens is cut at sentence ends (else between clauses, words, characters),
+        translated in pieces, rejoined and marked `split`; its hypotheses then join each piece's
+        n-th. `overlong` "refuse" makes it an OverlongError.
 
         A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
         line's), and has none of the pieces `suppress` names. With `sampling`, the `n_best`
@@ -185,19 +193,13 @@ class Translator:
         line's number, of which the first is `first`, and on which draw it is.
 
         Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
-        ValueError for an `n_best` above the beam size.
+        ValueError for an `n_best` above the beam size, or groups that do not divide it.
         """
-        config = with_search(
-            self.config,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            sample=sampling is not None,
-        )
+        config = self.config
         single = isinstance(lines, str)
         lines = [lines] if isinstance(lines, str) else lines
         prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
         suppress = [suppress] if isinstance(suppress, str) else suppress
-        max_length = self.max_length
         if not 1 <= n_best <= config.beam_size:
             raise ValueError(
                 f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
@@ -208,13 +210,13 @@ class Translator:
         for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
             if not tokens or is_blank(line):
                 pieces.append([])
-            elif len(tokens) < max_length:
+            elif len(tokens) < self.max_length:
                 pieces.append([Piece(line, "")])
                 sources.append([*tokens, EOS])
             elif overlong == "refuse":
-                raise OverlongError(number, describe_overlong(max_length, source=tokens))
+                raise OverlongError(number, describe_overlong(self.max_length, source=tokens))
             else:
-                _, parts, encoded = source_pieces(line, self.vocabularies.src, max_length)
+                _, parts, encoded = source_pieces(line, self.vocabularies.src, self.max_length)
                 pieces.append(parts)
                 sources.extend([*tokens, EOS] for tokens in encoded)
         numbers = [
@@ -222,24 +224,26 @@ class Translator:
             for line, parts in enumerate(pieces)
             for piece in range(len(parts))
         ]
+        begun = None
+        if prefixes is not None:
+            begun = prefix_tokens(
+                prefixes,
+                self.vocabularies.tgt,
+                pieces,
+                sources,
+                config,
+                max_length=self.max_length,
+            )
+        params, models = zip(*self.members, strict=True)
         decoded = iter(
             decode_ids(
-                tuple(params for params, _ in self.members),
-                tuple(model for _, model in self.members),
+                params,
+                models,
                 sources,
                 config,
                 n_best=n_best,
                 suppress=(UNK, *banned),
-                prefixes=None
-                if prefixes is None
-                else prefix_tokens(
-                    prefixes,
-                    self.vocabularies.tgt,
-                    pieces,
-                    sources,
-                    config,
-                    max_length=self.max_length,
-                ),
+                prefixes=begun,
                 sampling=sampling,
                 numbers=numbers,
                 mesh=self.mesh,
@@ -274,9 +278,10 @@ class Translator:
             lengths += [len(part) + 1 for part in parts]
         (of_longest,) = self._encode([longest])
         most = min(len(of_longest) + 1, self.max_length)
+        params, models = zip(*self.members, strict=True)
         return compile_batches(
-            tuple(params for params, _ in self.members),
-            tuple(model for _, model in self.members),
+            params,
+            models,
             lengths,
             self.config,
             n_best=n_best,
@@ -288,10 +293,9 @@ class Translator:
         self,
         pairs: Iterable[tuple[str, Target]],
         *,
-        length_penalty: float | None = None,
         overlong: Overlong = "refuse",
     ) -> list[Scored]:
-        """How likely the model finds each translation, in order; the penalty is the run's if None.
+        """How likely the model finds each translation, in order.
 
         A translation is a text, or tokens as `Hypothesis.tokens` has them. In float32 the tokens of
         a translation have the score that `translate` gave them; its text may encode into others.
@@ -308,7 +312,7 @@ class Translator:
             self._cut(listed(pairs), overlong),
             average=self.config.length_norm == "average",
             coverage=self.config.coverage_penalty,
-            length_penalty=with_search(self.config, length_penalty=length_penalty).length_penalty,
+            length_penalty=self.config.length_penalty,
             batch_tokens=self.config.batch_tokens,
             mesh=self.mesh,
         )
@@ -378,8 +382,6 @@ class Translator:
         lines: Iterable[str],
         *,
         window: int = 4096,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
         n_best: int = 1,
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines: reads and keeps at most `window` at a time."""
@@ -389,9 +391,7 @@ class Translator:
             raise ValueError(f"window = {window} must be at least 1")
         remaining = iter(lines)
         while block := list(itertools.islice(remaining, window)):
-            yield from self.translate(
-                block, beam_size=beam_size, length_penalty=length_penalty, n_best=n_best
-            )
+            yield from self.translate(block, n_best=n_best)
 
     def _alone(self, what: str) -> None:
         if len(self.members) > 1:

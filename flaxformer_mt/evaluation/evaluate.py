@@ -43,8 +43,6 @@ def evaluate(
     *,
     name: str,
     directory: Path,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
     scoring: Scoring | None = None,
     examples: int = 0,
 ) -> Evaluation:
@@ -55,9 +53,7 @@ def evaluate(
     """
     check(name, sources, references, directory)
     start = time.perf_counter()
-    translations = list(
-        translator.translate_lines(sources, beam_size=beam_size, length_penalty=length_penalty)
-    )
+    translations = list(translator.translate_lines(sources))
     return record(
         translator,
         translations,
@@ -66,8 +62,6 @@ def evaluate(
         seconds=time.perf_counter() - start,
         name=name,
         directory=directory,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
         scoring=scoring,
         examples=examples,
     )
@@ -95,8 +89,6 @@ def record(
     name: str,
     directory: Path,
     sources: Sequence[str] | None = None,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
     scoring: Scoring | None = None,
     examples: int = 0,
 ) -> Evaluation:
@@ -110,12 +102,9 @@ def record(
     """
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
-    config = translator.config
     settings = {
         "weights": translator.name,
-        **dataclasses.asdict(config),
-        "beam_size": config.beam_size if beam_size is None else beam_size,
-        "length_penalty": config.length_penalty if length_penalty is None else length_penalty,
+        **dataclasses.asdict(translator.config),
         "dtype": translator.model.config.dtype,
         "seconds": seconds,
         "split_lines": [n for n, item in enumerate(translations, 1) if item.split],

@@ -75,7 +75,7 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         write_average(run, params, steps)
     translator = Translator.load(run.path, which="average" if averaged else "latest").with_config(
         # The run's record has the search of the experiment for which it was begun.
-        experiment.config.decoding
+        **dataclasses.asdict(experiment.config.decoding)
     )
     found = evaluate(
         translator,

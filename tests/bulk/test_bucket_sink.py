@@ -6,7 +6,7 @@ import pytest
 
 from flaxformer_mt.bulk import bucket_sink
 from flaxformer_mt.bulk.bucket_sink import BucketSink
-from flaxformer_mt.bulk.state import Consumed, OutputError
+from flaxformer_mt.bulk.sinks import Consumed, OutputError
 from tests.rundir.buckets import bucket, gcs, needs_clients
 
 __all__ = ["bucket", "gcs"]
@@ -134,9 +134,10 @@ def stop_at_deletion(gcs, monkeypatch, number: int) -> None:
     )
 
 
+@pytest.mark.parametrize("grown", [False, True])
 @pytest.mark.parametrize("number", range(4))
-def test_a_stop_while_parts_are_deleted_loses_nothing(gcs, bucket, number, monkeypatch):
-    """FILE is complete, so that the same command has nothing to do but to tidy up."""
+def test_a_stop_while_parts_are_deleted_loses_nothing(gcs, bucket, number, grown, monkeypatch):
+    """FILE is complete: the same command only tidies up, or goes on where the input has grown."""
     file = f"{bucket}/out/de.txt"
     sink = of_three_parts(bucket)
     stop_at_deletion(gcs, monkeypatch, number)
@@ -148,38 +149,24 @@ def test_a_stop_while_parts_are_deleted_loses_nothing(gcs, bucket, number, monke
     assert len(gcs.names(f"{file}.part/")) == 4 - number
     again, found = begun(bucket, Clock())
     assert found == done(3)
+    if grown:
+        again.write(b"four\n")
+        again.commit(done(4))
+        again.close()
+        again, found = begun(bucket, Clock())
+        assert found == done(4)
     again.finish()
-    assert gcs.names(f"{bucket}/") == [file] and gcs.objects[file] == b"1\n2\n3\n"
+    assert gcs.names(f"{bucket}/") == [file]
+    assert gcs.objects[file] == b"1\n2\n3\n" + b"four\n" * grown
 
 
-def test_a_whole_goes_on_where_its_input_has_grown(gcs, bucket, monkeypatch):
-    file = f"{bucket}/out/de.txt"
-    sink = of_three_parts(bucket)
-    stop_at_deletion(gcs, monkeypatch, 1)
-    with pytest.raises(OutputError):
-        sink.finish()
-    gcs.fault = lambda method, name: None
-    again, found = begun(bucket, Clock())
-    assert found == done(3)
-    again.write(b"four\n")
-    again.commit(done(4))
-    again.close()
-    again, found = begun(bucket, Clock())
-    assert found == done(4)
-    again.finish()
-    assert gcs.names(f"{bucket}/") == [file] and gcs.objects[file] == b"1\n2\n3\nfour\n"
-
-
-@pytest.mark.parametrize("left", [None, b"another"])
-def test_a_whole_that_was_taken_away_is_made_again(gcs, bucket, left, monkeypatch):
+def test_a_whole_that_was_taken_away_is_made_again(gcs, bucket, monkeypatch):
     sink = of_three_parts(bucket)
     stop_at_deletion(gcs, monkeypatch, 1)
     with pytest.raises(OutputError):
         sink.finish()
     gcs.fault = lambda method, name: None
     del gcs.objects[f"{bucket}/out/de.txt"]
-    if left is not None:
-        gcs.put(f"{bucket}/out/de.txt", left)
     assert begun(bucket, Clock())[1] == Consumed()
 
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from flaxformer_mt.bulk.forms import BadLine, Form
 from flaxformer_mt.bulk.reading import InputError
-from flaxformer_mt.bulk.scoring import PairForm, Scoring, open_pairs
+from flaxformer_mt.bulk.scoring import (
+    PairForm,
+    ScoreSettings,
+    describe_scored,
+    open_pairs,
+    score_window,
+)
+from flaxformer_mt.bulk.stream import Window
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding import Scored
@@ -84,23 +92,22 @@ def test_a_dot_in_the_key_that_is_written_is_refused():
 
 
 def test_sums():
-    form = PairForm(name="jsonl", tokens_key="tokens")
-    action = Scoring(lambda pairs: [SCORED] * len(pairs), form, VOCABULARY)
-    assert action.summary() == ["0 pairs, 0 target tokens (end marks included)"]
+    settings = ScoreSettings(form=PairForm(name="jsonl", tokens_key="tokens"))
+    translator = SimpleNamespace(
+        vocabularies=SimpleNamespace(tgt=VOCABULARY),
+        score=lambda pairs, overlong: [SCORED] * len(pairs),
+    )
+    assert describe_scored({}) == ["0 pairs, 0 target tokens (end marks included)"]
     same = VOCABULARY.encode(["a b"])[0]
-    records = [
-        form.parse(json.dumps({"source": "a", "translation": "a b", "tokens": tokens}).encode())
+    lines = [
+        json.dumps({"source": "a", "translation": "a b", "tokens": tokens}).encode()
         for tokens in (same, [*same[:1], 2, *same[1:]], same[::-1])
     ]
-    made = action(records, 1)
-    assert made.tokens == 9 and len(made.outputs) == 3
-    again = Scoring(lambda pairs: [SCORED] * len(pairs), form, VOCABULARY)
-    again.go_on(json.loads(json.dumps(action.sums())))
-    again(records[:1], 4)
-    perplexity = math.exp(6.0 / 12)
-    assert again.summary() == [
-        "4 pairs, 12 target tokens (end marks included): -0.5000 nats a token, "
-        f"perplexity {perplexity:.4f}",
+    made = score_window(Window("x", 1, lines), settings, translator)  # type: ignore[arg-type]
+    assert made.tokens == 9 and made.output.count(b"\n") == 3
+    assert describe_scored(made.sums) == [
+        "3 pairs, 9 target tokens (end marks included): -0.5000 nats a token, "
+        f"perplexity {math.exp(4.5 / 9):.4f}",
         "1 of the texts encode into other tokens than those that were scored: scored as texts they "
         "would have other scores",
     ]

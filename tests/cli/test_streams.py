@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flaxformer_mt.bulk.state import OutputError
+from flaxformer_mt.bulk.sinks import OutputError
 from flaxformer_mt.cli.streams import identity, writing
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 

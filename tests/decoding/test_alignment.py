@@ -53,12 +53,6 @@ def test_pieces_are_summed_to_words_and_the_largest_is_taken(translator):
         assert str(found) == " ".join(f"{a}-{b}" for a, b in sorted(found.links))
 
 
-def test_neighbours_change_nothing(translator):
-    alone = [translator.align([pair])[0] for pair in PAIRS[:2]]
-    assert translator.align(PAIRS * 2)[:2] == alone
-    assert translator.align([]) == []
-
-
 def test_the_layer(translator):
     three = dataclasses.replace(translator.model.config, decoder_layers=3)
     model = Transformer(three, 60, 60)

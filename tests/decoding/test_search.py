@@ -256,24 +256,6 @@ def test_padding_rows_have_no_hypothesis_and_cost_no_step():
     assert search(automaton, [0, 0, 0], alpha=0.6, beam=2, length=9).steps == 0
 
 
-def test_each_row_has_its_own_limit():
-    automaton = Automaton(np.random.default_rng(5), rows=4, vocab=9, spread=0.5)
-    automaton.table[:, :, EOS] -= 20  # nobody ends of their own accord
-    result = search(automaton, [3, 4, 6, 8], alpha=0.6, beam=3, length=8)
-    assert result.lengths[:, 0].tolist() == [3, 4, 6, 8]
-
-
-def test_never_generates_a_forbidden_token():
-    automaton = Automaton(np.random.default_rng(6), rows=4, vocab=9, spread=1.0)
-    automaton.table[:, :, [PAD, BOS, 3, 7]] += 50
-    result = search(automaton, [9] * 4, alpha=0.6, beam=4, length=9, n_best=4, suppress=(3, 7))
-    for row in range(4):
-        for item in found(result, row):
-            assert not {PAD, BOS, 3, 7} & set(item.tokens)
-            # The model's probabilities, not those of the allowed tokens among themselves.
-            assert item.log_prob < -40
-
-
 @pytest.mark.parametrize("alpha", [0.0, 2.0])
 def test_ties_go_to_the_older_then_to_the_lower(alpha):
     automaton = Automaton(np.random.default_rng(7), rows=2, vocab=9, spread=0.0)

@@ -126,12 +126,12 @@ def test_the_longest_line_that_fits_is_not_split(translator):
 
 
 def test_settings_of_a_call(translator):
-    greedy = translator.translate(LINES, beam_size=1)
+    greedy = translator.with_config(beam_size=1).translate(LINES)
     config = dataclasses.replace(translator.config, beam_size=1)
     sources = [[*tokens, EOS] for tokens in translator.vocabularies.src.encode(LINES)]
     expected = translate_ids(translator.params, translator.model, sources, config)
     assert [list(t.tokens) for t in greedy] == expected
-    unpenalised = translator.translate(LINES, length_penalty=0.0)
+    unpenalised = translator.with_config(length_penalty=0.0).translate(LINES)
     assert all(t.score == t.hypotheses[0].log_prob for t in unpenalised)
     for translation in translator.translate(LINES, n_best=3):
         scores = [hypothesis.score for hypothesis in translation.hypotheses]
@@ -139,8 +139,8 @@ def test_settings_of_a_call(translator):
         assert len({hypothesis.tokens for hypothesis in translation.hypotheses}) == 3
     with pytest.raises(ValueError, match="n_best = 5 must lie between 1 and beam size 4"):
         translator.translate(LINES, n_best=5)
-    with pytest.raises(ValueError, match="beam_size = 0"):
-        translator.translate(LINES, beam_size=0)
+    with pytest.raises(ValueError, match="beam size 0"):
+        translator.with_config(beam_size=0).translate(LINES)
 
 
 def test_streaming_reads_no_further_than_its_window(translator):
@@ -153,13 +153,14 @@ def test_streaming_reads_no_further_than_its_window(translator):
             yield line
         pytest.fail("read on although no line was asked for")
 
-    stream = translator.translate_lines(endless(), window=3, beam_size=1)
+    greedy = translator.with_config(beam_size=1)
+    stream = greedy.translate_lines(endless(), window=3)
     assert taken == []
     first = [next(stream) for _ in range(4)]
     assert len(taken) == 6
-    whole = translator.translate(lines, beam_size=1)
+    whole = greedy.translate(lines)
     assert [t.tokens for t in first] == [t.tokens for t in whole[:4]]
-    everything = list(translator.translate_lines(iter(lines), window=3, beam_size=1))
+    everything = list(greedy.translate_lines(iter(lines), window=3))
     assert [t.text for t in everything] == [t.text for t in whole]
     with pytest.raises(ValueError, match="window = 0"):
         next(translator.translate_lines(lines, window=0))

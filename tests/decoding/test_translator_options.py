@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 
 import pytest
@@ -108,9 +107,7 @@ def test_draws_follow_the_seed_and_the_lines_number(translator):
 
 def test_other_settings_leave_the_translator_as_it_is(translator):
     before = translator.config
-    short = translator.with_config(
-        dataclasses.replace(before, max_ratio=0.0, max_extra_tokens=3, length_norm="average")
-    )
+    short = translator.with_config(max_ratio=0.0, max_extra_tokens=3, length_norm="average")
     for translation in short.translate(LINES):
         assert len(translation.tokens) + 1 <= 3
         assert translation.score == pytest.approx(
@@ -120,14 +117,6 @@ def test_other_settings_leave_the_translator_as_it_is(translator):
     pairs = [(line, short.translate([line])[0].tokens) for line in LINES]
     for scored, translation in zip(short.score(pairs), short.translate(LINES), strict=True):
         assert scored.score == pytest.approx(translation.score, abs=1e-5)
-
-
-def test_groups_divide_the_beam_of_a_search_and_not_of_a_sample(translator):
-    grouped = translator.with_config(dataclasses.replace(translator.config, diverse_groups=2))
-    with pytest.raises(DecodingError, match="a beam of 3 cannot be split into 2 groups"):
-        grouped.translate(LINES[:1], beam_size=3)
-    [drawn] = grouped.translate(LINES[:1], beam_size=3, sampling=Sampling(), n_best=3)
-    assert len(drawn.hypotheses) == 3
 
 
 def test_the_dtype_of_products(translator):
