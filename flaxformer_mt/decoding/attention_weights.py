@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Float32, Int
+from jaxtyping import Array, Float, Float32
 
 from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, Vocabularies
-from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.decode import NO_NUMBERS, DecodingError
 from flaxformer_mt.decoding.segments import Part
-from flaxformer_mt.decoding.teacher_forcing import PairBatch, batches, decoder_states, over_batches
+from flaxformer_mt.decoding.teacher_forcing import Pairs, batches, decoder_states, over_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.parallel import on_mesh, place_batch
@@ -53,9 +53,8 @@ def attend_part(
     """The attention of one part, computed on the first device of `mesh` alone."""
     split = mesh.shape["data"] * mesh.shape["fsdp"]
     (batch,) = batches([part], batch_tokens=1, max_length=model.config.max_length, split=split)
-    arrays = (batch.src, batch.tgt_in, batch.src_lengths, batch.tgt_lengths)
     with on_mesh(mesh):
-        weights = _all_weights(params, *place_batch(arrays, mesh), model=model)
+        weights = _all_weights(params, place_batch(batch.pairs, mesh), model=model)
     encoder, decoder, cross = (np.asarray(stack[:, 0], np.float32) for stack in weights)
     src, tgt = len(part.src) + 1, len(part.tgt) + 1
     found = Attention(
@@ -67,10 +66,7 @@ def attend_part(
         cross=cross[:, :, :tgt, :src],
     )
     if not np.isfinite(found.cross).all():
-        raise DecodingError(
-            "the model's attention is not numbers: its parameters are damaged or its training "
-            "diverged; use another checkpoint"
-        )
+        raise DecodingError(f"the model's attention is {NO_NUMBERS}")
     return found
 
 
@@ -91,17 +87,12 @@ def layer_weights(
 @functools.partial(jax.jit, static_argnames="model")
 def _all_weights(
     params: Mapping[str, Any],
-    src: Int[Array, "rows length"],
-    tgt_in: Int[Array, "rows length"],
-    src_lengths: Int[Array, " rows"],
-    tgt_lengths: Int[Array, " rows"],
+    pairs: Pairs,
     *,
     model: Transformer,
 ) -> tuple[Float[Array, "layers rows heads queries keys"], ...]:
     """Of the encoder, of the decoder over itself, of the decoder over the source."""
-    _, sown = decoder_states(
-        model, params, src, tgt_in, src_lengths, tgt_lengths, with_attention=True
-    )
+    _, sown = decoder_states(model, params, pairs, with_attention=True)
     of = functools.partial(layer_weights, sown, model.config)
     return (
         of("encoder", "self_attention"),
@@ -129,22 +120,18 @@ def cross_weights(
     if not 0 <= layer < layers:
         raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
 
-    def compute(batch: PairBatch) -> Array:
-        arrays = (batch.src, batch.tgt_in, batch.src_lengths, batch.tgt_lengths)
-        return _mean_weights(params, *place_batch(arrays, mesh), model=model, layer=layer)
-
-    max_length = model.config.max_length
     for some in _shares(parts):
         found = over_batches(
-            some, compute, batch_tokens=batch_tokens, max_length=max_length, mesh=mesh
+            some,
+            functools.partial(_mean_weights, params, model=model, layer=layer),
+            batch_tokens=batch_tokens,
+            max_length=model.config.max_length,
+            mesh=mesh,
         )
         for own, part in zip(found, some, strict=True):
             weights = own[:, : len(part.src) + 1]
             if not np.isfinite(weights).all():
-                raise DecodingError(
-                    "the model's attention is not numbers: its parameters are damaged or its "
-                    "training diverged; use another checkpoint"
-                )
+                raise DecodingError(f"the model's attention is {NO_NUMBERS}")
             yield weights
 
 
@@ -166,15 +153,10 @@ def _shares(parts: Sequence[Part]) -> Iterator[list[Part]]:
 @functools.partial(jax.jit, static_argnames=("model", "layer"))
 def _mean_weights(
     params: Mapping[str, Any],
-    src: Int[Array, "rows length"],
-    tgt_in: Int[Array, "rows length"],
-    src_lengths: Int[Array, " rows"],
-    tgt_lengths: Int[Array, " rows"],
+    pairs: Pairs,
     *,
     model: Transformer,
     layer: int,
 ) -> Float[Array, "rows queries keys"]:
-    _, sown = decoder_states(
-        model, params, src, tgt_in, src_lengths, tgt_lengths, with_attention=True
-    )
+    _, sown = decoder_states(model, params, pairs, with_attention=True)
     return layer_weights(sown, model.config, "decoder", "cross_attention")[layer].mean(axis=1)

@@ -27,6 +27,9 @@ from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import local_mesh, whole_on
 
 SHORTEST = 16  # source positions of the smallest batch shape
+NO_NUMBERS = (
+    "not numbers: its parameters are damaged or its training diverged; use another checkpoint"
+)
 
 
 class DecodingError(UserError):
@@ -276,10 +279,7 @@ def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list
     """The `n_best`, best first."""
     scores = hypotheses.scores[row]
     if not np.isfinite(scores).any() or np.isnan(scores).any():
-        raise DecodingError(
-            "the model's scores are not numbers: its parameters are damaged or its training "
-            "diverged; use another checkpoint"
-        )
+        raise DecodingError(f"the model's scores are {NO_NUMBERS}")
     groups: list[list[Decoded]] = []
     for slots in np.split(np.arange(rules.slots), rules.groups):
         groups.append([])

@@ -15,15 +15,15 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
+from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.attention_weights import cross_weights
-from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.decode import NO_NUMBERS, DecodingError
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.segments import Part
-from flaxformer_mt.decoding.teacher_forcing import PairBatch, decoder_states, over_batches
+from flaxformer_mt.decoding.teacher_forcing import Pairs, decoder_states, over_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
-from flaxformer_mt.parallel import place_batch
 
 LOGITS = 1 << 24  # logits that a device holds at a time: 64 MiB in float32
 
@@ -49,16 +49,11 @@ def score_parts(
     params: Mapping[str, Any],
     model: Transformer,
     lines: Sequence[Sequence[Part]],
+    config: DecodingConfig,
     *,
-    length_penalty: float,
-    average: bool = False,
-    coverage: float = 0.0,
-    batch_tokens: int,
     mesh: Mesh,
 ) -> list[Scored]:
     """Each line's scores, in order: of its parts one after another. A line without parts has 0.
-
-    `length_penalty`, `average` and `coverage` are the settings that search has for its scores.
 
     `params` are on all devices of `mesh`, which share the rows of a batch. In float32 a score does
     not depend on the other lines, and is the one that search has for the same tokens.
@@ -68,22 +63,20 @@ def score_parts(
     parts = list(itertools.chain.from_iterable(lines))
     if not parts:
         return [NOTHING for _ in lines]
-    found = iter(_log_probs(params, model, parts, batch_tokens=batch_tokens, mesh=mesh))
+    found = iter(_log_probs(params, model, parts, batch_tokens=config.batch_tokens, mesh=mesh))
     added: Iterator[float] = itertools.repeat(0.0)
-    if coverage:
-        layer = aligning_layer(model.config)
+    if beta := config.coverage_penalty:
         attended = cross_weights(
-            params, model, parts, layer=layer, batch_tokens=batch_tokens, mesh=mesh
+            params,
+            model,
+            parts,
+            layer=aligning_layer(model.config),
+            batch_tokens=config.batch_tokens,
+            mesh=mesh,
         )
-        added = iter([coverage * float(coverage_penalty(own.sum(axis=0))) for own in attended])
+        added = iter([beta * float(coverage_penalty(own.sum(axis=0))) for own in attended])
     return [
-        _scored(
-            line,
-            [next(found) for _ in line],
-            length_penalty,
-            average,
-            sum(next(added) for _ in line),
-        )
+        _scored(line, [next(found) for _ in line], config, sum(next(added) for _ in line))
         if line
         else NOTHING
         for line in lines
@@ -93,21 +86,19 @@ def score_parts(
 def _scored(
     parts: Sequence[Part],
     log_probs: Sequence[Float[np.ndarray, " tokens"]],
-    alpha: float,
-    average: bool,
+    config: DecodingConfig,
     added: float,
 ) -> Scored:
     tokens = tuple(itertools.chain.from_iterable((*part.tgt, EOS) for part in parts))
     each = tuple(itertools.chain.from_iterable(values.tolist() for values in log_probs))
     total = math.fsum(each)
     if not math.isfinite(total):
-        raise DecodingError(
-            "the model's scores are not numbers: its parameters are damaged or its training "
-            "diverged; use another checkpoint"
-        )
+        raise DecodingError(f"the model's scores are {NO_NUMBERS}")
+    average = config.length_norm == "average"
+    penalty = float(length_penalty(len(tokens), config.length_penalty, average=average))
     return Scored(
         log_prob=total,
-        score=total / float(length_penalty(len(tokens), alpha, average=average)) + added,
+        score=total / penalty + added,
         tokens=tokens,
         token_log_probs=each,
     )
@@ -124,11 +115,10 @@ def _log_probs(
     """The log-probability of each part's tokens and end mark."""
     split = mesh.shape["data"] * mesh.shape["fsdp"]
 
-    def compute(batch: PairBatch) -> Array:
-        rows, length = batch.src.shape
+    def compute(pairs: Pairs) -> Array:
+        rows, length = pairs.src.shape
         width = min(length, max(1, LOGITS * split // (rows * model.tgt_vocab_size)))
-        arrays = (batch.src, batch.tgt_in, batch.tgt_out, batch.src_lengths, batch.tgt_lengths)
-        values: Array = _forced(params, *place_batch(arrays, mesh), model=model, width=width)
+        values: Array = _forced(params, pairs, model=model, width=width)
         return values
 
     max_length = model.config.max_length
@@ -138,17 +128,13 @@ def _log_probs(
 @functools.partial(jax.jit, static_argnames=("model", "width"))
 def _forced(
     params: Mapping[str, Any],
-    src: Int[Array, "rows length"],
-    tgt_in: Int[Array, "rows length"],
-    tgt_out: Int[Array, "rows length"],
-    src_lengths: Int[Array, " rows"],
-    tgt_lengths: Int[Array, " rows"],
+    pairs: Pairs,
     *,
     model: Transformer,
     width: int,
 ) -> Float[Array, "rows length"]:
     """Log-probabilities of `tgt_out`; only `width` positions of each row have logits at a time."""
-    hidden, _ = decoder_states(model, params, src, tgt_in, src_lengths, tgt_lengths)
+    hidden, _ = decoder_states(model, params, pairs)
     rows, length, d_model = hidden.shape
     count = -(-length // width)
 
@@ -162,11 +148,11 @@ def _forced(
         return chosen - jax.nn.logsumexp(logits, axis=-1)
 
     if count == 1:
-        return of_slice((hidden, tgt_out))
+        return of_slice((hidden, pairs.tgt_out))
     # Cut along the length, not over flattened positions: rows are split over devices.
     padding = count * width - length
     hidden = jnp.pad(hidden, ((0, 0), (0, padding), (0, 0)))
-    labels = jnp.pad(tgt_out, ((0, 0), (0, padding)))
+    labels = jnp.pad(pairs.tgt_out, ((0, 0), (0, padding)))
     slices = (
         jnp.moveaxis(hidden.reshape(rows, count, width, d_model), 1, 0),
         jnp.moveaxis(labels.reshape(rows, count, width), 1, 0),

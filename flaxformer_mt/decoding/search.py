@@ -62,14 +62,8 @@ class Weights(NamedTuple):
         temperature: Any = 1.0,
         top_p: Any = 1.0,
     ) -> Weights:
-        return cls(
-            jnp.asarray(alpha, jnp.float32),
-            jnp.asarray(average, bool),
-            jnp.asarray(beta, jnp.float32),
-            jnp.asarray(diversity, jnp.float32),
-            jnp.asarray(temperature, jnp.float32),
-            jnp.asarray(top_p, jnp.float32),
-        )
+        others = (jnp.asarray(each, jnp.float32) for each in (beta, diversity, temperature, top_p))
+        return cls(jnp.asarray(alpha, jnp.float32), jnp.asarray(average, bool), *others)
 
 
 class State(NamedTuple):

@@ -6,37 +6,38 @@ token what search would have to ask one after another.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int, Int32
+from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.parallel import on_mesh
+from flaxformer_mt.parallel import on_mesh, place_batch
 
 SHORTEST = 16  # positions of the smallest batch shape
 
 
-@dataclasses.dataclass(frozen=True)
-class PairBatch:
-    """Which parts share a batch, and its arrays; rows beyond them are padding.
+class Pairs(NamedTuple):
+    """Sources and translations: the decoder reads `tgt_in` (begin mark, translation) and says
+    `tgt_out` (translation, end mark)."""
 
-    The decoder reads `tgt_in`, the begin mark and the translation, and says `tgt_out`, the
-    translation and the end mark.
-    """
+    src: Int[Any, "rows length"]
+    tgt_in: Int[Any, "rows length"]
+    tgt_out: Int[Any, "rows length"]
+    src_lengths: Int[Any, " rows"]  # tokens with the end mark; 0: padding
+    tgt_lengths: Int[Any, " rows"]
+
+
+class PairBatch(NamedTuple):
+    """Which parts share a batch, and its arrays on the host; rows beyond them are padding."""
 
     parts: tuple[int, ...]
-    src: Int32[np.ndarray, "rows length"]
-    tgt_in: Int32[np.ndarray, "rows length"]
-    tgt_out: Int32[np.ndarray, "rows length"]
-    src_lengths: Int32[np.ndarray, " rows"]  # tokens with the end mark; 0: padding
-    tgt_lengths: Int32[np.ndarray, " rows"]
+    pairs: Pairs
 
 
 def batches(
@@ -63,13 +64,16 @@ def batches(
 
 def over_batches(
     parts: Sequence[Part],
-    compute: Callable[[PairBatch], Array],
+    compute: Callable[[Pairs], Array],
     *,
     batch_tokens: int,
     max_length: int,
     mesh: Mesh,
 ) -> list[np.ndarray]:
-    """What `compute` makes of each part, [rows, length, ...] of a batch cut to its own target."""
+    """What `compute` makes of each part: of its [rows, length, ...], the part's own target.
+
+    The rows of a batch are shared by the devices of `mesh`.
+    """
     split = mesh.shape["data"] * mesh.shape["fsdp"]
     found: list[Any] = [None] * len(parts)
     waiting: list[tuple[PairBatch, Array]] = []
@@ -78,11 +82,11 @@ def over_batches(
         host = np.asarray(values)
         for row, number in enumerate(batch.parts):
             # A view would keep the whole batch, padding and all.
-            found[number] = host[row, : batch.tgt_lengths[row]].copy()
+            found[number] = host[row, : batch.pairs.tgt_lengths[row]].copy()
 
     for batch in batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split):
         with on_mesh(mesh):
-            waiting.append((batch, compute(batch)))
+            waiting.append((batch, compute(place_batch(batch.pairs, mesh))))
         # The next batch is put together while the devices have this one; no more are held.
         if len(waiting) > 1:
             fetch(*waiting.pop(0))
@@ -106,16 +110,13 @@ def _batch(parts: Sequence[Part], numbers: tuple[int, ...], rows: int, length: i
         src[row, : src_lengths[row]] = (*part.src, EOS)
         tgt_in[row, : tgt_lengths[row]] = (BOS, *part.tgt)
         tgt_out[row, : tgt_lengths[row]] = (*part.tgt, EOS)
-    return PairBatch(numbers, src, tgt_in, tgt_out, src_lengths, tgt_lengths)
+    return PairBatch(numbers, Pairs(src, tgt_in, tgt_out, src_lengths, tgt_lengths))
 
 
 def decoder_states(
     model: Transformer,
     params: Mapping[str, Any],
-    src: Int[Array, "rows length"],
-    tgt_in: Int[Array, "rows length"],
-    src_lengths: Int[Array, " rows"],
-    tgt_lengths: Int[Array, " rows"],
+    pairs: Pairs,
     *,
     with_attention: bool = False,
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:
@@ -123,13 +124,13 @@ def decoder_states(
 
     The latter is empty unless `with_attention`. For use in a jitted function.
     """
-    positions = jnp.broadcast_to(jnp.arange(src.shape[1])[None], src.shape)
-    src_ids = (positions < src_lengths[:, None]).astype(jnp.int32)
-    tgt_ids = (positions < tgt_lengths[:, None]).astype(jnp.int32)
+    positions = jnp.broadcast_to(jnp.arange(pairs.src.shape[1])[None], pairs.src.shape)
+    src_ids = (positions < pairs.src_lengths[:, None]).astype(jnp.int32)
+    tgt_ids = (positions < pairs.tgt_lengths[:, None]).astype(jnp.int32)
     hidden, sown = model.apply(
         {"params": params},
-        src,
-        tgt_in,
+        pairs.src,
+        pairs.tgt_in,
         src_segment_ids=src_ids,
         tgt_segment_ids=tgt_ids,
         src_positions=positions * src_ids,

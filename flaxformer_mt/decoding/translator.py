@@ -310,10 +310,7 @@ class Translator:
             self.params,
             self.model,
             self._cut(listed(pairs), overlong),
-            average=self.config.length_norm == "average",
-            coverage=self.config.coverage_penalty,
-            length_penalty=self.config.length_penalty,
-            batch_tokens=self.config.batch_tokens,
+            self.config,
             mesh=self.mesh,
         )
 

@@ -38,8 +38,8 @@ def scores(mesh: Any, params: Any, model: Any) -> list[list[float]]:
         [Part(src_text="", src=tuple(src[:-1]), tgt_text="", tgt=tuple(tgt[:-1]))]
         for src, tgt in drawn
     ]
-    settings = {"length_penalty": 0.6, "batch_tokens": 64, "mesh": mesh}
-    scored = score_parts(whole_on(params, mesh), model, lines, **settings)
+    config = dataclasses.replace(CONFIG, batch_tokens=64)
+    scored = score_parts(whole_on(params, mesh), model, lines, config, mesh=mesh)
     return [[*each.token_log_probs, each.score] for each in scored]
 
 

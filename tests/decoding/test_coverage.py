@@ -66,9 +66,7 @@ def test_scores_hold_the_attention_of_the_whole_translation():
         params,
         model,
         [[part] for part in parts],
-        length_penalty=CONFIG.length_penalty,
-        coverage=BETA,
-        batch_tokens=2048,
+        dataclasses.replace(CONFIG, coverage_penalty=BETA),
         mesh=local_mesh(),
     )
     missing = covered(sources, found)

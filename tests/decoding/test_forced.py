@@ -14,9 +14,9 @@ from flaxformer_mt.decoding import DecodingError, OverlongError, TargetError, Tr
 from flaxformer_mt.decoding.forced import score_parts
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import Part, source_pieces
-from flaxformer_mt.decoding.teacher_forcing import batch_length, batches
+from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
 from flaxformer_mt.parallel import local_mesh
-from tests.decoding.examples import VOCAB, sentences, tiny
+from tests.decoding.examples import CONFIG, VOCAB, sentences, tiny
 from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run
 from tests.model import reference
 
@@ -45,8 +45,7 @@ def scored(parts: list[Part], *, batch_tokens: int = 2048, positions: str = "sin
         params,
         model,
         [[part] for part in parts],
-        length_penalty=0.6,
-        batch_tokens=batch_tokens,
+        dataclasses.replace(CONFIG, batch_tokens=batch_tokens),
         mesh=local_mesh(),
     )
 
@@ -114,9 +113,8 @@ def test_logits_are_never_whole(monkeypatch):
     model, params = tiny()
     ids, lengths = np.zeros((64, 24), np.int32), np.ones(64, np.int32)
     for width in (24, 5, 1):
-        lowered = forced._forced.lower(
-            params, ids, ids, ids, lengths, lengths, model=model, width=width
-        )
+        pairs = Pairs(ids, ids, ids, lengths, lengths)
+        lowered = forced._forced.lower(params, pairs, model=model, width=width)
         logits = re.findall(rf"tensor<((?:\d+x)+){VOCAB}xf32>", lowered.as_text())
         largest = max(np.prod([int(n) for n in size[:-1].split("x")]) for size in logits)
         assert largest == 64 * width
@@ -132,8 +130,7 @@ def test_rows_of_the_table_that_stand_for_no_type_have_no_probability():
         {**params, "embedding": {"shared": extra}},
         padded,
         [[part] for part in parts],
-        length_penalty=0.6,
-        batch_tokens=2048,
+        CONFIG,
         mesh=local_mesh(),
     )
     assert_same(found, scored(parts))
@@ -146,18 +143,19 @@ def test_batches_cover_every_part_once_in_few_shapes():
     made = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
     assert sorted(number for batch in made for number in batch.parts) == list(range(3000))
     for batch in made:
-        rows, length = batch.src.shape
+        rows, length = batch.pairs.src.shape
         assert rows * length <= 2 * 8192 and rows % 2 == 0 and length <= 250
-        assert (batch.src_lengths[len(batch.parts) :] == 0).all()
+        assert (batch.pairs.src_lengths[len(batch.parts) :] == 0).all()
         for row, number in enumerate(batch.parts):
-            assert batch.src[row].tolist() == [5] * lengths[number, 0] + [EOS] + [0] * (
+            assert batch.pairs.src[row].tolist() == [5] * lengths[number, 0] + [EOS] + [0] * (
                 length - 1 - lengths[number, 0]
             )
-            said = batch.tgt_out[row, : batch.tgt_lengths[row]].tolist()
+            tgt_length = batch.pairs.tgt_lengths[row]
+            said = batch.pairs.tgt_out[row, :tgt_length].tolist()
             assert said == [6] * lengths[number, 1] + [EOS]
-            assert batch.tgt_in[row, : batch.tgt_lengths[row]].tolist() == [BOS, *said[:-1]]
+            assert batch.pairs.tgt_in[row, :tgt_length].tolist() == [BOS, *said[:-1]]
     # 16, 24, 32 ... 192, 250 positions, and the last batch's rows.
-    assert len({batch.src.shape for batch in made}) <= 10
+    assert len({batch.pairs.src.shape for batch in made}) <= 10
     assert [batch_length(n) for n in (1, 16, 17, 24, 25, 32, 33, 48, 49, 200)] == [
         *(16, 16, 24, 24, 32, 32, 48, 48, 64, 256)
     ]
@@ -251,7 +249,6 @@ def test_parameters_that_are_no_numbers_are_named():
             broken,
             model,
             [[part] for part in drawn(2, seed=1)],
-            length_penalty=0.6,
-            batch_tokens=2048,
+            CONFIG,
             mesh=local_mesh(),
         )

@@ -24,14 +24,14 @@ def translator(tmp_path_factory):
 
 def test_writes_hypotheses_and_scores(translator, tmp_path):
     folder = tmp_path / "evaluation"
-    translator = translator.with_config(beam_size=2)
-    result = evaluate(translator, SOURCES, REFERENCES, name="test_2016", directory=folder)
+    narrow = translator.with_config(beam_size=2)
+    result = evaluate(narrow, SOURCES, REFERENCES, name="test_2016", directory=folder)
     assert sorted(path.name for path in folder.iterdir()) == [
         *("test_2016.hyp.txt", "test_2016.json", "test_2016.ref.txt", "test_2016.src.txt")
     ]
     hypotheses = result.hypotheses_file.read_bytes().decode().split("\n")
     assert hypotheses[-1] == ""
-    assert hypotheses[:-1] == [t.text for t in translator.translate(SOURCES)]
+    assert hypotheses[:-1] == [t.text for t in narrow.translate(SOURCES)]
     assert result.scores == assess(hypotheses[:-1], REFERENCES, sources=SOURCES).scores
     fast = corpus_scores(hypotheses[:-1], REFERENCES)
     assert (result.scores.bleu, result.scores.chrf) == (fast.bleu, fast.chrf)
