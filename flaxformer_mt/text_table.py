@@ -1,4 +1,4 @@
-"""Tables of text for people: the one way they are printed."""
+"""Tables of text for people: the one way they are printed, plain or as Markdown."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ def aligned(
         ).rstrip()
         for line in lines
     )
+
+
+def markdown(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
+) -> str:
+    """Columns in `right` hold numbers. A bar within a cell would end it, and is escaped."""
+    rule = ["---:" if place in right else "---" for place in range(len(header))]
+    lines = [header, rule, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

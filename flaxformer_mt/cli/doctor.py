@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jax
@@ -14,13 +15,9 @@ import jax
 from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import ExperimentConfig, load_config
-from flaxformer_mt.diagnosis.collectives import check_collective, check_processes
-from flaxformer_mt.diagnosis.devices import check_devices
-from flaxformer_mt.diagnosis.experiment import check_experiment
+from flaxformer_mt.diagnosis import machine
 from flaxformer_mt.diagnosis.finding import Check, Finding, examined
-from flaxformer_mt.diagnosis.numbers import check_step
-from flaxformer_mt.diagnosis.software import check_versions
-from flaxformer_mt.diagnosis.speed import check_speed
+from flaxformer_mt.diagnosis.step import check_experiment, check_step
 from flaxformer_mt.diagnosis.storage import check_cache, check_checkpoint, check_space
 from flaxformer_mt.errors import FINAL
 from flaxformer_mt.parallel import Processes, joined
@@ -63,24 +60,20 @@ def examine(
     device = jax.local_devices()[0]
     folder = folder_in_use()  # where the command's start has put it
     checks: dict[str, Check] = {
-        "versions": check_versions,
-        "devices": lambda: check_devices(processes),
-        "processes": lambda: check_processes(processes),
+        "versions": machine.check_versions,
+        "devices": lambda: machine.check_devices(processes),
+        "processes": lambda: machine.check_processes(processes),
         "step": lambda: check_step(device),
-        "collective": check_collective,
-        "speed": lambda: check_speed(device),
+        "collective": machine.check_collective,
+        "speed": lambda: machine.check_speed(device),
         "checkpoint": lambda: check_checkpoint(place, processes),
         "space": lambda: check_space(place, folder),
         "cache": lambda: check_cache(folder),
     }
     if config is not None:
-        checks["config"] = _of(config)
+        checks["config"] = functools.partial(check_experiment, config)
     for name, check in checks.items():
         yield from examined(name, check)
-
-
-def _of(config: ExperimentConfig) -> Callable[[], Iterator[Finding]]:
-    return lambda: check_experiment(config)
 
 
 def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from flaxformer_mt.cli import train
 from flaxformer_mt.cli.arguments import make_parser, positive, say, take_overrides
-from flaxformer_mt.cli.reproducing import Places, figures, report, run
+from flaxformer_mt.cli.pictures import make_folder
+from flaxformer_mt.figures.canvas import require_matplotlib
+from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
-from flaxformer_mt.reproduction.listing import listing
+from flaxformer_mt.reproduction.measurements import OTHER_SCORES, is_scored
+from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
 from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
+from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
+from flaxformer_mt.reproduction.planned import is_plan
+from flaxformer_mt.reproduction.records import read_records
+from flaxformer_mt.reproduction.result_file import ResultError, read_result
+from flaxformer_mt.reproduction.run_rows import Ending, Rows, listing
 from flaxformer_mt.reproduction.scaling import RULE
-from flaxformer_mt.reproduction.settings import Corpus, Settings
-from flaxformer_mt.reproduction.text import TEXTS
+from flaxformer_mt.reproduction.settings import TEXTS, Corpus, Settings
+from flaxformer_mt.rundir.atomic import write_text
+from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path, is_remote
 
 _EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored; a row
@@ -22,6 +33,17 @@ that is done is not done again, a stopped one goes on, a failed one is noted and
 --scale S is: {RULE} --config.a.b=VALUE changes the base that the rows are variations of: sizes of
 a row keep their ratio to it. docs/reproducing.md has examples."""
 _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where runs are, and what is made of them."""
+
+    workdir: Path
+    results: Path
+    report: Path
+    plans: tuple[Path, ...]
+    others: tuple[Path, ...]
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -40,17 +62,91 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         others=tuple(map(Path, options.also)),
     )
     if options.what == "report":
-        return report(places, check=options.check)
+        return _report(places, check=options.check)
     if options.what == "figures":
-        return figures(places, options.run, dry_run=options.dry_run)
+        return _figures(places, options.run, dry_run=options.dry_run)
     experiments, refused = _experiments(options, overrides)
     for line in refused:
         say(line)
     if options.dry_run:
         print(listing(experiments, places.results))
         return 1 if refused else 0
-    status = run(places, experiments, [*prog.split(), *arguments])
+    status = _run(places, experiments, [*prog.split(), *arguments])
     return status or (1 if refused else 0)
+
+
+def _run(places: Places, experiments: Sequence[Experiment], command: Sequence[str]) -> int:
+    """Does what is not done, compares, writes the report; returns the exit status."""
+    # Here, as main imports the commands.
+    from flaxformer_mt.cli.main import explained
+
+    def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
+        endings: dict[int, Ending] = {0: "finished", train.STOPPED: "stopped"}
+        return endings[train.train_run(str(run), None, changes, command)]
+
+    rows = Rows(
+        workdir=places.workdir,
+        results=places.results,
+        train=trained,
+        explain=lambda error: explained(error, "reproduce"),
+        say=say,
+        command=command,
+    )
+    make_folder(str(places.results))
+    outcomes = rows.run(experiments)
+    of_table = [one for one in experiments if one.row.table == "table3"]
+    if of_table:
+        # They differ in seeds alone, and all of these are compared.
+        scored = done_rows(of_table[0].settings, run_of=rows.run_of, results=places.results)
+        if write_orderings(scored, results=places.results) is None:
+            say("no ordering to test yet: the base and another row of the same seed make one")
+    _report(places, check=False)
+    for outcome in outcomes:
+        print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())
+    kinds = {outcome.kind for outcome in outcomes}
+    return train.STOPPED if "stopped" in kinds else int("failed" in kinds)
+
+
+def _report(places: Places, *, check: bool) -> int:
+    """Writes the report; with `check` nothing, and status 1 where the file says something else."""
+    plans, others = (list(map(read_result, paths)) for paths in (places.plans, places.others))
+    for path, plan in zip(places.plans, plans, strict=True):
+        if not is_plan(plan):
+            raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
+    for path, other in zip(places.others, others, strict=True):
+        if not is_scored(other):
+            raise ResultError(f"{path}: has none of the scores {', '.join(OTHER_SCORES)}")
+    text = page.report(read_records(places.results), plans, others)
+    if not check:
+        make_folder(str(places.report.parent))
+        write_text(places.report, text)
+        say(f"{places.report}: written from {places.results}")
+        return 0
+    if places.report.exists() and places.report.read_text(encoding="utf-8") == text:
+        return 0
+    say(f"{places.report}: is not what {places.results} gives: `reproduce report` writes it anew")
+    return 1
+
+
+def _figures(places: Places, run_dir: str | None, *, dry_run: bool) -> int:
+    """Draws the formulas, and figures 3 to 5 where there is a run; status 1 where there is none."""
+    found = open_run(run_dir) if run_dir is not None else base_run(places.workdir)
+    if dry_run:
+        print("schedule, positions: formulas of the paper, no run needed")
+        for search, name in FIGURES.items():
+            print(f"{name}: {search}: {found or 'no run to draw it from: --run DIR'}")
+        return 0
+    require_matplotlib()
+    folder = make_folder(str(places.workdir / "figures"))
+    draw_formulas(folder, say=say)
+    if found is None:
+        say(
+            f"figures 3 to 5 are not drawn: {places.workdir} has no run of Table 2's base, English "
+            "to German: name a trained one with --run DIR"
+        )
+        return 1
+    draw_run(folder, found, say=say)
+    return 0
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

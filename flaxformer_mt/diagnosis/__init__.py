@@ -1,1 +1,1 @@
-"""Whether a machine can train: what `doctor` looks at, one concern a file."""
+"""Whether a machine can train: what `doctor` looks at."""

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.diagnosis.finding import Finding
+from flaxformer_mt.diagnosis.finding import Finding, State
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.paths import is_remote
@@ -51,12 +51,11 @@ def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
         free = shutil.disk_usage(_existing(folder)).free
         text, values = f"{free / _GB:,.0f} GB free in {folder}", {"free": float(free)}
         advice = "a base model's checkpoint takes 0.7 GB, a big one's 2.5 GB, and several are kept"
-        if free < _TOO_LITTLE:
-            yield Finding("space", "FAIL", text, advice, values)
-        elif free < _ENOUGH:
-            yield Finding("space", "warn", text, advice, values)
-        else:
+        if free >= _ENOUGH:
             yield Finding("space", "ok", text, values=values)
+        else:
+            state: State = "FAIL" if free < _TOO_LITTLE else "warn"
+            yield Finding("space", state, text, advice, values)
 
 
 def check_cache(folder: Path | None) -> Iterator[Finding]:
@@ -79,12 +78,8 @@ def check_cache(folder: Path | None) -> Iterator[Finding]:
         probe.write_bytes(b"x")
         probe.unlink()
     except OSError as error:
-        yield Finding(
-            "cache",
-            "warn",
-            f"{folder} cannot be written: {error.strerror or error}",
-            "FLAXFORMER_CACHE names another folder",
-        )
+        text = f"{folder} cannot be written: {error.strerror or error}"
+        yield Finding("cache", "warn", text, "FLAXFORMER_CACHE names another folder")
         return
     yield Finding("cache", "ok", f"compiled programs are kept in {folder}")
 
@@ -107,27 +102,20 @@ def _without(folder: Path, processes: Processes) -> list[int]:
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:
-    params = {"table": _spread()}
-    abstract = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), params
-    )
+    table = _spread()
+    abstract = {"table": jax.ShapeDtypeStruct(table.shape, table.dtype, sharding=table.sharding)}
     start = time.perf_counter()
     with Checkpoints(folder, KeepPolicy()) as checkpoints:
-        checkpoints.save(Snapshot(step=1, params=params, opt_state={}, position={"n": 1}))
+        checkpoints.save(Snapshot(step=1, params={"table": table}, opt_state={}, position={"n": 1}))
         checkpoints.wait()
         saved = time.perf_counter() - start
         # Every leaf is compared with the digest that was saved with it.
-        found = checkpoints.restore(abstract, {}).params
+        found = checkpoints.restore(abstract, {}).params["table"]
     restored = time.perf_counter() - start - saved
     text = f"{_BYTES / 1e6:.0f} MB to {place} in {saved:.1f} s and back in {restored:.1f} s"
     values = {"bytes": float(_BYTES), "save_seconds": saved, "restore_seconds": restored}
-    same = all(
-        np.array_equal(a.data, b.data)
-        for a, b in zip(
-            found["table"].addressable_shards, params["table"].addressable_shards, strict=True
-        )
-    )
-    if not same:
+    shards = zip(found.addressable_shards, table.addressable_shards, strict=True)
+    if not all(np.array_equal(a.data, b.data) for a, b in shards):
         return Finding("checkpoint", "FAIL", f"{text}; it came back otherwise", "try another disk")
     return Finding("checkpoint", "ok", f"{text}, digests as saved", values=values)
 

@@ -28,8 +28,7 @@ from flaxformer_mt.reproduction.scaling import (
     scaled_pairs,
     validating_at_checkpoints,
 )
-from flaxformer_mt.reproduction.settings import Settings
-from flaxformer_mt.reproduction.text import load_on, placed
+from flaxformer_mt.reproduction.settings import Settings, load_on, placed
 
 # A row has another multiple of these than its base, whatever the base has.
 _SIZES = frozenset(

@@ -1,17 +1,17 @@
-"""The report's second half: every measurement under its text and scale, and the orderings."""
+"""The report's second half: every measurement, under its text and scale."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from flaxformer_mt.evaluation.paper_protocol import protocol_note
-from flaxformer_mt.reproduction.orderings import group_of, verdict
+from flaxformer_mt.reproduction.orderings import group_of, overrides, setting
 from flaxformer_mt.reproduction.paper import TABLES, Row, row_of, rows_of
-from flaxformer_mt.reproduction.provenance import mixture
+from flaxformer_mt.reproduction.provenance import machine, mixture, short, training_commits
 from flaxformer_mt.reproduction.result_file import Result
-from flaxformer_mt.reproduction.tables import commit, hours, machine, table
+from flaxformer_mt.text_table import markdown
 
 _NAMES = {
     "f1": "F1",
@@ -22,14 +22,23 @@ _NAMES = {
     "bleu_tokenized_lc": "BLEU (tokenised, lower-cased)",
 }
 
+# The same of what was trained on other text than the paper's.
+OTHER_SCORES = {
+    "bleu_paper": "the paper's BLEU",
+    "bleu_tokenized_lc": "tokenised BLEU, lower case",
+    "sacrebleu_13a": "sacreBLEU",
+    "chrf": "chrF",
+    "f1": "F1",
+    "f1_at_most_40_words": "F1, 40 words at most",
+}
+
 
 def measurements(results: Sequence[Result]) -> list[str]:
     """A section a table and setting: a line a row, its seeds together."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        groups.setdefault((row_of(result.details["row"]).table, group_of(result)), []).append(
-            result
-        )
+        key = row_of(result.details["row"]).table, group_of(result)
+        groups.setdefault(key, []).append(result)
     sections = []
     for name in TABLES:
         for (of_table, group), members in sorted(groups.items()):
@@ -38,31 +47,15 @@ def measurements(results: Sequence[Result]) -> list[str]:
     return ["## Measured", *sections] if sections else []
 
 
-def ordering_sections(orderings: Sequence[Result]) -> list[str]:
-    """One for each comparison."""
-    sections = [part for found in orderings for part in _ordering(found)]
-    return ["## Which of Table 3's orderings hold", *sections] if sections else []
-
-
-def compares(found: Result, measured: Sequence[Result]) -> bool:
-    """Whether all results that were compared are still `measured`, as they were then."""
-    digests = {result.name: result.details["digest"] for result in measured}
-    compared: Mapping[str, str] = json.loads(found.details["experiments"])
-    return all(digests.get(name) == digest for name, digest in compared.items())
-
-
 def _section(name: str, group: str, results: Sequence[Result]) -> list[str]:
     """A table for each kind of measurement: what is said above it is so of all its rows."""
     kinds: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
-        kinds.setdefault(_kind(result), []).append(result)
+        said = (result.details[key] for key in ("status", "data", "test"))
+        kind = (*said, json.dumps(dict(result.signatures), sort_keys=True))
+        kinds.setdefault(kind, []).append(result)
     parts = [part for _, members in sorted(kinds.items()) for part in _measured(group, members)]
-    return [f"### {name.replace('table', 'Table ')} on {_setting(group)}", *parts]
-
-
-def _kind(result: Result) -> tuple[str, ...]:
-    said = (result.details[key] for key in ("status", "data", "test"))
-    return (*said, json.dumps(dict(result.signatures), sort_keys=True))
+    return [f"### {name.replace('table', 'Table ')} on {setting(group)}", *parts]
 
 
 def _measured(group: str, results: Sequence[Result]) -> list[str]:
@@ -79,10 +72,9 @@ def _measured(group: str, results: Sequence[Result]) -> list[str]:
         *("row", "seeds", *names.values(), "perplexity", "steps", "pairs"),
         *("million parameters", "device-hours", "FLOPs", "machine", "commit"),
     ]
-    lines = []
-    for label in (row.label for row in rows_of(row_of(results[0].details["row"]).table)):
-        if found := rows.get(label):
-            lines.append(_line(row_of(label), found, scores))
+    table = rows_of(row_of(first.details["row"]).table)
+    lines = [_line(row, rows[row.label], scores) for row in table if row.label in rows]
+    mixed = [f"- `{one.name}`: {told}" for one in results if (told := mixture(one)) is not None]
     signatures = [
         f"- {names[metric]}: `{first.signatures[metric]}`"
         for metric in scores
@@ -90,11 +82,11 @@ def _measured(group: str, results: Sequence[Result]) -> list[str]:
     ]
     return [
         f"{first.details['status'].capitalize()}. Trained on {first.details['data']}; scored on "
-        f"{first.details['test']}.{_overrides(group)} The first of the commands:",
+        f"{first.details['test']}.{overrides(group)} The first of the commands:",
         f"<!-- not run: hours of training -->\n```bash\n{first.command}\n```",
-        table(header, lines, right=set(range(1, len(header) - 2))),
+        markdown(header, lines, right=set(range(1, len(header) - 2))),
         "Signatures:\n\n" + "\n".join(signatures),
-        *_mixtures(results),
+        *(["Trained by other code than measured it:\n\n" + "\n".join(mixed)] if mixed else []),
     ]
 
 
@@ -102,6 +94,7 @@ def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[st
     def mean(metric: str) -> float:
         return statistics.mean(result.metrics[metric] for result in results)
 
+    hours = sum(result.metrics["device_hours"] for result in results)
     return [
         f"`{row.name}`",
         ", ".join(f"{result.metrics['seed']:.0f}" for result in results),
@@ -110,21 +103,11 @@ def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[st
         f"{mean('steps'):,.0f}",
         f"{mean('pairs'):,.0f}",
         f"{mean('parameters') / 1e6:.2f}",
-        hours(sum(result.metrics["device_hours"] for result in results)),
+        f"{hours:,.1f}" if hours >= 10 else f"{hours:.2g}",
         f"{sum(result.metrics['training_flops'] for result in results):.1e}",
         ", ".join(dict.fromkeys(machine(result.machine) for result in results)),
-        ", ".join(dict.fromkeys(commit(result) for result in results)),
+        ", ".join(dict.fromkeys(short(result.commit) for result in results)),
     ]
-
-
-def _mixtures(results: Sequence[Result]) -> list[str]:
-    """Of each run that other code trained than measured it, which."""
-    lines = [
-        f"- `{result.name}`: {mixed}"
-        for result in results
-        if (mixed := mixture(result)) is not None
-    ]
-    return ["Trained by other code than measured it:\n\n" + "\n".join(lines)] if lines else []
 
 
 def _score(metric: str, results: Sequence[Result]) -> str:
@@ -139,69 +122,46 @@ def _score(metric: str, results: Sequence[Result]) -> str:
     return shown if low is None or high is None else f"{shown} ({low:.2f} to {high:.2f})"
 
 
-_BOOTSTRAP = (
-    " Not decided: an earlier version recorded only the bootstrap's p, which is one-sided. Run "
-    "`reproduce` again where the outputs are kept."
-)
+def is_scored(result: Result) -> bool:
+    """Whether a result has a score of translations or trees."""
+    return bool(OTHER_SCORES.keys() & result.metrics)
 
 
-def _ordering(found: Result) -> list[str]:
-    (base,) = rows_of("table3", ["base"])
-    header = [
-        *("row", "paper: BLEU against base", "ours", "95% interval", "p", "seeds that agree"),
-        *("the paper's order", "paper: perplexity against base", "ours"),
+def other_text(results: Sequence[Result]) -> list[str]:
+    """A section of the report, a line for each result; nothing where there is none."""
+    if not results:
+        return []
+    shown = [metric for metric in OTHER_SCORES if any(metric in one.metrics for one in results)]
+    header = ["result", "config", *(OTHER_SCORES[metric] for metric in shown)]
+    header += ["steps", "machine that scored", "scored by", "trained by", "command"]
+    rows = [
+        [
+            f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else ""),
+            f"`{one.config}`",
+            *(
+                f"{one.metrics[each]:.2f}{protocol_note(one.signatures.get(each, ''))}"
+                if each in one.metrics
+                else ""
+                for each in shown
+            ),
+            f"{one.metrics['steps']:,.0f}" if "steps" in one.metrics else "",
+            machine(one.machine),
+            short(one.commit),
+            ", ".join(training_commits(one)) or "not told",
+            f"`{one.command}`",
+        ]
+        for one, seeds in ((one, one.metrics.get("seeds")) for one in results)
     ]
-    lines, verdicts = [], dict[str, list[str]]()
-    for row in rows_of("table3"):
-        prefix = row.name.lower()
-        if f"{prefix}_difference" not in found.metrics:
-            continue
-        of_row = {
-            key: found.metrics[f"{prefix}_{key}"]
-            for key in ("difference", "low", "high", "agreeing", "seeds")
-        }
-        p = found.metrics.get(f"{prefix}_p_randomization")
-        judged = verdict(row, found.metrics) or "the paper has none"
-        verdicts.setdefault(judged, []).append(f"`{row.name}`")
-        lines.append(
-            [
-                f"`{row.name}`",
-                f"{row.values['bleu'] - base.values['bleu']:+.1f}",
-                f"{of_row['difference']:+.2f}",
-                f"{of_row['low']:+.2f} to {of_row['high']:+.2f}",
-                f"{found.metrics[f'{prefix}_p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
-                f"{of_row['agreeing']:.0f} of {of_row['seeds']:.0f}",
-                judged,
-                f"{row.values['perplexity'] - base.values['perplexity']:+.2f}",
-                f"{found.metrics[f'{prefix}_perplexity_difference']:+.2f}",
-            ]
-        )
-    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in verdicts.items())
-    signature = next(iter(found.signatures.values()))
+    signatures = {
+        f"- {OTHER_SCORES[metric]}: `{one.signatures[metric]}`"
+        for one in results
+        for metric in shown
+        if metric in one.signatures
+    }
     return [
-        f"### On {_setting(found.details['group'])}",
-        f"{told[:1].upper()}{told[1:]}. Scored on {found.details['test']}; commit {commit(found)}."
-        f"{_overrides(found.details['group'])}",
-        table(header, lines, right={1, 2, 4, 5, 7, 8}),
-        "Differences are the row's score minus the base's, all seeds together, with paired "
-        "bootstrap's interval over the sentences of the test set. p is approximate "
-        "randomization's, two-sided; an order holds, or does not, where p is below 0.05 and every "
-        "seed has it. Perplexity is shown without a test of its own. BLEU"
-        f"{protocol_note(signature)}: `{signature}`."
-        + (_BOOTSTRAP if "not decided" in verdicts else ""),
+        "## On other text",
+        "What this project has trained beside the paper's rows. Each is scored on a test set of "
+        "its own, and none is to be held against the paper's values, or against another line.",
+        markdown(header, rows, right=set(range(2, 3 + len(shown)))),
+        *(["Signatures:\n\n" + "\n".join(sorted(signatures))] if signatures else []),
     ]
-
-
-def _setting(group: str) -> str:
-    settings = json.loads(group)
-    corpus, scale = settings["corpus"], settings["scale"]
-    what = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
-    what += " as TensorFlow Datasets has it" if settings.get("text") == "tfds" else ""
-    parts = [what, "full length" if scale == 1 else f"scale {scale:g}"]
-    return ", ".join(parts) + (", other settings" if settings["overrides"] else "")
-
-
-def _overrides(group: str) -> str:
-    """Of the base, from which the rows differ as they do in the paper."""
-    listed = json.loads(group)["overrides"]
-    return f" The base has {', '.join(f'`{one}`' for one in listed)}." if listed else ""

@@ -6,7 +6,6 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -16,20 +15,25 @@ from flaxformer_mt.data.corpus import CorpusError, open_source, read_pairs
 from flaxformer_mt.data.prepare import read_manifest
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation import Evaluation, evaluate
+from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
-from flaxformer_mt.reproduction.cost import measured_flops, trained_tokens
+from flaxformer_mt.parsing import evalb, linearization
+from flaxformer_mt.parsing.gold import describe_left_out, trees_of_parses
+from flaxformer_mt.parsing.repair import rebuild
+from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.parse_scores import gold_trees, parse_f1
 from flaxformer_mt.reproduction.provenance import training_details
+from flaxformer_mt.reproduction.records import FULL, REDUCED
 from flaxformer_mt.reproduction.result_file import Result, write_result
 from flaxformer_mt.rundir.atomic import read_json
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
+from flaxformer_mt.rundir.reports import progress
 
-FULL, REDUCED = "measured at full scale", "measured at reduced scale"
 # The paper's counts are rounded, and those of the corpora at hand differ a little.
 _ENOUGH = 0.9
+PARSE_SIGNATURE = "EVALB, COLLINS.prm; malformed outputs repaired, none left out"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +43,7 @@ class TestSet:
     name: str
     sources: tuple[str, ...]
     references: tuple[str, ...]
-    gold: tuple[Any, ...] = ()  # the trees, where the target is trees
+    gold: tuple[Tree, ...] = ()  # where the target is trees
 
 
 def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
@@ -87,11 +91,11 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     )
     metrics, signatures = _scores(found)
     if test.gold:
-        f1, signature, malformed = parse_f1(
+        f1, malformed = parse_f1(
             test.sources, [item.text for item in found.translations], test.gold
         )
         metrics = {"f1": f1, "malformed": malformed, **metrics}
-        signatures = {"f1": signature, **signatures}
+        signatures = {"f1": PARSE_SIGNATURE, **signatures}
     goodput, devices = read_json(run.goodput), jax.device_count()
     wall = goodput["wall_seconds"]
     counted = _counts(experiment, run)
@@ -136,31 +140,34 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
     """What the run's own records tell of its size and its cost."""
     config: ExperimentConfig = experiment.config
     manifest, reports = read_manifest(run.data), read_metrics(run.metrics)
-    sizes = manifest["vocabulary"]["sizes"]
-    lengths = {side: manifest["lengths"]["train"][side]["mean"] for side in ("src", "tgt")}
-    tokens = trained_tokens(reports)
+    sizes, lengths = manifest["vocabulary"]["sizes"], manifest["lengths"]["train"]
+    done = progress(reports)
+    src_tokens, tgt_tokens = float(done.src_tokens[-1]), float(done.tgt_tokens[-1])
     last = [report for report in reports if report["kind"] == "valid"][-1]
+    kept = [corpus["kept"] for corpus in manifest["corpora"] if corpus["split"] == "train"]
     return {
         # Of the last step: the paper's table is not of the best one.
         "perplexity": last["perplexity"],
         "steps": last["step"],
-        "pairs": _pairs(manifest),
+        "pairs": int(sum(kept)),
         "scale": experiment.settings.scale,
         "seed": experiment.seed,
         "parameters": sum(count_by_formula(config.model, sizes["src"], sizes["tgt"]).values()),
-        "source_tokens": round(tokens["src"]),
-        "target_tokens": round(tokens["tgt"]),
-        "training_flops": measured_flops(config, sizes["tgt"], tokens=tokens, lengths=lengths),
+        "source_tokens": round(src_tokens),
+        "target_tokens": round(tgt_tokens),
+        # Of the tokens that were trained on: padding is left out.
+        "training_flops": training_flops(
+            config.model,
+            sizes["tgt"],
+            src_tokens=src_tokens,
+            tgt_tokens=tgt_tokens,
+            src_keys=lengths["src"]["mean"],
+            tgt_keys=lengths["tgt"]["mean"],
+        ),
         "target_tokens_per_second": statistics.median(
             report["tgt_tokens_per_second"] for report in reports if report["kind"] == "train"
         ),
     }
-
-
-def _pairs(manifest: dict[str, Any]) -> int:
-    """Training pairs in the store."""
-    kept = [corpus["kept"] for corpus in manifest["corpora"] if corpus["split"] == "train"]
-    return int(sum(kept))
 
 
 def _is_full(experiment: Experiment, pairs: float) -> bool:
@@ -178,3 +185,45 @@ def _target(corpus: CorpusConfig, folder: str, key: str) -> Path:
     if "tgt" not in files:
         raise CorpusError(f"{key}: gold trees are looked for beside two files: kind 'files'")
     return Path(str(files["tgt"]))
+
+
+def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple[Tree, ...]:
+    """The bracketed trees of which `target` has the linearised form: in NAME.trees beside it.
+
+    They have the part-of-speech tags by which EVALB leaves punctuation out, and which a linearised
+    tree lacks. `say` is told of trees without words, which have none. Raises CorpusError and
+    TreeError.
+    """
+    path = target.with_suffix(".trees")
+    try:
+        with open(path, encoding="utf-8") as lines:
+            trees = tuple(tree for _, tree in read(lines, str(path)))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorpusError(
+            f"{path}: the gold trees, from which {target.name} was made, cannot be read: {error}"
+        ) from error
+    try:
+        of_lines = trees_of_parses(trees, count)
+    except TreeError as error:
+        raise CorpusError(f"{path} has {error} and {target} has {count:,} lines") from error
+    if told := describe_left_out(trees, of_lines):
+        say(f"{path}: {told}")
+    return of_lines
+
+
+def parse_f1(
+    sources: Sequence[str], outputs: Sequence[str], gold: Sequence[Tree]
+) -> tuple[float, int]:
+    """F1 in percent, and how many outputs were no tree.
+
+    Raises CorpusError if a gold tree has other words than its sentence.
+    """
+    scores, malformed = [], 0
+    for number, (source, output, tree) in enumerate(zip(sources, outputs, gold, strict=True), 1):
+        rebuilt = rebuild(linearization.tokens_of(source), linearization.tokens_of(output))
+        malformed += bool(rebuilt.repairs)
+        score = evalb.score_sentence(tree, rebuilt.tree)
+        if score.state == "error":
+            raise CorpusError(f"sentence {number:,}: its gold tree has other words: {source}")
+        scores.append(score)
+    return 100 * evalb.total(scores).f1, malformed

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from flaxformer_mt.config import freeze
+from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered
@@ -15,7 +17,12 @@ from flaxformer_mt.figures.find import Found, Head, find_heads
 from flaxformer_mt.figures.line_drawing import line_drawing
 from flaxformer_mt.figures.maps import pick, weights_of, whole_word
 from flaxformer_mt.figures.sentences import attend, sentences_of
+from flaxformer_mt.figures.statistics import pronouns_of
+from flaxformer_mt.reproduction.settings import TEXTS, Settings
 from flaxformer_mt.rundir.atomic import write_bytes
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.checkpoints import list_steps
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
 
 # By the search that finds what each shows; of the encoder's self-attention all three.
 FIGURES = {"long distance": "figure3", "anaphora": "figure4", "structure": "figure5"}
@@ -27,6 +34,28 @@ def draw_formulas(folder: Path, *, say: Say) -> None:
     """The learning rate of section 5.3 and the positions of section 3.5, of the base model."""
     _write(paper.schedule((4000,), d_model=512, steps=100_000), folder / "schedule.svg", say)
     _write(paper.positions(100, d_model=128), folder / "positions.svg", say)
+
+
+def base_run(workdir: Path) -> RunDirectory | None:
+    """Table 2's base from English to German, at full scale if it is there; the newest of several.
+
+    None where no such run has a checkpoint yet.
+    """
+    runs = [RunDirectory(path) for path in (workdir / "runs").glob("table2_en_de_base_*")]
+    trained = [run for run in runs if list_steps(run.checkpoints)]
+    names = tuple(f"table2_en_de_base_{Settings(text=text).extent}_" for text in TEXTS)
+    full = [run for run in trained if run.path.name.startswith(names)]
+    return max(full or trained, key=lambda run: run.config_file.stat().st_mtime, default=None)
+
+
+def draw_run(folder: Path, run: RunDirectory, *, say: Say) -> None:
+    """Figures 3 to 5 of a run, over its validation sentences. Raises FigureError."""
+    data = freeze(read_record(run).config, str(run.config_file)).data
+    sources, _ = valid_text(local_copy(run.data))
+    say(f"figures 3 to 5: {run}, validation sentences")
+    translator, pronouns = Translator.load(run.path), pronouns_of(data.src_lang)
+    for name in draw_attention(folder, translator, sources, pronouns=pronouns, say=say):
+        say(f"{name}: not drawn: no head does it on these sentences")
 
 
 def draw_attention(

@@ -1,9 +1,9 @@
-"""What the TPU's own compiler says of a row's step, on chips that were not there.
+"""What training a row takes before it is run: by formula, and by the TPU's own compiler.
 
-Two benchmarks ask it: `plan` for the whole steps of base and big on several kinds of chips, and
-`plan_rows` for every row's step on one kind, with one and with two of its layers. A stack's layers
-are alike, so time and memory grow by as much with each: what a row's number of them takes is a line
-through two points.
+Two benchmarks ask the compiler, for chips that were not there: `plan` for the whole steps of base
+and big on several kinds of chips, and `plan_rows` for every row's step on one kind, with one and
+with two of its layers. A stack's layers are alike, so time and memory grow by as much with each:
+what a row's number of them takes is a line through two points.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, load_config
+from flaxformer_mt.model.flops import training_flops
+from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.reproduction.paper import ROWS, Row
 from flaxformer_mt.reproduction.result_file import Result
 
+SENTENCE = 25
+"""Tokens of a sentence where nothing is known of the text: about newstest's in word-pieces."""
 LAYERS = (1, 2)
 _WHOLE = re.compile(r"(base|big)_(v\w+?)_(\d+)_paper_step_ms")
 # What decides a step's program, beside the sizes of the vocabularies. The longest sentence is the
@@ -27,6 +31,28 @@ _OF_A_STEP = (
     *("model.", "data.batch.", "data.filter.max_length", "mesh.", "training.optimizer."),
     *("training.freeze", "training.label_smoothing", "training.loss_chunk"),
 )
+
+
+def planned_flops(config: ExperimentConfig) -> float:
+    """FLOPs of training by the model's formula, as if every batch were full on both sides.
+
+    An upper bound: padding is counted, and attention as in sentences of `SENTENCE` tokens.
+    """
+    tokens = config.data.batch.tokens
+    step = training_flops(
+        config.model,
+        expected_types(config.data.vocabulary)[1],
+        src_tokens=tokens,
+        tgt_tokens=tokens,
+        src_keys=SENTENCE,
+        tgt_keys=SENTENCE,
+    )
+    return step * config.training.steps
+
+
+def planned_parameters(config: ExperimentConfig) -> int:
+    """Parameters with vocabularies of the sizes that the config asks for."""
+    return sum(count_by_formula(config.model, *expected_types(config.data.vocabulary)).values())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,19 +74,11 @@ class Planned:
 def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
     """The whole steps among `plans` that are this config's."""
     for plan in plans:
-        for name, value in plan.metrics.items():
+        for name in plan.metrics:
             if (found := _WHOLE.fullmatch(name)) is None:
                 continue
             if _step(load_config(f"wmt14_en_de:{found[1]}")) == _step(config):
-                yield Planned(
-                    chip=found[2],
-                    chips=int(found[3]),
-                    step_ms=value,
-                    gib=plan.metrics[name.replace("_step_ms", "_gib")],
-                    whole=True,
-                    command=plan.command,
-                    commits=(plan.commit,),
-                )
+                yield _planned(plan, name, found[2], found[3], (plan.commit,), whole=True)
 
 
 def planned_by_layers(
@@ -68,20 +86,27 @@ def planned_by_layers(
 ) -> Planned | None:
     """The row's step by one and two of its layers; None if it was not asked for, or has changed."""
     wanted = re.compile(rf"{key_of(row)}_(v\w+?)_(\d+)_step_ms")
+    whole = max(_layers(config)) <= max(LAYERS)
     for plan in plans:
         digest, *commits = plan.details.get(key_of(row), "none").split()
-        for name, value in plan.metrics.items():
+        for name in plan.metrics:
             if digest == step_digest(config) and (found := wanted.fullmatch(name)):
-                return Planned(
-                    chip=found[1],
-                    chips=int(found[2]),
-                    step_ms=value,
-                    gib=plan.metrics[name.replace("_step_ms", "_gib")],
-                    whole=max(_layers(config)) <= max(LAYERS),
-                    command=plan.command,
-                    commits=tuple(commits),
-                )
+                return _planned(plan, name, found[1], found[2], tuple(commits), whole=whole)
     return None
+
+
+def _planned(
+    plan: Result, name: str, chip: str, chips: str, commits: tuple[str, ...], *, whole: bool
+) -> Planned:
+    return Planned(
+        chip=chip,
+        chips=int(chips),
+        step_ms=plan.metrics[name],
+        gib=plan.metrics[name.replace("_step_ms", "_gib")],
+        whole=whole,
+        command=plan.command,
+        commits=commits,
+    )
 
 
 def is_plan(result: Result) -> bool:

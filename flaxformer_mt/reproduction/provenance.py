@@ -1,6 +1,7 @@
-"""By which code a run was trained: not always by that which measured it, whose result names itself.
+"""Where a result comes from: its machine, and by which code its run was trained.
 
-A run's record has the commit and the versions of each start; on what machine it was is not known.
+That is not always the code that measured it, which the result names. A run's record has the commit
+and the versions of each start; on what machine it was is not known.
 """
 
 from __future__ import annotations
@@ -9,11 +10,23 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from flaxformer_mt.reproduction.result_file import Result
-from flaxformer_mt.reproduction.tables import short
+from flaxformer_mt.reproduction.result_file import Machine, Result
 from flaxformer_mt.rundir.layout import RunRecord
 
 _Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of packages
+
+
+def short(commit: str) -> str:
+    """Still telling of changes that were not committed; a release as it is."""
+    if commit.startswith("release"):
+        return commit
+    return commit[:10] + ("-dirty" if commit.endswith("-dirty") else "")
+
+
+def machine(found: Machine) -> str:
+    if found.accelerator != "none":
+        return found.accelerator
+    return f"{found.cores} CPU core{'' if found.cores == 1 else 's'}"
 
 
 def training_details(record: RunRecord, goodput: Mapping[str, Any], devices: int) -> dict[str, str]:
@@ -38,17 +51,12 @@ def trained_by(*records: RunRecord) -> dict[str, str]:
 
 def training_commits(result: Result) -> list[str]:
     """What trained a result's runs, in short: each commit once; none where that is not told."""
-    trained = json.loads(result.details.get("trained_by", "[]"))
-    commits = [code["commit"] or _release(code["packages"]) for code in trained]
-    return list(dict.fromkeys(map(short, commits)))
+    return list(dict.fromkeys(short(commit) for commit, _ in _training_codes(result)))
 
 
 def mixture(result: Result) -> str | None:
     """What trained the result's run where that is not, or not alone, what measured it."""
-    trained = [
-        (code["commit"] or _release(code["packages"]), code["packages"])
-        for code in json.loads(result.details.get("trained_by", "[]"))
-    ]
+    trained = _training_codes(result)
     measured: _Code = (result.commit, dict(result.versions))
     if all(code == measured for code in trained):
         return None
@@ -63,9 +71,15 @@ def mixture(result: Result) -> str | None:
     return f"trained by {told}; measured by {_described(measured, mixed)}"
 
 
-def _release(packages: Mapping[str, str]) -> str:
-    """As a result names what was no checkout."""
-    return f"release {packages.get('flaxformer-mt', 'unknown')}"
+def _training_codes(result: Result) -> list[_Code]:
+    """Without a commit as a result names what was no checkout: by its release."""
+    return [
+        (
+            code["commit"] or f"release {code['packages'].get('flaxformer-mt', 'unknown')}",
+            code["packages"],
+        )
+        for code in json.loads(result.details.get("trained_by", "[]"))
+    ]
 
 
 def _described(code: _Code, packages: set[str]) -> str:

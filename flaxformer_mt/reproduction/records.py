@@ -1,21 +1,31 @@
-"""What became of experiments, as files: results, failures, and whether a result is still one."""
+"""What became of experiments, as files: results and failures, and how far that takes each row."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.config import ConfigError
+from flaxformer_mt.config import ConfigError, ExperimentConfig, load_config
 from flaxformer_mt.reproduction.experiment import Experiment, again
 from flaxformer_mt.reproduction.paper import Row, RowError
+from flaxformer_mt.reproduction.planned import Planned, planned_by_layers, planned_steps
 from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
 from flaxformer_mt.rundir.atomic import read_json, remove_file, write_json
 from flaxformer_mt.rundir.errors import RunDirectoryError
 
-State = Literal["done", "stale", "failed", "not run"]
 FAILED = "failed"  # the folder, below that of the results
+FULL, REDUCED = "measured at full scale", "measured at reduced scale"
+MEANING = {
+    FULL: "the paper's recipe on as much data, all of its steps",
+    REDUCED: "a share of it, or other text, or other sizes: its score is not "
+    "to be held against the paper's",
+    "compiled and costed only": "the TPU's own compiler has made its step, whole or with one and "
+    "two of its layers; nothing is trained",
+    "failed": "tried, and broken off: the reason stands below",
+    "not run": "there is a config and a command, and no result",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +47,7 @@ class Failure:
 class Known:
     """What is known of one experiment."""
 
-    state: State
+    state: Literal["done", "stale", "failed", "not run"]
     note: str = ""
     result: Result | None = None
 
@@ -52,6 +62,30 @@ class Records:
 
     def of(self, row: Row) -> Iterator[Result]:
         return (result for result in self.rows if result.details["row"] == row.label)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A row with all that is known of it."""
+
+    row: Row
+    config: ExperimentConfig  # the paper's
+    full: tuple[Result, ...]
+    reduced: tuple[Result, ...]
+    failures: tuple[Failure, ...]
+    planned: tuple[Planned, ...]  # whole steps
+    by_layers: Planned | None
+
+    @property
+    def status(self) -> str:
+        """A key of MEANING."""
+        if self.full:
+            return FULL
+        if self.reduced:
+            return REDUCED
+        if self.failures:
+            return "failed"
+        return "compiled and costed only" if self.planned or self.by_layers else "not run"
 
 
 def read_records(folder: Path) -> Records:
@@ -70,6 +104,21 @@ def read_records(folder: Path) -> Records:
     )
 
 
+def standing(row: Row, records: Records, plans: Sequence[Result]) -> Standing:
+    """Raises ConfigError if the row's own config is broken."""
+    fresh = [result for result in records.of(row) if stale(result) is None]
+    config = load_config(row.spec)
+    return Standing(
+        row=row,
+        config=config,
+        full=tuple(result for result in fresh if result.details.get("status") == FULL),
+        reduced=tuple(result for result in fresh if result.details.get("status") != FULL),
+        failures=tuple(failure for failure in records.failures if failure.label == row.label),
+        planned=tuple(planned_steps(config, plans)),
+        by_layers=planned_by_layers(row, config, plans),
+    )
+
+
 def stale(result: Result) -> str | None:
     """Why a row's result is no longer one of the row as it is now; None if it is."""
     try:
@@ -84,7 +133,7 @@ def stale(result: Result) -> str | None:
 def known(experiment: Experiment, folder: Path) -> Known:
     """What the files tell of an experiment. Raises ResultError, RunDirectoryError."""
     path = folder / f"{experiment.name}.json"
-    failed = failure_file(experiment.name, folder)
+    failed = _failure_file(experiment, folder)
     if path.exists():
         result = read_result(path)
         if result.details.get("digest") == experiment.digest:
@@ -95,13 +144,9 @@ def known(experiment: Experiment, folder: Path) -> Known:
     return Known(state="not run")
 
 
-def failure_file(name: str, folder: Path) -> Path:
-    return folder / FAILED / f"{name}.json"
-
-
 def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
     """Notes why it could not be done, in place of what was noted before."""
-    path = failure_file(experiment.name, folder)
+    path = _failure_file(experiment, folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -116,13 +161,16 @@ def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
 
 
 def remove_failure(experiment: Experiment, folder: Path) -> None:
-    remove_file(failure_file(experiment.name, folder))
+    remove_file(_failure_file(experiment, folder))
+
+
+def _failure_file(experiment: Experiment, folder: Path) -> Path:
+    return folder / FAILED / f"{experiment.name}.json"
 
 
 def _failure(path: Path) -> Failure:
     try:
-        content = read_json(path)
-        failure = Failure(**content)
+        failure = Failure(**read_json(path))
         _ = failure.label.strip(), failure.message.strip()
     except (RunDirectoryError, TypeError, KeyError, AttributeError, ValueError) as error:
         raise ResultError(f"{path}: is no record of a failure: {error}") from error

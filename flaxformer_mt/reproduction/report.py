@@ -6,21 +6,21 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from flaxformer_mt.evaluation.paper_protocol import protocol_note
-from flaxformer_mt.reproduction.cost import SENTENCE, planned_flops, planned_parameters
-from flaxformer_mt.reproduction.measurements import (
-    compares,
-    measurements,
-    ordering_sections,
+from flaxformer_mt.reproduction.measurements import measurements, other_text
+from flaxformer_mt.reproduction.orderings import compares, ordering_sections
+from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Table
+from flaxformer_mt.reproduction.planned import (
+    SENTENCE,
+    Planned,
+    planned_flops,
+    planned_parameters,
 )
-from flaxformer_mt.reproduction.other_text import other_text
-from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table
-from flaxformer_mt.reproduction.planned import Planned
-from flaxformer_mt.reproduction.records import Records, stale
+from flaxformer_mt.reproduction.provenance import short
+from flaxformer_mt.reproduction.records import MEANING, Records, Standing, stale, standing
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.scaling import RULE
 from flaxformer_mt.reproduction.settings import Settings
-from flaxformer_mt.reproduction.status import MEANING, Standing, standing
-from flaxformer_mt.reproduction.tables import commit, short, table
+from flaxformer_mt.text_table import markdown
 
 _HEAD = """\
 # The paper, row by row
@@ -40,9 +40,9 @@ def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Resu
     """
     rows = {row.label: standing(row, records, plans) for row in ROWS}
     sections = [_HEAD, _summary(rows.values())]
-    for name, lines in _TABLES.items():
+    for name, title in TITLES.items():
         standings = [one for one in rows.values() if one.row.table == name]
-        sections += [f"## {TITLES[name]}", lines(standings)]
+        sections += [f"## {title}", _table(name, standings)]
     sections += _remarks()
     sections += _planned(rows["table2/en_de_base"], rows["table2/en_de_big"])
     sections += _planned_rows(rows.values())
@@ -66,78 +66,81 @@ def _summary(standings: Iterable[Standing]) -> str:
             for name in TABLES
         ]
         rows.append([status, *map(str, counts), meaning])
-    return table(header, rows, right={1, 2, 3})
+    return markdown(header, rows, right={1, 2, 3})
 
 
-def _table2(standings: Sequence[Standing]) -> str:
-    header = [
-        *("row", "", "config", "BLEU, paper", "ours, the paper's BLEU", "ours, sacreBLEU"),
-        *("steps", "checkpoints averaged", "FLOPs, paper", "FLOPs, formula", "status"),
-    ]
+def _table(name: Table, standings: Sequence[Standing]) -> str:
+    """The paper's values, ours at full scale and what the row takes by formula."""
+    header = ["row", "", "config", *_COLUMNS[name], "FLOPs, formula", "status"]
     rows = [
         [
-            *_name(one.row),
-            f"{one.row.values['bleu']:.1f}",
-            _ours(one.full, "bleu_paper"),
-            _ours(one.full, "sacrebleu_13a"),
-            f"{one.config.training.steps:,}",
-            str(one.row.average),
-            f"{one.row.values['flops']:.1e}",
-            f"{planned_flops(one.config):.1e}",
-            one.status,
+            *(f"`{one.row.name}`", one.row.what, f"`{one.row.spec}`"),
+            *(cell(one) for cell in _COLUMNS[name].values()),
+            *(f"{planned_flops(one.config):.1e}", one.status),
         ]
         for one in standings
     ]
-    return table(header, rows, right=set(range(3, 10)))
+    return markdown(header, rows, right=set(range(3, len(header) - 1)))
 
 
-def _table3(standings: Sequence[Standing]) -> str:
-    header = [
-        *("row", "", "config", "perplexity, paper", "ours", "BLEU, paper"),
-        *("ours, the paper's BLEU", "million parameters, paper", "formula", "FLOPs, formula"),
-        "status",
-    ]
-    rows = [
-        [
-            *_name(one.row),
-            f"{one.row.values['perplexity']:.2f}",
-            _ours(one.full, "perplexity"),
-            f"{one.row.values['bleu']:.1f}",
-            _ours(one.full, "bleu_paper"),
-            f"{one.row.values['millions']:.0f}" if "millions" in one.row.values else "",
-            f"{planned_parameters(one.config) / 1e6:.1f}",
-            f"{planned_flops(one.config):.1e}",
-            one.status,
+def _value(name: str, digits: int) -> Callable[[Standing], str]:
+    """The paper's, where it has one."""
+    return lambda one: f"{one.row.values[name]:.{digits}f}" if name in one.row.values else ""
+
+
+def _ours(metric: str) -> Callable[[Standing], str]:
+    """The mean over seeds, with their spread, of each form of the text; a dash where there is none.
+
+    What TensorFlow Datasets has is nearly the paper's text, and no seed of the same experiment;
+    nor is a score of an earlier protocol, which is marked.
+    """
+
+    def cell(one: Standing) -> str:
+        groups: dict[tuple[str, str], list[float]] = {}
+        for result in one.full:
+            if metric in result.metrics:
+                text = Settings.from_json(result.details["settings"]).text
+                note = protocol_note(result.signatures.get(metric, ""))
+                groups.setdefault((text, note), []).append(result.metrics[metric])
+        shown = [
+            _mean(values) + ("" if text == "files" else f" ({text})") + note
+            for (text, note), values in sorted(groups.items())
         ]
-        for one in standings
-    ]
-    return table(header, rows, right=set(range(3, 10)))
+        return ", ".join(shown) or "–"
+
+    return cell
 
 
-def _table4(standings: Sequence[Standing]) -> str:
-    header = [
-        *("row", "", "config", "F1, paper", "ours", "training sentences, paper"),
-        *("steps", "FLOPs, formula", "status"),
-    ]
-    rows = [
-        [
-            *_name(one.row),
-            f"{one.row.values['f1']:.1f}",
-            _ours(one.full, "f1"),
-            f"{sum(one.row.pairs.values()):,}",
-            f"{one.config.training.steps:,}",
-            f"{planned_flops(one.config):.1e}",
-            one.status,
-        ]
-        for one in standings
-    ]
-    return table(header, rows, right=set(range(3, 8)))
+def _mean(values: Sequence[float]) -> str:
+    shown = f"{statistics.mean(values):.2f}"
+    if len(values) > 1:
+        shown += f" ± {statistics.stdev(values):.2f} ({len(values)} seeds)"
+    return shown
 
 
-_TABLES: dict[Table, Callable[[Sequence[Standing]], str]] = {
-    "table2": _table2,
-    "table3": _table3,
-    "table4": _table4,
+_COLUMNS: dict[Table, dict[str, Callable[[Standing], str]]] = {
+    "table2": {
+        "BLEU, paper": _value("bleu", 1),
+        "ours, the paper's BLEU": _ours("bleu_paper"),
+        "ours, sacreBLEU": _ours("sacrebleu_13a"),
+        "steps": lambda one: f"{one.config.training.steps:,}",
+        "checkpoints averaged": lambda one: str(one.row.average),
+        "FLOPs, paper": lambda one: f"{one.row.values['flops']:.1e}",
+    },
+    "table3": {
+        "perplexity, paper": _value("perplexity", 2),
+        "ours": _ours("perplexity"),
+        "BLEU, paper": _value("bleu", 1),
+        "ours, the paper's BLEU": _ours("bleu_paper"),
+        "million parameters, paper": _value("millions", 0),
+        "formula": lambda one: f"{planned_parameters(one.config) / 1e6:.1f}",
+    },
+    "table4": {
+        "F1, paper": _value("f1", 1),
+        "ours": _ours("f1"),
+        "training sentences, paper": lambda one: f"{sum(one.row.pairs.values()):,}",
+        "steps": lambda one: f"{one.config.training.steps:,}",
+    },
 }
 
 
@@ -173,13 +176,8 @@ def _remarks() -> list[str]:
 def _planned(base: Standing, big: Standing) -> list[str]:
     if not (base.planned or big.planned):
         return []
-    header = ["model", "chips", "ms a step", "GiB a chip", "steps", "chip-hours"]
     rows = [
-        [
-            name,
-            f"{found.chips} {found.chip}",
-            *_cost(found, one.config.training.steps),
-        ]
+        _planned_row(name, found, one.config.training.steps)
         for name, one in (("base", base), ("big", big))
         for found in one.planned
     ]
@@ -188,7 +186,7 @@ def _planned(base: Standing, big: Standing) -> list[str]:
         "The step on the paper's batch of 25,000 tokens a side, English to German, by the "
         "compiler's own estimates; validation and checkpoints come on top. It is the step of "
         f"Table 3's `base` and `big`, too. {_source([*base.planned, *big.planned])}",
-        table(header, rows, right=set(range(2, 6))),
+        markdown(["model", *_PLANNED], rows, right=set(range(2, 6))),
     ]
 
 
@@ -196,13 +194,12 @@ def _planned_rows(standings: Iterable[Standing]) -> list[str]:
     found = [(one, one.by_layers) for one in standings if one.by_layers is not None]
     if not found:
         return []
-    header = ["row", "chips", "ms a step", "GiB a chip", "steps", "chip-hours"]
     rows = [
-        [
+        _planned_row(
             f"`{one.row.label}`" + (" (whole)" if step.whole else ""),
-            f"{step.chips} {step.chip}",
-            *_cost(step, one.config.training.steps),
-        ]
+            step,
+            one.config.training.steps,
+        )
         for one, step in found
     ]
     # Of steps that were compiled whole as well it is known how far the line is off.
@@ -221,12 +218,17 @@ def _planned_rows(standings: Iterable[Standing]) -> list[str]:
         "the line through both; (whole) is a step that it has made as it is. "
         f"{_source([step for _, step in found])}"
         + "".join(f" Against the whole step `{label}` is {by}." for by, label in off.items()),
-        table(header, rows, right=set(range(2, 6))),
+        markdown(["row", *_PLANNED], rows, right=set(range(2, 6))),
     ]
 
 
-def _cost(found: Planned, steps: int) -> list[str]:
+_PLANNED = ("chips", "ms a step", "GiB a chip", "steps", "chip-hours")
+
+
+def _planned_row(name: str, found: Planned, steps: int) -> list[str]:
     return [
+        name,
+        f"{found.chips} {found.chip}",
         f"{found.step_ms:.1f}",
         f"{found.gib:.1f}",
         f"{steps:,}",
@@ -258,7 +260,8 @@ def _outdated(records: Records, measured: Sequence[Result]) -> list[str]:
         if not compares(result, measured)
     ]
     lines = [
-        f"- `{result.name}`: stale: {reason}; measured at commit {commit(result)}, and not shown"
+        f"- `{result.name}`: stale: {reason}; measured at commit {short(result.commit)}, "
+        "and not shown"
         for result, reason in found
     ]
     labels = {row.label for row in ROWS}
@@ -268,33 +271,3 @@ def _outdated(records: Records, measured: Sequence[Result]) -> list[str]:
         if failure.label not in labels
     ]
     return ["## Stale", "\n".join(lines)] if lines else []
-
-
-def _name(row: Row) -> list[str]:
-    return [f"`{row.name}`", row.what, f"`{row.spec}`"]
-
-
-def _ours(results: Sequence[Result], metric: str) -> str:
-    """The mean over seeds, with their spread, of each form of the text; a dash where there is none.
-
-    What TensorFlow Datasets has is nearly the paper's text, and no seed of the same experiment;
-    nor is a score of an earlier protocol, which is marked.
-    """
-    groups: dict[tuple[str, str], list[float]] = {}
-    for result in results:
-        if metric in result.metrics:
-            text = Settings.from_json(result.details["settings"]).text
-            note = protocol_note(result.signatures.get(metric, ""))
-            groups.setdefault((text, note), []).append(result.metrics[metric])
-    shown = [
-        _mean(values) + ("" if text == "files" else f" ({text})") + note
-        for (text, note), values in sorted(groups.items())
-    ]
-    return ", ".join(shown) or "–"
-
-
-def _mean(values: Sequence[float]) -> str:
-    shown = f"{statistics.mean(values):.2f}"
-    if len(values) > 1:
-        shown += f" ± {statistics.stdev(values):.2f} ({len(values)} seeds)"
-    return shown

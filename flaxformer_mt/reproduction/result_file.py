@@ -29,7 +29,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}(-dirty)?|release [0-9]+\.[0-9]+\.[0-9]+")
 ABSOLUTE_PATH = re.compile(r"(?:^|[\s=:'\"])(?:/|~/|[A-Za-z]:\\)")
 
 # Best first: what Linux calls the instructions of x86 and Arm that matrix products are made of.
-PRODUCT_INSTRUCTIONS = (
+_PRODUCT_INSTRUCTIONS = (
     *("amx_bf16", "avx512_bf16", "avx512f", "avx2"),
     *("svebf16", "bf16", "sve2", "sve", "asimd"),
 )
@@ -40,7 +40,7 @@ class ResultError(UserError):
     """A result file that is not of the one form; the message names the file and the key."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Machine:
     """What a result was measured on. `accelerator` is "none" where the CPU did the work.
 
@@ -91,14 +91,7 @@ def this_machine(accelerator: str | None = None) -> Machine:
     # Not os.cpu_count(): a container or taskset may leave this process fewer.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    cpu, instructions = _cpu()
-    return Machine(
-        cores=cores or 1,
-        memory_gib=round(memory, 1),
-        accelerator=accelerator,
-        cpu=cpu,
-        instructions=instructions,
-    )
+    return Machine(cores or 1, round(memory, 1), accelerator, *_cpu())
 
 
 def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
@@ -112,7 +105,7 @@ def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
         return "", ""
     said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     flags = (said.get("flags") or said.get("Features") or "").split()
-    best = next((flag for flag in PRODUCT_INSTRUCTIONS if flag in flags), "")
+    best = next((flag for flag in _PRODUCT_INSTRUCTIONS if flag in flags), "")
     return said.get("model name", ""), best
 
 
@@ -189,77 +182,62 @@ def parse(content: Any, path: Path) -> Result:
 
     Raises ResultError naming the first key that is missing, unknown or not of its type.
     """
-    check = _Check(path)
-    check.keys(content, Result, "the result")
-    for key in ("name", "command", "config", "commit"):
-        check.text(content[key], key)
-    name, commit = content["name"], content["commit"]
-    check.that(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
-    check.that(path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json")
-    for key in ("command", "config"):
-        check.that(
-            ABSOLUTE_PATH.search(content[key]) is None,
-            f"{key} names a path of one machine; use relative ones: {content[key]}",
-        )
-    check.that(
-        COMMIT.fullmatch(commit) is not None,
-        f"commit '{commit}' is neither a full git hash nor a release",
-    )
 
-    machine = content["machine"]
-    check.keys(machine, Machine, "machine")
-    check.that(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores: a count")
-    check.number(machine["memory_gib"], "machine.memory_gib")
-    check.text(machine["accelerator"], "machine.accelerator")
-    for key in ("cpu", "instructions"):
-        check.that(isinstance(machine.get(key, ""), str), f"machine.{key} must be a text")
-    check.texts(content["versions"], "versions")
-    check.number(content["seconds"], "seconds")
+    def check(holds: bool, complaint: str) -> None:
+        if not holds:
+            raise ResultError(f"{path}: {complaint}")
 
-    metrics, signatures = content["metrics"], content["signatures"]
-    check.that(isinstance(metrics, dict) and metrics != {}, "metrics must map names to numbers")
-    for key, value in metrics.items():
-        check.that(NAME.fullmatch(key) is not None, f"metric '{key}' must match {NAME.pattern}")
-        check.number(value, f"metrics.{key}")
-    check.texts(signatures, "signatures")
-    check.texts(content.get("details", {}), "details")
-    hypotheses = content.get("hypotheses", {})
-    check.texts(hypotheses, "hypotheses")
-    for file in hypotheses:
-        fits = re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None
-        check.that(fits, f"hypotheses '{file}': must be named {name}.SET.hyp.xz")
-    strangers = sorted(set(signatures) - set(metrics))
-    check.that(not strangers, f"signatures of metrics that are not there: {', '.join(strangers)}")
-    return Result(**{**content, "machine": Machine(**machine)})
+    def keys(mapping: Any, cls: type[Result] | type[Machine], where: str) -> None:
+        check(isinstance(mapping, dict), f"{where} must be an object")
+        fields = {field.name for field in dataclasses.fields(cls)}
+        missing, unknown = sorted(fields - OPTIONAL - set(mapping)), sorted(set(mapping) - fields)
+        check(not missing, f"{where} lacks: {', '.join(missing)}")
+        check(not unknown, f"{where} has unknown keys: {', '.join(unknown)}")
 
+    def text(value: Any, where: str) -> None:
+        check(isinstance(value, str) and value != "", f"{where} must be a text, not {value!r}")
 
-@dataclasses.dataclass(frozen=True)
-class _Check:
-    """Complaints about one file."""
+    def texts(where: str) -> None:
+        check(isinstance(content.get(where, {}), dict), f"{where} must be an object")
+        for key, value in content.get(where, {}).items():
+            text(value, f"{where}.{key}")
 
-    path: Path
-
-    def that(self, condition: bool, complaint: str) -> None:
-        if not condition:
-            raise ResultError(f"{self.path}: {complaint}")
-
-    def keys(self, mapping: Any, cls: type[Result] | type[Machine], where: str) -> None:
-        self.that(isinstance(mapping, dict), f"{where} must be an object")
-        expected = {field.name for field in dataclasses.fields(cls)}
-        missing = sorted(expected - OPTIONAL - set(mapping))
-        unknown = sorted(set(mapping) - expected)
-        self.that(not missing, f"{where} lacks: {', '.join(missing)}")
-        self.that(not unknown, f"{where} has unknown keys: {', '.join(unknown)}")
-
-    def text(self, value: Any, where: str) -> None:
-        self.that(isinstance(value, str) and value != "", f"{where} must be a text, not {value!r}")
-
-    def texts(self, mapping: Any, where: str) -> None:
-        self.that(isinstance(mapping, dict), f"{where} must be an object")
-        for key, value in mapping.items():
-            self.text(value, f"{where}.{key}")
-
-    def number(self, value: Any, where: str) -> None:
+    def number(value: Any, where: str) -> None:
         # JSON as Python reads it also has NaN and Infinity, and True is an int.
         finite = type(value) in (int, float) and math.isfinite(value)
-        self.that(finite, f"{where} must be a finite number, not {value!r}")
+        check(finite, f"{where} must be a finite number, not {value!r}")
+
+    keys(content, Result, "the result")
+    for key in ("name", "command", "config", "commit"):
+        text(content[key], key)
+    name, commit = content["name"], content["commit"]
+    check(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
+    check(path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json")
+    for key in ("command", "config"):
+        complaint = f"{key} names a path of one machine; use relative ones: {content[key]}"
+        check(ABSOLUTE_PATH.search(content[key]) is None, complaint)
+    complaint = f"commit '{commit}' is neither a full git hash nor a release"
+    check(COMMIT.fullmatch(commit) is not None, complaint)
+
+    machine = content["machine"]
+    keys(machine, Machine, "machine")
+    check(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores: a count")
+    number(machine["memory_gib"], "machine.memory_gib")
+    text(machine["accelerator"], "machine.accelerator")
+    for key in ("cpu", "instructions"):
+        check(isinstance(machine.get(key, ""), str), f"machine.{key} must be a text")
+    number(content["seconds"], "seconds")
+
+    metrics = content["metrics"]
+    check(isinstance(metrics, dict) and metrics != {}, "metrics must map names to numbers")
+    for key, value in metrics.items():
+        check(NAME.fullmatch(key) is not None, f"metric '{key}' must match {NAME.pattern}")
+        number(value, f"metrics.{key}")
+    for key in ("versions", "signatures", "details", "hypotheses"):
+        texts(key)
+    for file in content.get("hypotheses", {}):
+        fits = re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None
+        check(fits, f"hypotheses '{file}': must be named {name}.SET.hyp.xz")
+    strangers = sorted(set(content["signatures"]) - set(metrics))
+    check(not strangers, f"signatures of metrics that are not there: {', '.join(strangers)}")
+    return Result(**{**content, "machine": Machine(**machine)})

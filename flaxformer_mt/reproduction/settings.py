@@ -6,13 +6,19 @@ import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, get_args
 
+from flaxformer_mt.config import CorpusConfig, DataConfig, ExperimentConfig, load_config
+from flaxformer_mt.config.presets import TFDS_SETS, TFDS_SPLITS
+from flaxformer_mt.data.corpus.paths import is_remote
 from flaxformer_mt.reproduction.paper import RowError
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
-from flaxformer_mt.reproduction.text import TEXTS, Text
 
 PAPER = "paper"  # the paper's own text, in names of files
+Text = Literal["files", "tfds"]  # the paper's text as files, or as TensorFlow Datasets has it
+TEXTS: tuple[Text, ...] = get_args(Text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,7 @@ class Settings:
 
     scale: float = 1.0
     seed: int = 1
-    text: Text = "files"  # of the paper's, in which form
+    text: Text = "files"
     folder: str | None = None
     corpus: Corpus | None = None
     overrides: tuple[str, ...] = ()
@@ -91,23 +97,18 @@ class Settings:
 
     def to_json(self) -> str:
         """From which `from_json` makes them once more; the folder is left out."""
-        plain = {
-            "scale": self.scale,
-            "seed": self.seed,
-            "corpus": None if self.corpus is None else dataclasses.asdict(self.corpus),
-            "overrides": self.overrides,
-        }
+        plain = dataclasses.asdict(self)
+        del plain["folder"]
+        text = plain.pop("text")
         # Left out at its default, so that results from before this setting compare with later ones.
-        text = {} if self.text == "files" else {"text": self.text}
-        return json.dumps(plain | text)
+        return json.dumps(plain | ({} if text == "files" else {"text": text}))
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """The folder is called FOLDER. Raises RowError."""
         try:
             plain = json.loads(text)
-            corpus = plain["corpus"]
-            form = plain.get("text", "files")
+            corpus, form = plain["corpus"], plain.get("text", "files")
             if form not in TEXTS:
                 raise ValueError(f"no text {form!r}")
             if corpus is not None:
@@ -124,3 +125,51 @@ class Settings:
             )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RowError(f"its details name no experiment: {error}") from error
+
+
+def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """The config `spec` on the paper's text in that form, with overrides made last.
+
+    Raises RowError where TensorFlow Datasets does not have it, and ConfigError.
+    """
+    if text == "files":
+        return load_config(spec, overrides)
+    return load_config(spec, [*_from_tfds(spec, load_config(spec).data), *overrides])
+
+
+def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
+    """`data` with its files in `folder`.
+
+    `tfds` has its prepared sets there, where no other place of a set was given.
+    """
+    if text == "files":
+        return dataclasses.replace(data, folder=folder)
+    # A relative one would be taken for a place below `data.folder`.
+    place = folder if is_remote(folder) else str(Path(folder).absolute())
+
+    def moved(corpus: CorpusConfig) -> CorpusConfig:
+        return dataclasses.replace(corpus, data_dir=corpus.data_dir or place)
+
+    return dataclasses.replace(
+        data,
+        train=tuple(map(moved, data.train)),
+        valid=moved(data.valid),
+        test=tuple(map(moved, data.test)),
+    )
+
+
+def _from_tfds(spec: str, data: DataConfig) -> Iterator[str]:
+    corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
+    corpora |= {"data.valid": data.valid}
+    corpora |= {f"data.test.{corpus.name}": corpus for corpus in data.test}
+    for key, corpus in corpora.items():
+        split = TFDS_SPLITS.get(corpus.src.partition(".")[0])
+        if data.tgt_lang not in TFDS_SETS or split is None:
+            raise RowError(
+                f"{spec}: TensorFlow Datasets has no such text as its {key}: leave --text out"
+            )
+        yield f"{key}.kind=tfds"
+        yield f"{key}.path={TFDS_SETS[data.tgt_lang]}"
+        yield f"{key}.split={split}"
+        yield f"{key}.src={data.src_lang}"
+        yield f"{key}.tgt={data.tgt_lang}"

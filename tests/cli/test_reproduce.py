@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.cli.reproducing import base_run
 from flaxformer_mt.data.synthetic import pairs
-from flaxformer_mt.reproduction import experiment, text as reproduction_text
+from flaxformer_mt.reproduction import experiment, settings
+from flaxformer_mt.reproduction.pictures import base_run
 from flaxformer_mt.rundir.layout import RunDirectory
 from tests.cli.conftest import Run, write
 from tests.data.corpus.tfds_stand_ins import prepare_tiny
@@ -129,8 +129,8 @@ def test_a_row_on_the_text_of_tensorflow_datasets(
     """A small set in place of WMT's; ninety of its hundred pairs are taken."""
     monkeypatch.chdir(tmp_path)
     prepare_tiny(tmp_path / "sets")
-    monkeypatch.setitem(reproduction_text.TFDS_SETS, "de", "tiny_translate")
-    monkeypatch.setitem(reproduction_text.TFDS_SPLITS, "newstest2013", "test")
+    monkeypatch.setitem(settings.TFDS_SETS, "de", "tiny_translate")
+    monkeypatch.setitem(settings.TFDS_SPLITS, "newstest2013", "test")
     monkeypatch.setattr(experiment, "scaled_pairs", lambda count, scale: 90)
     small = [*SETTINGS, "--config.data.vocabulary.size=60", "--scale", "0.0001"]
     place = ["--text", "tfds", "--folder", "sets", "--workdir", tmp_path / "w"]

@@ -12,11 +12,10 @@ import jax
 import numpy as np
 import pytest
 
-from flaxformer_mt.diagnosis import devices, numbers, software, speed, storage
-from flaxformer_mt.diagnosis.collectives import check_collective
-from flaxformer_mt.diagnosis.experiment import check_experiment
+from flaxformer_mt.diagnosis import machine, step as training_step, storage
 from flaxformer_mt.diagnosis.finding import Finding, examined
-from flaxformer_mt.diagnosis.numbers import TOLERANCES, largest_difference, one_step
+from flaxformer_mt.diagnosis.machine import check_collective
+from flaxformer_mt.diagnosis.step import TOLERANCES, check_experiment, largest_difference, one_step
 from flaxformer_mt.parallel import ALONE
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from tests.training.examples import tiny
@@ -41,23 +40,23 @@ def test_a_check_that_breaks_off_is_a_failure():
 
 
 def test_versions_are_those_installed():
-    findings = list(software.check_versions())
+    findings = list(machine.check_versions())
     assert f"jax {jax.__version__}" in findings[0].text
-    assert software.mismatched({"jax": "1.0", "jaxlib": "1.0"}) == ""
-    wrong = software.mismatched({"jax": "1.0", "jaxlib": "1.0", "jax-cuda13-plugin": "0.9"})
+    assert machine.mismatched({"jax": "1.0", "jaxlib": "1.0"}) == ""
+    wrong = machine.mismatched({"jax": "1.0", "jaxlib": "1.0", "jax-cuda13-plugin": "0.9"})
     assert wrong == "jax-cuda13-plugin 0.9 with jax 1.0"
 
 
 def test_an_accelerator_that_jax_leaves_out_is_seen(tmp_path, monkeypatch):
     sign = tmp_path / "nvidia0"
-    monkeypatch.setattr(devices, "_SIGNS", {"gpu": (str(sign),)})
-    assert [f.state for f in devices.check_devices(ALONE)] == ["ok"]
+    monkeypatch.setattr(machine, "_SIGNS", {"gpu": (str(sign),)})
+    assert [f.state for f in machine.check_devices(ALONE)] == ["ok"]
     sign.write_text("")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    (finding,) = devices.check_devices(ALONE)
+    (finding,) = machine.check_devices(ALONE)
     assert finding.state == "warn" and "JAX_PLATFORMS=cpu leaves it out" in finding.advice
     monkeypatch.delenv("JAX_PLATFORMS")
-    (finding,) = devices.check_devices(ALONE)
+    (finding,) = machine.check_devices(ALONE)
     assert finding.state == "FAIL" and "flaxformer-mt[cuda]" in finding.advice
 
 
@@ -69,11 +68,11 @@ def device(**changes: Any) -> Any:
 
 
 def test_memory_that_another_program_holds_is_seen():
-    (well,) = devices._memory([device()])
+    (well,) = machine._memory([device()])
     assert well.state == "ok" and "16.0 GiB a device" in well.text
-    (held,) = devices._memory([device(stats={"bytes_in_use": 9 << 30, "bytes_limit": 16 << 30})])
+    (held,) = machine._memory([device(stats={"bytes_in_use": 9 << 30, "bytes_limit": 16 << 30})])
     assert held.state == "warn"
-    assert not list(devices._memory([device(stats=None)]))
+    assert not list(machine._memory([device(stats=None)]))
 
 
 def test_an_unknown_chip_is_seen(monkeypatch):
@@ -81,7 +80,7 @@ def test_an_unknown_chip_is_seen(monkeypatch):
         found = [device(device_kind=kind)]
         monkeypatch.setattr(jax, "devices", lambda found=found: found)
         monkeypatch.setattr(jax, "local_devices", lambda found=found: found)
-        assert [f.state for f in devices.check_devices(ALONE)] == states
+        assert [f.state for f in machine.check_devices(ALONE)] == states
 
 
 # --- a step -----------------------------------------------------------------------------------
@@ -90,8 +89,8 @@ def test_an_unknown_chip_is_seen(monkeypatch):
 @pytest.fixture(scope="module")
 def step() -> Any:
     cpu = jax.devices()[0]
-    program = numbers._program("float32", cpu)
-    start = numbers._initial(program)
+    program = training_step._program("float32", cpu)
+    start = training_step._initial(program)
     return program, start, one_step(program, start)
 
 
@@ -99,7 +98,7 @@ def step() -> Any:
 def test_rounding_is_allowed_and_discriminates(step):
     """bfloat16 against float32 is more than float32 may differ, and less than bfloat16 may."""
     _, start, exact = step
-    rounded = one_step(numbers._program("bfloat16", jax.devices()[0]), start)
+    rounded = one_step(training_step._program("bfloat16", jax.devices()[0]), start)
     difference = largest_difference(rounded, exact)
     assert TOLERANCES["float32"] < difference < TOLERANCES["bfloat16"]
 
@@ -116,15 +115,15 @@ def test_one_wrong_number_among_the_parameters_is_seen(step, monkeypatch, size):
     wrong = [part.copy() for part in exact.moved]
     wrong[3].flat[0] += size * max(float(np.abs(part).max()) for part in exact.moved)
     answers = iter([exact, dataclasses.replace(exact, moved=wrong)])
-    monkeypatch.setattr(numbers, "_program", lambda *_: program)
-    monkeypatch.setattr(numbers, "one_step", lambda *_: next(answers))
+    monkeypatch.setattr(training_step, "_program", lambda *_: program)
+    monkeypatch.setattr(training_step, "one_step", lambda *_: next(answers))
     other = SimpleNamespace(platform="tpu")
-    finding = numbers.compared("float32", TOLERANCES["float32"], other, jax.devices()[0])
+    finding = training_step.compared("float32", TOLERANCES["float32"], other, jax.devices()[0])
     assert finding.state == "FAIL"
 
 
 def test_a_cpu_repeats_itself():
-    (single, half) = numbers.check_step(jax.devices()[0])
+    (single, half) = training_step.check_step(jax.devices()[0])
     assert (single.state, half.state) == ("ok", "ok")
     assert single.values["difference"] == 0
 
@@ -138,10 +137,10 @@ def test_one_device_has_nothing_to_exchange():
 
 
 def test_a_slow_device_is_seen(monkeypatch):
-    monkeypatch.setattr(speed, "upload_bandwidth", lambda _: 5e9)
+    monkeypatch.setattr(machine, "upload_bandwidth", lambda _: 5e9)
     for flops, state in ((200e12, "ok"), (20e12, "warn")):
-        monkeypatch.setattr(speed, "product_flops", lambda *_, flops=flops, **__: flops)
-        product, upload = speed.check_speed(device())
+        monkeypatch.setattr(machine, "product_flops", lambda *_, flops=flops, **__: flops)
+        product, upload = machine.check_speed(device())
         assert (product.state, upload.state) == (state, "ok")
     assert "7% of the peak of TPU v4" in product.text
 

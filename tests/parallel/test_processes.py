@@ -26,7 +26,7 @@ SLURM = """
     from types import SimpleNamespace
     import jax, numpy as np
     from flaxformer_mt.config import MeshConfig
-    from flaxformer_mt.diagnosis import numbers
+    from flaxformer_mt.diagnosis import step
     from flaxformer_mt.parallel import (
         batch_sharding, joined, local_mesh, make_mesh, place_batch, place_whole, whole_on
     )
@@ -40,8 +40,8 @@ SLURM = """
             whole = whole_on({"rows": array}, local_mesh())["rows"]
             assert whole.sharding.mesh == local_mesh() and (np.asarray(whole) == rows).all()
         # What `doctor` compares an accelerator with.
-        numbers.compared = lambda dtype, tolerance, device, reference: reference
-        assert next(numbers.check_step(SimpleNamespace(platform="tpu"))) in jax.local_devices()
+        step.compared = lambda dtype, tolerance, device, reference: reference
+        assert next(step.check_step(SimpleNamespace(platform="tpu"))) in jax.local_devices()
         print(*found, sep="; ", flush=True)
         if processes.number == 1:
             raise LookupError("only here")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
-from flaxformer_mt.reproduction.measuring import FULL, REDUCED
 from flaxformer_mt.reproduction.paper import row_of
+from flaxformer_mt.reproduction.records import FULL, REDUCED
 from flaxformer_mt.reproduction.settings import Corpus, Settings
 
 TOY = Corpus(name="toy", train=("train.en", "train.de"), valid=("valid.en", "valid.de"))

@@ -1,4 +1,4 @@
-"""The rule of `--scale`: the same training, shorter."""
+"""The rule of `--scale`: the same training, shorter; and what training takes by formula."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import flatten, load_config
+from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.reproduction.paper import EN_DE, ROWS
+from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
 from flaxformer_mt.reproduction.scaling import (
     scaled,
     scaled_pairs,
@@ -89,3 +91,10 @@ def test_validation_makes_no_checkpoint_of_its_own(validate, save):
     assert found.validate_every % save == 0
     assert (found.validate_every == 0) == (validate == 0)
     assert abs(found.validate_every - validate) < save
+
+
+def test_planned_flops_are_those_of_full_batches():
+    config = load_config("wmt14_en_de:big")
+    step = shape_flops(config.model, 37_000, rows=1000, src_length=25, tgt_length=25)
+    assert planned_flops(config) == pytest.approx(300_000 * step)
+    assert planned_parameters(config) == pytest.approx(214.2e6, rel=1e-3)

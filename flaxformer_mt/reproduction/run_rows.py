@@ -15,16 +15,17 @@ import jax
 from flaxformer_mt.config import differences, freeze, to_dict
 from flaxformer_mt.config.digest_keys import decides, may_change
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.extract import extracted
-from flaxformer_mt.reproduction.measuring import TestSet, measure, read_test
-from flaxformer_mt.reproduction.prepared import take_prepared
+from flaxformer_mt.reproduction.measuring import measure, read_test
+from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
 from flaxformer_mt.reproduction.records import known, remove_failure, write_failure
 from flaxformer_mt.reproduction.result_file import Result
+from flaxformer_mt.reproduction.shared_text import first_pairs, take_prepared
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.text_table import aligned
 
 Ending = Literal["finished", "stopped"]
-# Trains or goes on with a run, with settings (`a.b=value`) that a run may change.
+# Trains or continues a run, with settings (`a.b=value`) that a run may change.
 Train = Callable[[RunDirectory, Sequence[str]], Ending]
 
 
@@ -35,11 +36,10 @@ class Outcome:
     experiment: Experiment
     kind: Literal["kept", "measured", "stopped", "failed"]
     message: str = ""
-    result: Result | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ladder:
+class Rows:
     """Runs below `workdir`, results in `results`.
 
     `explain` gives the message of an error that is no bug, else None. `command` is noted in the
@@ -54,10 +54,10 @@ class Ladder:
     command: Sequence[str]
 
     def run_of(self, experiment: Experiment) -> RunDirectory:
-        """Whatever is trained otherwise has another one: no run goes on with another's settings."""
+        """Whatever is trained otherwise has another one: no run continues with other settings."""
         return RunDirectory(self.workdir / "runs" / experiment.run_name)
 
-    def climb(self, experiments: Iterable[Experiment]) -> list[Outcome]:
+    def run(self, experiments: Iterable[Experiment]) -> list[Outcome]:
         """Does what is not done yet. A failure is noted and the next one begun; a stop ends all."""
         outcomes: list[Outcome] = []
         for experiment in experiments:
@@ -71,7 +71,7 @@ class Ladder:
     def _one(self, experiment: Experiment) -> Outcome:
         before = known(experiment, self.results)
         if before.state == "done":
-            return Outcome(experiment=experiment, kind="kept", result=before.result)
+            return Outcome(experiment=experiment, kind="kept")
         if before.state == "stale":
             self.say(f"stale: {before.note}; it is measured again")
         try:
@@ -92,31 +92,65 @@ class Ladder:
         if result is None:
             return Outcome(experiment=experiment, kind="stopped")
         remove_failure(experiment, self.results)
-        return Outcome(experiment=experiment, kind="measured", result=result)
+        return Outcome(experiment=experiment, kind="measured")
 
     def _trained_and_measured(self, experiment: Experiment) -> Result | None:
         """None: training was stopped on request."""
-        test: TestSet = read_test(experiment, say=self.say)
+        test = read_test(experiment, say=self.say)
         run = self.run_of(experiment)
+        changes: list[str] = []
         if layout.has_record(run):
             changes = _changes(run, experiment)
         else:
             self._begin(run, experiment)
-            changes = []
         if self.train(run, changes) == "stopped":
             return None
         return measure(experiment, run, test, results=self.results)
 
     def _begin(self, run: RunDirectory, experiment: Experiment) -> None:
         """Makes the run, with its vocabulary and token store."""
-        data = experiment.config.data
+        data, say = experiment.config.data, self.say
         if experiment.pairs is not None:
-            data = extracted(data, experiment.pairs, folder=self.workdir / "extracts", say=self.say)
-        take_prepared(
-            run, data, seed=experiment.seed, folder=self.workdir / "prepared", say=self.say
-        )
+            data = first_pairs(data, experiment.pairs, folder=self.workdir / "extracts", say=say)
+        take_prepared(run, data, seed=experiment.seed, folder=self.workdir / "prepared", say=say)
         config = dataclasses.replace(experiment.config, data=data)
         layout.create(run.path, to_dict(config), self.command)
+
+
+def listing(experiments: Iterable[Experiment], results: Path) -> str:
+    """What a call would do, for people: experiments, how they stand, what they are likely to cost.
+
+    FLOPs are `planned_flops`. Raises ResultError for a foreign result file.
+    """
+    rows: list[Sequence[str]] = []
+    notes: list[str] = []
+    total, left = 0.0, 0.0
+    for experiment in experiments:
+        found = known(experiment, results)
+        config = experiment.config
+        flops = planned_flops(config)
+        total += flops
+        left += flops if found.state != "done" else 0
+        averaged = config.training.keep_for_average
+        pairs = sum((experiment.pairs or experiment.row.pairs).values())
+        rows.append(
+            [
+                experiment.row.name,
+                experiment.row.spec,
+                str(experiment.seed),
+                found.state,
+                f"{config.training.steps:,}",
+                f"{pairs:,}" if experiment.settings.corpus is None else f"<= {pairs:,}",
+                str(averaged) if averaged else "last alone",
+                f"{planned_parameters(config) / 1e6:.2f}",
+                f"{flops:.1e}",
+            ]
+        )
+        if found.note:
+            notes.append(f"{experiment.row.name}: {found.state}: {found.note}")
+    header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
+    costs = f"all: {total:.1e} FLOPs, of which {left:.1e} are to be done (by formula, every batch "
+    return "\n".join([aligned(header, rows, left={0, 1, 3}), f"{costs}full)", *notes])
 
 
 def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
@@ -126,12 +160,7 @@ def _changes(run: RunDirectory, experiment: Experiment) -> list[str]:
     """
     recorded = freeze(layout.read_record(run).config, str(run.config_file))
     return [
-        f"{key}={_text(new)}"
+        f"{key}={','.join(map(str, new)) if isinstance(new, list | tuple) else new}"
         for key, (old, new) in differences(recorded, experiment.config).items()
         if decides(key) == "nothing" and may_change(key) and None not in (old, new)
     ]
-
-
-def _text(value: object) -> str:
-    """A setting's value as an override has it."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""The ladder around training: what is kept, goes on, fails and stops; training itself is faked."""
+"""Rows around training: what is kept, goes on, fails and stops; training itself is faked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.ladder import Ending, Ladder
 from flaxformer_mt.reproduction.records import known, read_records
+from flaxformer_mt.reproduction.run_rows import Ending, Rows
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.reproduction.made_up import TOY, experiment, result, write
 
@@ -51,11 +51,11 @@ class Training:
         return ending
 
 
-def ladder(
+def runner(
     tmp_path: Path, train: Training, explain: Callable[[Exception], str | None] = str
-) -> Ladder:
+) -> Rows:
     (tmp_path / "results").mkdir(exist_ok=True)
-    return Ladder(
+    return Rows(
         workdir=tmp_path,
         results=tmp_path / "results",
         train=train,
@@ -79,7 +79,7 @@ def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
     def explain(error: Exception) -> str | None:
         return None if isinstance(error, ZeroDivisionError) else str(error)
 
-    outcomes = ladder(tmp_path, train, explain).climb(rows)
+    outcomes = runner(tmp_path, train, explain).run(rows)
     # A stop ends all; the same command goes on with it.
     assert [one.kind for one in outcomes] == [*["failed"] * 4, "stopped"]
     messages = ["no room", "no sense", "ZeroDivisionError: a bug", "other"]
@@ -94,9 +94,9 @@ def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
 
 def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
     train = Training("stopped", "stopped", "stopped")
-    climbing = ladder(tmp_path, train)
+    running = runner(tmp_path, train)
     for overrides in ((), ("training.log_every=3", "data.workers=1"), ("model.dropout=0.05",)):
-        climbing.climb([toy(folder, overrides=(*TINY, *overrides))])
+        running.run([toy(folder, overrides=(*TINY, *overrides))])
     (first, none), (second, changed), (other, fresh) = train.calls
     assert first == second and none == fresh == []
     # What a run may change is changed; what makes it another run is another directory.
@@ -108,9 +108,9 @@ def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
 def test_a_working_directory_may_be_moved(tmp_path, folder):
     train = Training("stopped", "stopped")
     (tmp_path / "before").mkdir()
-    ladder(tmp_path / "before", train).climb([toy(folder)])
+    runner(tmp_path / "before", train).run([toy(folder)])
     (tmp_path / "before").rename(tmp_path / "after")
-    ladder(tmp_path / "after", train).climb([toy(folder)])
+    runner(tmp_path / "after", train).run([toy(folder)])
     # The store is made: where the extract now lies is no change of the run.
     assert [changed for _, changed in train.calls] == [[], []]
     assert train.calls[1][0].path.is_relative_to(tmp_path / "after")
@@ -121,7 +121,7 @@ def test_rows_share_what_is_prepared_of_the_first_pairs_alone(tmp_path, folder):
     train = Training("stopped", "stopped")
     written = []
     for name in ("base", "c_N2"):
-        ladder(tmp_path, train).climb([toy(folder, name)])
+        runner(tmp_path, train).run([toy(folder, name)])
         (corpus,) = freeze(read_record(train.calls[-1][0]).config, "run").data.train
         written.append((corpus.src, os.stat(corpus.src).st_mtime_ns))
     (base, _), (other, _) = train.calls
@@ -140,25 +140,25 @@ def test_rows_share_what_is_prepared_of_the_first_pairs_alone(tmp_path, folder):
 
 def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     train = Training("stopped")
-    climbing, done = ladder(tmp_path, train), toy(folder)
-    write(climbing.results, result(done))
-    assert [one.kind for one in climbing.climb([done])] == ["kept"]
+    running, done = runner(tmp_path, train), toy(folder)
+    write(running.results, result(done))
+    assert [one.kind for one in running.run([done])] == ["kept"]
     assert not train.calls
     said: list[str] = []
     # As of a release in which the row has another dropout.
-    path = write(climbing.results, result(done, details={"digest": "0" * 64}))
-    talking = dataclasses.replace(climbing, say=said.append)
-    assert [one.kind for one in talking.climb([done])] == ["stopped"]
+    path = write(running.results, result(done, details={"digest": "0" * 64}))
+    talking = dataclasses.replace(running, say=said.append)
+    assert [one.kind for one in talking.run([done])] == ["stopped"]
     assert any(line.startswith(f"stale: {path} is of other settings") for line in said)
-    assert known(done, climbing.results).state == "stale"
+    assert known(done, running.results).state == "stale"
 
 
 def test_another_search_goes_on_with_the_run_that_there_is(tmp_path, folder):
     train = Training("stopped", "stopped", "stopped")
-    climbing = ladder(tmp_path, train)
+    running = runner(tmp_path, train)
     searches = ((), ("decoding.beam_size=7",), ("data.test.more.src=a", "data.test.more.tgt=b"))
     for overrides in searches:
-        climbing.climb([toy(folder, overrides=(*TINY, *overrides))])
+        running.run([toy(folder, overrides=(*TINY, *overrides))])
     # Nor does training have anything to do anew: the search is no part of it.
     assert [changed for _, changed in train.calls] == [[], [], []]
     assert len({run for run, _ in train.calls}) == 1
@@ -171,6 +171,6 @@ def test_missing_text_is_named_before_anything_is_trained(tmp_path, folder, miss
     files[part] = tuple("gone" if name == missing else name for name in files[part])
     train = Training()
     wrong = toy(folder, corpus=dataclasses.replace(TOY, **files))
-    (outcome,) = ladder(tmp_path, train).climb([wrong])
+    (outcome,) = runner(tmp_path, train).run([wrong])
     assert outcome.kind == "failed" and "gone" in outcome.message
     assert not train.calls

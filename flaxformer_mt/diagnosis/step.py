@@ -1,21 +1,24 @@
-"""One training step of a tiny model on a device, against the same step on this machine's CPU."""
+"""Whether a device computes a step as the CPU does, and whether a configuration goes with it."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from flaxformer_mt.config import ExperimentConfig, freeze
+from flaxformer_mt.config import ExperimentConfig, expected_types, freeze
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.diagnosis.finding import Finding
 from flaxformer_mt.training.program import Program, build
 from flaxformer_mt.training.trial import full_batch
 
 VOCAB, LENGTH, ROWS = 256, 32, 8
+_MIB = 1 << 20
+_ROOM = 0.8  # of a device's memory for the state: activations need the rest
 
 # The largest relative difference that rounding explains. bfloat16 has eight bits.
 TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2}
@@ -55,18 +58,14 @@ class Step:
 
 
 def check_step(device: jax.Device) -> Iterator[Finding]:
-    """For every type that the model computes in."""
+    """A tiny model's training step on the device, in every type that the model computes in."""
     try:
         # This process's own: the first CPU of all is another process's.
         local = device.platform == "cpu"
         reference = device if local else jax.local_devices(backend="cpu")[0]
     except RuntimeError:
-        yield Finding(
-            "step",
-            "warn",
-            "no CPU to compare with",
-            "let JAX have it: JAX_PLATFORMS='' or, say, 'tpu,cpu'",
-        )
+        advice = "let JAX have it: JAX_PLATFORMS='' or, say, 'tpu,cpu'"
+        yield Finding("step", "warn", "no CPU to compare with", advice)
         return
     for dtype, tolerance in TOLERANCES.items():
         yield compared(dtype, tolerance, device, reference)
@@ -111,6 +110,26 @@ def largest_difference(found: Step, wanted: Step) -> float:
         float(np.abs(a - b).max()) / size for a, b in zip(found.moved, wanted.moved, strict=True)
     ]
     return float(np.max([abs(found.loss - wanted.loss) / abs(wanted.loss), *parts]))
+
+
+def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
+    """Builds its program, whose abstract state has every shard's size; nothing is computed."""
+    src_types, tgt_types = expected_types(config.data.vocabulary)
+    program = build(config, src_vocab_size=src_types, tgt_vocab_size=tgt_types)
+    state = sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(program.abstract)
+    )
+    count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(program.abstract.params))
+    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
+    text = f"{config.name}: {count:,} parameters on {mesh}, state {state / _MIB:,.0f} MiB a device"
+    values = {"parameters": count, "state": state}
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    if limit and state > _ROOM * limit:
+        advice = "spread the state with mesh.fsdp over more devices"
+        yield Finding("config", "FAIL", f"{text} of {limit / _MIB:,.0f} MiB", advice, values)
+        return
+    yield Finding("config", "ok", text, "train --dry-run tries a step of its longest batch", values)
 
 
 def _program(dtype: str, device: jax.Device) -> Program:

@@ -17,8 +17,8 @@ from flaxformer_mt.config import (
     default_config,
     freeze,
 )
-from flaxformer_mt.reproduction import extract
-from flaxformer_mt.reproduction.prepared import take_prepared
+from flaxformer_mt.reproduction import shared_text
+from flaxformer_mt.reproduction.shared_text import take_prepared
 from flaxformer_mt.rundir.layout import RunDirectory
 
 
@@ -72,7 +72,7 @@ def test_a_share_of_the_text_is_written_by_one_process_at_a_time(
     )
     of_two = dataclasses.replace(data(), train=(train,))
     began, go_on, said = threading.Event(), threading.Event(), list[str]()
-    read_pairs = extract.read_pairs
+    read_pairs = shared_text.read_pairs
 
     def slow(*args, **kwargs):
         began.set()
@@ -84,10 +84,10 @@ def test_a_share_of_the_text_is_written_by_one_process_at_a_time(
         go_on.set()
 
     def take(say=print) -> Path:
-        found = extract.extracted(of_two, {"toy": 2}, folder=tmp_path / "x", say=say)
+        found = shared_text.first_pairs(of_two, {"toy": 2}, folder=tmp_path / "x", say=say)
         return Path(found.train[0].src)
 
-    monkeypatch.setattr(extract, "read_pairs", slow)
+    monkeypatch.setattr(shared_text, "read_pairs", slow)
     first = threading.Thread(target=take)
     first.start()
     assert began.wait(60)

@@ -1,0 +1,216 @@
+"""What the machine has: versions, devices and their speed, and whether they reach each other."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from flaxformer_mt.diagnosis.finding import Finding, Value
+from flaxformer_mt.parallel import Processes
+from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
+from flaxformer_mt.rundir.versions import git_commit
+
+_GIB = 1 << 30
+_PACKAGES = (
+    *("flaxformer-mt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint"),
+    *("libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin"),
+    *("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+)
+# Built together with jaxlib: another version of one of them is refused or crashes.
+_PLUGINS = ("jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin")
+_DRIVER = Path("/proc/driver/nvidia/version")
+# What the kernel shows where there is such a device.
+_SIGNS = {
+    "gpu": ("/dev/nvidia0", "/proc/driver/nvidia/version"),
+    "tpu": ("/dev/accel0", "/dev/vfio/0"),
+}
+_EXTRA = {"gpu": "cuda", "tpu": "tpu"}
+_EXPECTED = 0.5  # of its peak, for one large product: devices in order reach 0.7 and more
+_SLOW_UPLOAD = 1e9  # bytes a second; a batch has some hundred kilobytes
+_SUMMED = 1 << 26  # bytes of float32 on each device: about a quarter of a base model's gradient
+_TRIES = 3
+
+
+def versions() -> dict[str, str]:
+    """Of Python, the libraries that are installed, the GPU driver and this code."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if _DRIVER.exists() and (match := re.search(r"Module\D+([\d.]+)", _DRIVER.read_text())):
+        found["nvidia driver"] = match[1]
+    if commit := git_commit():
+        found["commit"] = commit[:12]
+    return found
+
+
+def check_versions() -> Iterator[Finding]:
+    """Whether the versions that must be equal are."""
+    found = versions()
+    text = ", ".join(f"{name} {version}" for name, version in found.items())
+    wrong = mismatched(found)
+    advice = f"{wrong}: install them at one version" if wrong else ""
+    yield Finding("versions", "warn" if wrong else "ok", text, advice, dict(found))
+    # CUDA's and cuDNN's versions, or libtpu's build, as the running backend has them.
+    running = " ".join(jax.devices()[0].client.platform_version.split())
+    yield Finding("runtime", "ok", running, values={"platform_version": running})
+
+
+def mismatched(found: Mapping[str, str]) -> str:
+    """Names what does not fit jax, if anything: "jaxlib 0.10.1 with jax 0.10.2"."""
+    wrong = [name for name in _PLUGINS if name in found and found[name] != found["jax"]]
+    return ", ".join(f"{name} {found[name]} with jax {found['jax']}" for name in wrong)
+
+
+def check_devices(processes: Processes) -> Iterator[Finding]:
+    """Which devices JAX has, and whether they are the ones that the machine has."""
+    devices, here = jax.devices(), jax.local_devices()
+    kinds = Counter(device.device_kind for device in devices)
+    text = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+    if processes.count > 1:
+        text += f"; {len(here)} of this process, {processes.number} of {processes.count}"
+    platform = here[0].platform
+    values = {"platform": platform, "count": len(devices), "kind": here[0].device_kind}
+    if advice := _overlooked(platform):
+        asked = os.environ.get("JAX_PLATFORMS")
+        yield Finding("devices", "warn" if asked else "FAIL", text, advice, values)
+    elif len(kinds) > 1:
+        yield Finding("devices", "warn", text, "a mesh is as fast as its slowest device", values)
+    else:
+        yield Finding("devices", "ok", text, values=values)
+    yield from _memory(here)
+    if platform != "cpu" and chip_of(here[0].device_kind) is None:
+        yield Finding(
+            "chip",
+            "warn",
+            f"the peak of {here[0].device_kind!r} is unknown",
+            "training.chip_tflops=TFLOPS gives MFU something to be a share of",
+        )
+
+
+def _overlooked(platform: str) -> str:
+    """What to do where the machine has an accelerator that JAX does not use, or nothing."""
+    if platform != "cpu":
+        return ""
+    for kind, signs in _SIGNS.items():
+        if any(Path(sign).exists() for sign in signs):
+            if asked := os.environ.get("JAX_PLATFORMS"):
+                return f"there is a {kind.upper()}, and JAX_PLATFORMS={asked} leaves it out"
+            extra = _EXTRA[kind]
+            return (
+                f"there is a {kind.upper()} that JAX does not see: "
+                f"pip install 'flaxformer-mt[{extra}]' (FLAXFORMER_EXTRAS={extra} with launch/), "
+                "and see that no other process holds it"
+            )
+    return ""
+
+
+def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
+    """Of the fullest device; CPUs do not count theirs."""
+    stats = [found for device in devices if (found := device.memory_stats())]
+    counted = [(found.get("bytes_in_use", 0), found.get("bytes_limit", 0)) for found in stats]
+    if not counted or not counted[0][1]:
+        return
+    used, limit = max(counted)
+    text = f"{limit / _GIB:.1f} GiB a device, {used / _GIB:.2f} GiB of it in use"
+    held = used > limit / 2
+    advice = "another program is on the device: end it" if held else ""
+    values = {"limit": limit, "used": used}
+    yield Finding("memory", "warn" if held else "ok", text, advice, values)
+
+
+def check_speed(device: jax.Device) -> Iterator[Finding]:
+    """How fast a device multiplies, and how fast data gets to it."""
+    if device.platform == "cpu":
+        flops = product_flops(device, dtype="float32", size=1024, seconds=0.5)
+        text = f"float32 {flops / 1e9:,.0f} GFLOP/s"
+        yield Finding("product", "ok", text, values={"flops": flops})
+        return  # nothing is far from its memory
+    yield _against_peak(device)
+    rate = upload_bandwidth(device)
+    slow = rate < _SLOW_UPLOAD
+    text = f"{rate / 1e9:.1f} GB/s from the host"
+    advice = "batches may arrive late: watch `data wait`" if slow else ""
+    yield Finding("upload", "warn" if slow else "ok", text, advice, {"bytes_per_second": rate})
+
+
+def _against_peak(device: jax.Device) -> Finding:
+    chip = chip_of(device.device_kind)
+    dtype = "bfloat16" if chip is None else chip.half
+    flops = product_flops(device, dtype=dtype, size=8192, seconds=1.0, times=8)
+    text = f"{dtype} {flops / 1e12:,.0f} TFLOP/s"
+    values: dict[str, Value] = {"flops": flops}
+    if chip is None:
+        return Finding("product", "ok", text, values=values)
+    share = flops / chip.bf16_flops
+    text += f", {100 * share:.0f}% of the peak of {chip.name}"
+    values["peak"] = chip.bf16_flops
+    if share < _EXPECTED:
+        advice = "something else uses the device, or it is throttled: power and temperature"
+        return Finding("product", "warn", text, advice, values)
+    return Finding("product", "ok", text, values=values)
+
+
+def check_collective() -> Iterator[Finding]:
+    """A sum over all devices, of numbers that name them."""
+    count = jax.device_count()
+    if count == 1:
+        yield Finding("collective", "ok", "one device: nothing to exchange")
+        return
+    mesh = Mesh(np.asarray(jax.devices()), ("device",))
+    split = NamedSharding(mesh, PartitionSpec("device"))
+    length = _SUMMED // 4 // (8 if jax.devices()[0].platform == "cpu" else 1)
+
+    def own_number(index: Any) -> np.ndarray:
+        return np.full((1, length), index[0].start or 0, np.float32)
+
+    rows = jax.make_array_from_callback((count, length), split, own_number)
+    total = jax.jit(
+        lambda array: jnp.sum(array, axis=0),
+        out_shardings=NamedSharding(mesh, PartitionSpec()),
+    )
+    found = np.asarray(total(rows).addressable_data(0))
+    seconds = float("inf")
+    for _ in range(_TRIES):
+        start = time.perf_counter()
+        total(rows).block_until_ready()
+        seconds = min(seconds, time.perf_counter() - start)
+    rate = 4 * length / seconds
+    text = f"a sum over {count} devices: {4 * length / 1e6:.0f} MB each at {rate / 1e9:.2f} GB/s"
+    values = {"devices": count, "bytes_per_second": rate}
+    if (found != count * (count - 1) / 2).any():
+        advice = "devices do not reach each other as they should: check the network between them"
+        yield Finding("collective", "FAIL", f"{text}; the sum is wrong", advice, values)
+    else:
+        yield Finding("collective", "ok", text, values=values)
+
+
+def check_processes(processes: Processes) -> Iterator[Finding]:
+    """Whether all processes run the same code on the same kind of device."""
+    if processes.count == 1:
+        return
+    mine = json.dumps([versions(), jax.local_devices()[0].device_kind, jax.local_device_count()])
+    told = processes.gather([mine])
+    others = [str(number) for number, (text,) in enumerate(told) if text != told[0][0]]
+    text = f"{processes.count} processes"
+    if others:
+        advice = "versions, devices and commit must be the same everywhere"
+        text += f"; {', '.join(others)} not as the first"
+        yield Finding("processes", "FAIL", text, advice)
+    else:
+        yield Finding("processes", "ok", f"{text} with the same versions and devices")
