@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
 from flaxformer_mt.config import load_config
-from flaxformer_mt.planning.environment import set_for_compiler
+from flaxformer_mt.planning import set_for_compiler
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:

@@ -1,24 +1,71 @@
-"""Compiles a config's own training step for a topology, without running anything."""
+"""Compiles without running anything: the program, its memory, what the compiler complains of."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import re
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 from jax.stages import Compiled, Lowered
 
-from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.plan import Shape, longest
-from flaxformer_mt.errors import UserError
-from flaxformer_mt.planning.compiler_log import captured
-from flaxformer_mt.planning.hlo import Program as Hlo, parse
-from flaxformer_mt.planning.memory import Memory, TooLarge, memory_of, too_large
+from flaxformer_mt.planning.hlo import Program, parse
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_EXCEEDS = re.compile(
+    r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)"
+    r"|Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm",
+    re.IGNORECASE,
+)
+# The partitioner's words for giving up on a layout and copying everything everywhere.
+_REPLICATES = re.compile(
+    r"involuntary full rematerialization|will be (?:fully )?replicated|full replication",
+    re.IGNORECASE,
+)
+# Severity, date, time, thread, file: of no use to the reader, and different each time.
+_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] ")
 
 
-class PlanningError(UserError):
-    """A config that cannot be planned for as it is."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes of HBM on one device, as the compiler has laid them out.
+
+    `aliased` is the part of the outputs that takes the place of arguments (the donated state).
+    `peak` is the most that arguments, outputs and temporaries take at one time.
+    """
+
+    arguments: int
+    outputs: int
+    temporaries: int
+    aliased: int
+    code: int
+    peak: int
+
+    def needed(self, limit: int) -> int:
+        """What a device of `limit` bytes must have free, at most.
+
+        The sum. Or, where that is more than there is: pieces that are never needed together share a
+        place (a big batch under `remat` adds up to 19.8 GiB, and has 14.4 at one time), and since
+        the compiler has accepted the program, it is the most at one time that counts.
+        """
+        together = self.arguments + self.outputs - self.aliased + self.temporaries
+        whole = max(self.peak, together) + self.code
+        return whole if whole <= limit else self.peak + self.code
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TooLarge:
+    """The compiler gave up: `needed` and `available` bytes as it says them."""
+
+    needed: int
+    available: int
+    message: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +74,7 @@ class Compilation:
 
     seconds: float
     memory: Memory | None
-    hlo: Hlo | None
+    hlo: Program | None
     refused: TooLarge | None
     replications: tuple[str, ...]  # complaints of the partitioner
     recomputed: int  # instructions that the compiler repeats to save memory
@@ -39,7 +86,7 @@ def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
     start = time.perf_counter()
     compiled: Compiled | None = None
     refused: TooLarge | None = None
-    with captured() as log:
+    with captured() as complaints:
         try:
             compiled = lower().compile()
         except jax.errors.JaxRuntimeError as error:
@@ -51,62 +98,70 @@ def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
     hlo = parse(text) if compiled else None
     return Compilation(
         seconds=seconds,
-        memory=memory_of(compiled.memory_analysis()) if compiled else None,
+        memory=_memory_of(compiled.memory_analysis()) if compiled else None,
         hlo=hlo,
         refused=refused,
-        replications=log.replications,
-        recomputed=_recomputed(hlo) if hlo else 0,
+        replications=complaints.replications,
+        # XLA names the copies that its own rematerialisation makes NAME.remat, NAME.remat2, ...
+        recomputed=sum(".remat" in item.name for item in hlo.computations[hlo.entry]) if hlo else 0,
         text=text,
     )
 
 
-def _recomputed(hlo: Hlo) -> int:
-    # XLA names the copies that its own rematerialisation makes NAME.remat, NAME.remat2, ...
-    return sum(".remat" in item.name for item in hlo.computations[hlo.entry])
+def _memory_of(analysis: Any) -> Memory:
+    """From `jax.stages.Compiled.memory_analysis()`."""
+    return Memory(
+        arguments=analysis.argument_size_in_bytes,
+        outputs=analysis.output_size_in_bytes,
+        temporaries=analysis.temp_size_in_bytes,
+        aliased=analysis.alias_size_in_bytes,
+        code=analysis.generated_code_size_in_bytes,
+        peak=analysis.peak_memory_in_bytes,
+    )
 
 
-def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Shape:
-    """The shape that takes the most memory: of `shapes`, or without data of what the config allows.
+def too_large(error: Exception) -> TooLarge | None:
+    """What a failed compilation says about memory; None for a failure of another kind."""
+    text = str(error)
+    if "RESOURCE_EXHAUSTED" not in text:
+        return None
+    found = _EXCEEDS.search(text)
+    if found is None:
+        return None
+    numbers = [group for group in found.groups() if group is not None]
+    needed, available = (round(float(numbers[i]) * _UNITS[numbers[i + 1].upper()]) for i in (0, 2))
+    return TooLarge(needed=needed, available=available, message=text.splitlines()[0])
 
-    That is the longest one: without data the filter's longest pair (`data.filter.max_length`), or
-    the row of a packed batch, if the config says how long that is. Raises PlanningError.
+
+@dataclasses.dataclass
+class Complaints:
+    """Filled when the block of `captured` ends.
+
+    `replications` are lines in which the partitioner says that it had to replicate what should be
+    split.
     """
-    if shapes:
-        return longest(shapes)
-    batch, length = config.data.batch, config.data.filter.max_length
-    if batch.form == "bucket":
-        return shape_of(config, length, length)
-    if not batch.src_length:
-        raise PlanningError(
-            "the length of a packed row ('data.batch.form' = 'pack') is chosen for the data, and "
-            "there is none: name a prepared run with --workdir, give --lengths SRC,TGT, or set "
-            "data.batch.src_length and .tgt_length"
-        )
-    return shape_of(config, batch.src_length, batch.tgt_length)
+
+    replications: tuple[str, ...] = ()
 
 
-def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shape:
-    """Rows of these lengths, as many as the config's budget holds.
-
-    Raises PlanningError for rows that training would not make: without packing a row is one pair.
-    """
-    batch = config.data.batch
-    if batch.form == "bucket":
-        check_length(config, max(src_length, tgt_length))
-    rows = batch.tokens // max(src_length, tgt_length) // batch.multiple * batch.multiple
-    if rows == 0:
-        raise PlanningError(
-            f"data.batch.multiple = {batch.multiple} rows of {max(src_length, tgt_length)} "
-            f"positions exceed data.batch.tokens = {batch.tokens:,}: raise it, or lower "
-            "data.filter.max_length or data.batch.multiple"
-        )
-    return Shape(rows, src_length, tgt_length)
-
-
-def check_length(config: ExperimentConfig, length: int) -> None:
-    """Raises PlanningError for a sentence that the model does not take."""
-    if length > config.model.max_length:
-        raise PlanningError(
-            f"a sentence of {length} tokens is longer than 'model.max_length' = "
-            f"{config.model.max_length} lets in: give shorter --lengths, or raise it"
-        )
+@contextlib.contextmanager
+def captured() -> Iterator[Complaints]:
+    """Takes what is written to file descriptor 2 within the block, by C++ code too."""
+    complaints = Complaints()
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as file:
+            os.dup2(file.fileno(), 2)
+            try:
+                yield complaints
+            finally:
+                sys.stderr.flush()
+                os.dup2(kept, 2)
+                file.seek(0)
+                lines = file.read().decode(errors="replace").splitlines()
+                complaints.replications = tuple(
+                    _PREFIX.sub("", line) for line in lines if _REPLICATES.search(line)
+                )
+    finally:
+        os.close(kept)

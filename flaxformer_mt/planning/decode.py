@@ -13,9 +13,9 @@ from flaxformer_mt.decoding.batch_search import lower_search, output_limit
 from flaxformer_mt.decoding.decode import plan_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
-from flaxformer_mt.planning.compile import check_length, compile_quietly
+from flaxformer_mt.planning.compile import Memory, TooLarge, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
-from flaxformer_mt.planning.memory import Memory, TooLarge
+from flaxformer_mt.planning.fit import check_length
 from flaxformer_mt.planning.topology import Topology
 
 

@@ -14,9 +14,8 @@ from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
-from flaxformer_mt.planning.compile import Compilation, compile_quietly
+from flaxformer_mt.planning.compile import Memory, TooLarge, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
-from flaxformer_mt.planning.memory import Memory, TooLarge
 from flaxformer_mt.planning.topology import Topology
 from flaxformer_mt.training.program import Program, build
 
@@ -97,9 +96,8 @@ class Plan:
     @property
     def cost(self) -> float | None:
         """In the currency of the price given."""
-        return (
-            None if self.price_per_chip_hour is None else self.chip_hours * self.price_per_chip_hour
-        )
+        price = self.price_per_chip_hour
+        return None if price is None else self.chip_hours * price
 
 
 def plan(
@@ -125,28 +123,6 @@ def plan(
     compilation = compile_quietly(lambda: program.lower_train_step(shape))
     if save_hlo is not None:
         Path(save_hlo).write_text(compilation.text, encoding="utf-8")
-    return read(
-        compilation,
-        config,
-        topology,
-        shape,
-        program,
-        tgt_vocab_size=tgt_vocab_size,
-        price_per_chip_hour=price_per_chip_hour,
-    )
-
-
-def read(
-    compilation: Compilation,
-    config: ExperimentConfig,
-    topology: Topology,
-    shape: Shape,
-    program: Program,
-    *,
-    tgt_vocab_size: int,
-    price_per_chip_hour: float | None,
-) -> Plan:
-    """The report of a compilation."""
     mesh, chip = program.mesh, topology.chip
     compute: Compute | None = None
     exchanged: tuple[Collective, ...] = ()
@@ -200,16 +176,11 @@ def read(
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """The plan as JSON values, with what follows from its fields."""
-    return dataclasses.asdict(plan) | {
-        "fits": plan.fits,
-        "needed_bytes": plan.needed_bytes,
-        "collective_bytes": plan.collective_bytes,
-        "collective_seconds": plan.collective_seconds,
-        "positions_per_second": plan.positions_per_second,
-        "hours": plan.hours,
-        "chip_hours": plan.chip_hours,
-        "cost": plan.cost,
-    }
+    followed = (
+        *("fits", "needed_bytes", "collective_bytes", "collective_seconds"),
+        *("positions_per_second", "hours", "chip_hours", "cost"),
+    )
+    return dataclasses.asdict(plan) | {name: getattr(plan, name) for name in followed}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from jax.experimental import topologies
 
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.parallel.chips import Chip, chip_of
-from flaxformer_mt.planning.compiler_log import captured
+from flaxformer_mt.planning.compile import captured
 
 VERSIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
 _NAME = re.compile(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})")

@@ -29,7 +29,7 @@ def added_bytes(chunk: int, d_model: int = 512) -> dict[str, int]:
 
 
 def compiled(chunk: int, d_model: int) -> dict[str, int]:
-    from flaxformer_mt.planning.environment import set_for_compiler
+    from flaxformer_mt.planning import set_for_compiler
 
     set_for_compiler()
     import jax

@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from flaxformer_mt.planning.compiler_log import captured
-from flaxformer_mt.planning.memory import Memory, too_large
+from flaxformer_mt.planning.compile import Memory, captured, too_large
 
 GIB = 2**30
 
@@ -54,7 +53,6 @@ def test_the_compilers_complaints_are_kept(capfd):
     assert log.replications == (
         "[SPMD] Involuntary full rematerialization. The compiler cannot go",
     )
-    assert "Collective matmul" in log.text
     assert capfd.readouterr().err == "afterwards\n"
 
 

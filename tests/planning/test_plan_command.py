@@ -8,10 +8,10 @@ import pytest
 
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.config import load_config
-from flaxformer_mt.planning.compile import PlanningError
+from flaxformer_mt.planning import SETTINGS, set_for_compiler
+from flaxformer_mt.planning.compile import TooLarge
 from flaxformer_mt.planning.decode import DecodePlan, plan_decoding
-from flaxformer_mt.planning.environment import SETTINGS, set_for_compiler
-from flaxformer_mt.planning.memory import TooLarge
+from flaxformer_mt.planning.fit import PlanningError
 from flaxformer_mt.planning.table import decoding_as_text
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.planning import report
-from flaxformer_mt.planning.remedies import Remedy, applied, quickest, remedies
+from flaxformer_mt.planning.fit import Remedy, applied, quickest, remedies
 
 ROW, AGAIN, FIXED = 10, 2, 100  # memory of a row, of one with remat, and of what is always there
 

@@ -8,7 +8,7 @@ import pytest
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.planning.compile import PlanningError, largest_shape, shape_of
+from flaxformer_mt.planning.fit import PlanningError, largest_shape, shape_of
 from flaxformer_mt.planning.topology import TopologyError, describe
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.cli.main import main
-from flaxformer_mt.planning.environment import SETTINGS
+from flaxformer_mt.planning import SETTINGS
 from tests.planning import golden
 from tests.planning.softmax_memory import added_bytes
 
