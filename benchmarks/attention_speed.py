@@ -31,9 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from benchmarks.result_file import RESULTS, this_machine, write_result
+from benchmarks import RESULTS
 from flaxformer_mt.model.attention import attention_weights, weighted
 from flaxformer_mt.model.masks import attention_mask
+from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 TOKENS = 24_576  # of a side: the paper's batch, in whole rows of 256
 MODELS = {"base": (8, 64), "big": (16, 64)}  # heads, d_k

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.result_file import RESULTS, write_result
+from benchmarks import RESULTS
 from benchmarks.trained_run import seconds_trained, trained, training_details, training_metrics
 from flaxformer_mt.cli import translate, trees
 from flaxformer_mt.evaluation import read_segments
+from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import RunDirectory
 
 SPEC = "parsing:craft"

@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks.result_file import RESULTS, write_result
+from benchmarks import RESULTS
 from flaxformer_mt.config import load_config
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import assemble
@@ -32,6 +32,7 @@ from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.planner import Planned, Planner, planned_batches
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.store import Store, TokenPairs, Tokens
+from flaxformer_mt.reproduction.result_file import write_result
 
 NAME = "data_pipeline"
 FORMS: tuple[Literal["bucket", "pack"], ...] = ("bucket", "pack")

@@ -23,9 +23,10 @@ from typing import Literal
 import jax
 from jax.profiler import ProfileData
 
+from benchmarks import RESULTS
 from benchmarks.decoding_contestants import ours
 from benchmarks.decoding_speed import Work
-from benchmarks.result_file import RESULTS, write_result
+from flaxformer_mt.reproduction.result_file import write_result
 
 BEAM, BATCH = 4, 64
 DTYPES: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")

@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import RESULTS
 from benchmarks.asked_process import AskedProcess
-from benchmarks.result_file import RESULTS, this_machine, write_result
 from benchmarks.training_contest import accelerator
+from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 VOCAB, OUTPUT = 32_000, 32
 OURS = {"ours": "", "ours_bfloat16": "bfloat16_"}

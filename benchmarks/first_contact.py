@@ -35,12 +35,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import RESULTS
 from benchmarks.carried import CannotCollect, collect
 from benchmarks.readme_tables import render_page
-from benchmarks.result_file import RESULTS, read_results, this_machine, write_result
 from benchmarks.training_contest import ROOT, accelerator
 from benchmarks.training_report import without_paths
-from flaxformer_mt.reproduction.result_file import COMMIT
+from flaxformer_mt.reproduction.result_file import COMMIT, read_results, this_machine, write_result
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.rundir.versions import git_commit
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.result_file import RESULTS, write_result
+from benchmarks import RESULTS
 from flaxformer_mt.config import CorpusConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.data.vocabulary import EOS
@@ -30,6 +30,7 @@ from flaxformer_mt.export.ctranslate2 import QUANTIZATIONS
 from flaxformer_mt.export.export import Sample, export
 from flaxformer_mt.export.reference import Reference
 from flaxformer_mt.export.sample import sample_lines
+from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
 
 BATCH = 64

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import RESULTS
 from benchmarks.asked_process import AskedProcess
 from benchmarks.peer_environments import Environments
-from benchmarks.result_file import RESULTS, this_machine, write_result
 from benchmarks.training_contest import (
     ROOT,
     Contestant,
@@ -38,6 +38,7 @@ from benchmarks.training_workloads import WORKLOADS
 from flaxformer_mt.figures.canvas import rendered
 from flaxformer_mt.figures.curves import curves
 from flaxformer_mt.figures.runs import Axis, RunLog, Series, panels
+from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 PICTURE = ROOT / "docs" / "learning_curves.svg"
 PEERS = ("joeynmt",)  # whose loss is ours to the last constant

@@ -9,7 +9,6 @@ missing. The result holds the cases that are there.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import subprocess
 import sys
@@ -17,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.result_file import RESULTS, this_machine, write_result
+from benchmarks import RESULTS
+from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 # 25,000 source and target tokens, as in the paper; or 4,096 of each on every chip.
 PAPER: tuple[str, ...] = ()
@@ -57,7 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     metrics: dict[str, float] = {}
     for name, values in found.items():
         metrics |= {f"{name}_{key}": value for key, value in summary(values).items()}
-    machine = this_machine(accelerator="none")
     write_result(
         RESULTS / "plan.json",
         command=" ".join(["python -m benchmarks.plan --workdir DIR", *cases]),
@@ -65,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=sum(values["compile_seconds"] for values in found.values()),
         metrics=metrics,
         signatures={},
-        machine=dataclasses.replace(machine, accelerator="none: TPUs planned for, not used"),
+        machine=this_machine(accelerator="none: TPUs planned for, not used"),
     )
     print(json.dumps(metrics, indent=2))
     return 0

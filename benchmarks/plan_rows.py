@@ -21,8 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import plan
-from benchmarks.result_file import RESULTS, Result, this_machine, write_result
+from benchmarks import RESULTS, plan
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.reproduction.paper import ROWS, Row, row_of
 from flaxformer_mt.reproduction.planned import (
@@ -31,7 +30,7 @@ from flaxformer_mt.reproduction.planned import (
     key_of,
     step_digest,
 )
-from flaxformer_mt.reproduction.result_file import read_result
+from flaxformer_mt.reproduction.result_file import Result, read_result, this_machine, write_result
 from flaxformer_mt.rundir.atomic import write_json
 from flaxformer_mt.rundir.versions import git_commit
 
@@ -158,20 +157,14 @@ def record(found: Mapping[str, Points], seconds: Mapping[str, float], path: Path
     has = [row.label for row in recorded]
     return write_result(
         path,
-        command=" ".join(
-            [
-                "python -m benchmarks.plan_rows --workdir DIR",
-                *([] if len(has) == len(ROWS) else ["--rows", *has]),
-            ]
-        ),
+        command="python -m benchmarks.plan_rows --workdir DIR"
+        + ("" if len(has) == len(ROWS) else f" --rows {' '.join(has)}"),
         config=" ".join(dict.fromkeys(each.spec.partition(":")[0] for each in ROWS)),
         seconds=sum(told.values()),
         metrics=metrics,
         signatures={},
         details=details,
-        machine=dataclasses.replace(
-            this_machine(accelerator="none"), accelerator="none: TPUs planned for, not used"
-        ),
+        machine=this_machine(accelerator="none: TPUs planned for, not used"),
     )
 
 

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from benchmarks.result_file import RESULTS
+from benchmarks import RESULTS
 from benchmarks.trained_run import record
 from flaxformer_mt.cli import evaluate, quickstart
 from flaxformer_mt.rundir.layout import open_run

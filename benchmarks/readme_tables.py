@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import speed_table
+from benchmarks import RESULTS, speed_table
 from benchmarks.deviations import page as deviations
-from benchmarks.result_file import RESULTS, Result, ResultError, read_results
-from benchmarks.showing import show_machine, show_seconds
+from benchmarks.speed_table import show_machine, show_seconds
 from flaxformer_mt.evaluation.paper_protocol import protocol_note
 from flaxformer_mt.reproduction.provenance import mixture
+from flaxformer_mt.reproduction.result_file import Result, ResultError, read_results
 
 README = Path(__file__).parent.parent / "README.md"
 PAGE = README.parent / "docs" / "results.md"

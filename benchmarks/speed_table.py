@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.result_file import Result
-from benchmarks.showing import show_machine, show_seconds
+from flaxformer_mt.reproduction.result_file import Machine, Result
 
 PREFIX = "training_speed_"
 # A README's reader wants the package's name, and what products take.
@@ -84,3 +83,22 @@ def _cell(result: Result, name: str) -> str:
 def _ceiling(result: Result) -> str:
     rate = result.metrics.get("ceiling_jax_float32_gflops")
     return _ABSENT if rate is None else f"{rate:,.0f}"
+
+
+def show_machine(machine: Machine) -> str:
+    cores = f"{machine.cores} CPU core{'s' if machine.cores != 1 else ''}"
+    if machine.instructions:
+        cores += f" ({machine.instructions})"
+    memory = f"{machine.memory_gib:.0f} GiB"
+    if machine.accelerator == "none":
+        return f"{cores}, {memory}"
+    return f"{machine.accelerator}, {cores}, {memory}"
+
+
+def show_seconds(seconds: float) -> str:
+    """Wall-clock time in the unit that keeps two digits before or one after the point."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -12,9 +12,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.result_file import RESULTS, write_result
+from benchmarks import RESULTS
 from benchmarks.survival.damaging import OUTCOMES, damage_each
 from benchmarks.survival.killing import PHASES, kill_until
+from flaxformer_mt.reproduction.result_file import write_result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

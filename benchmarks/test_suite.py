@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.result_file import RESULTS, this_machine, write_result
+from benchmarks import RESULTS
+from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 LOCAL = Path(__file__).parent.parent / "launch" / "local.sh"
 

@@ -34,11 +34,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import flaxformer_mt
+from benchmarks import RESULTS
 from benchmarks.bytecode import keep_bytecode, packages_of
 from benchmarks.peer_environments import EnvironmentMissing, Environments
-from benchmarks.result_file import RESULTS, this_machine, write_result
 from benchmarks.training_contest import HERE, Contest, Contestant, accelerator, python_of
 from benchmarks.training_workloads import ON_CPU, ON_GPU, WORKLOADS
+from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 CONTESTANTS = {
     "ours": Contestant("ours", HERE),

@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import RESULTS
 from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, STEPS, TRAINED, Searched
-from benchmarks.result_file import RESULTS, write_result
 from benchmarks.trained_run import training_details
 from flaxformer_mt.cli import average, train
 from flaxformer_mt.cli.arguments import take_overrides
@@ -29,6 +29,7 @@ from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.evaluation import Scoring, assess
 from flaxformer_mt.evaluation.bleu import Scores
+from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.recovery import DivergenceError

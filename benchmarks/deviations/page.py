@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, TRAINED, Searched, Trained
-from benchmarks.result_file import Result
 from flaxformer_mt.evaluation.paper_protocol import protocol_note
+from flaxformer_mt.reproduction.result_file import Result
 
 UNKNOWN = "not measured yet"
 

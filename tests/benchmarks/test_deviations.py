@@ -10,9 +10,8 @@ import pytest
 from benchmarks.deviations.__main__ import main, summary
 from benchmarks.deviations.forms import SEARCHED, TRAINED
 from benchmarks.deviations.page import render
-from benchmarks.result_file import Result
 from flaxformer_mt.config import load_config
-from flaxformer_mt.reproduction.result_file import read_result
+from flaxformer_mt.reproduction.result_file import Result, read_result
 from tests.system.conftest import SMALL
 
 BLEU = "sacrebleu_13a"

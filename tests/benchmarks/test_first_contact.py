@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks import carried, first_contact
 from benchmarks.carried import CannotCollect, collect_wheels, cut
-from benchmarks.first_contact import Part, all_parts, contact, curve, findings, parse
-from benchmarks.result_file import read_results
+from benchmarks.first_contact import Part, all_parts, contact, curve, findings
+from flaxformer_mt.reproduction.result_file import read_results
 
 ROOT = Path(__file__).parents[2]
 # Beside these, what the lending image has is not wanted here: PyTorch is large.
@@ -25,7 +25,7 @@ IMAGE = (
 STAND_IN = """\
 import sys, time
 from pathlib import Path
-from benchmarks.result_file import this_machine, write_result
+from flaxformer_mt.reproduction.result_file import this_machine, write_result
 def result(rate, device="none"):
     write_result(Path(sys.argv[2]), command="x", config="x", machine=this_machine(device),
         seconds=1.0, metrics={"rate": rate, "good_share": 0.5}, signatures={"rate": "so"})
@@ -100,22 +100,6 @@ def test_the_last_part_has_its_time_kept():
     settings = [each for each in text if each.startswith("--config.")]
     assert set(settings) < set(parts["prepare"].command(60.0))
     assert "text" not in [part.name for part in all_parts(Path(), None, toy=False)]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--collect", "FOLDER"], "--europarl names its folder"),
-        (["--toy"], "--output says where"),
-        (["--parts", "text"], "--data names the folder"),
-        (["--commit", "main"], "git rev-parse HEAD"),
-    ],
-)
-def test_bad_usage(arguments, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parse(arguments)
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
 
 
 def test_what_the_doctor_found_becomes_numbers_and_words():

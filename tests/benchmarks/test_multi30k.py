@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import multi30k
 from benchmarks.multi30k import main, write_seeds
-from benchmarks.result_file import Machine, read_results, write_result
+from flaxformer_mt.reproduction.result_file import Machine, read_results, write_result
 
 MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.plan_rows import DoesNotFit, main
-from benchmarks.result_file import read_results
 from flaxformer_mt.cli.main import main as command
 from flaxformer_mt.config import load_config
 from flaxformer_mt.reproduction.paper import row_of
@@ -21,6 +20,7 @@ from flaxformer_mt.reproduction.planned import (
 )
 from flaxformer_mt.reproduction.records import Records
 from flaxformer_mt.reproduction.report import report
+from flaxformer_mt.reproduction.result_file import read_results
 
 ROOT = Path(__file__).parents[2]
 

@@ -96,14 +96,16 @@ def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
             "broken": "raise ImportError('no module of mine in /opt/some/where/lib.so')",
             "larger": stand_in(parameters=PARAMETERS * 2),
             "mute": "import sys; sys.exit(3)",
+            "chatty": "print('hello')",
         },
         good=Contestant("any", "torch"),
         broken=Contestant("any", "broken", bfloat16=True),
         larger=Contestant("any", "larger"),
         mute=Contestant("any", "mute"),
+        chatty=Contestant("any", "chatty"),
         gone=Contestant("any", "joeynmt"),
     )
-    entered = ["good", "broken", "larger", "mute", "gone"]
+    entered = ["good", "broken", "larger", "mute", "chatty", "gone"]
     metrics, signatures = it.workload("toy", TOY, entered, rounds=2, data=None)
     assert metrics["toy_good_tokens_per_second"] == 2 * 8 * 5 / 0.5
     assert signatures["toy_good_tokens_per_second"] == "a stand-in, float32"
@@ -113,6 +115,7 @@ def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
         "broken": "ImportError: no module of mine in .../lib.so",
         "larger": "+100.0%",
         "mute": "ended with status 3 and said nothing",
+        "chatty": "'hello', which is no JSON",
         "gone": "--install makes it",
     }.items():
         assert metrics[f"toy_{name}_failed"] == 1

@@ -11,7 +11,6 @@ from benchmarks.training_report import (
     check_parameters,
     line,
     ratio,
-    without_paths,
     workload_metrics,
 )
 from benchmarks.training_workloads import Work
@@ -84,16 +83,3 @@ def test_another_model_is_disqualified():
     for count in (at + 1, 2_000_000 - at - 1, 0):
         with pytest.raises(Disqualified, match=r"peer has [\d,]+ parameters, .* of the 1,000,000"):
             check_parameters("peer", count, 1_000_000)
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("/opt/me/venv/bin/python: not there", ".../python: not there"),
-        ("1/2 of --python torch=PYTHON", "1/2 of --python torch=PYTHON"),
-        ("see https://example.org", "see https://example.org"),
-        ("File '/a/b/c.py', line 3", "File '.../c.py', line 3"),
-    ],
-)
-def test_reasons_name_no_machine(text, shown):
-    assert without_paths(text) == shown

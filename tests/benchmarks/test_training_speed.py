@@ -34,7 +34,6 @@ def test_what_is_trained_by_default():
     [
         ([*PLACE, "--config", "multi30k"], "--data names its folder"),
         ([*PLACE, "--python", "torch"], "write one of eole, joeynmt, torch = PYTHON"),
-        ([*PLACE, "--python", "jax=python"], "write one of eole, joeynmt, torch = PYTHON"),
     ],
 )
 def test_bad_usage(arguments, message, capsys):

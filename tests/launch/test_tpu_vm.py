@@ -85,6 +85,7 @@ def test_a_package_comes_with_the_extras(arguments, requirement):
     assert words == ["bash", "tpu_worker.sh", "run", "--requirement", requirement, "--", "x"]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("queued", [True, False])
 def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):
     arguments = "mt --zone z --stop --dry-run".split()
@@ -141,6 +142,7 @@ def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
     assert "mt is PREEMPTED after exit status 255: preempted; it will be made again" in done.stderr
 
 
+@pytest.mark.extended
 def test_suspended_queued_resource_is_asked_for_again(queue):
     """Of one slice, which is a node of its name, in the zone of the environment."""
     queue.write("ends", "SUSPENDED", "0")
@@ -161,6 +163,7 @@ def test_suspended_queued_resource_is_asked_for_again(queue):
     assert "scp tpu-vm" in queue.calls()
 
 
+@pytest.mark.extended
 def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
     queue.write("created", "WAITING_FOR_RESOURCES", "FAILED")
     queue.write("creates", "1", "1", "0")
@@ -170,6 +173,7 @@ def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
     assert "mt: FAILED before it was ready" in done.stderr
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("ends", "status", "runs"),
     [("75 0", 0, 2), ("134 0", 0, 2), ("2 0", 2, 1), ("1 1 1 1", 1, 3)],
@@ -182,6 +186,7 @@ def test_exit_status_of_the_command_decides_where_the_tpu_is_fine(cloud, ends, s
     assert "delete tpu-vm" not in cloud.calls()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("end", "status"), [("0", 0), ("2", 2), ("1", 1), ("PREEMPTED", 75)])
 def test_delete_on_exit_deletes_whatever_happened(cloud, end, status):
     cloud.write("ends", end)
@@ -192,6 +197,7 @@ def test_delete_on_exit_deletes_whatever_happened(cloud, end, status):
     assert not (cloud.folder / "states").exists()
 
 
+@pytest.mark.extended
 def test_before_a_deletion_a_command_whose_stream_was_lost_saves(cloud):
     cloud.write("states", "READY")
     cloud.write("ends", "255", "255")
@@ -202,6 +208,7 @@ def test_before_a_deletion_a_command_whose_stream_was_lost_saves(cloud):
     assert cloud.calls()[-1] == "delete tpu-vm" and "letting the command save" in done.stderr
 
 
+@pytest.mark.extended
 def test_what_another_call_has_stopped_is_not_started_again(cloud):
     cloud.write("states", "READY")
     cloud.write("ends", "76", "0")
@@ -247,6 +254,7 @@ def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(clou
         assert "the command goes on running on mt" in stderr
 
 
+@pytest.mark.extended
 def test_the_checkout_is_packed_with_new_files_and_without_ignored_ones(cloud, tmp_path):
     home = tmp_path / "home"
     home.mkdir()

@@ -96,13 +96,6 @@ def test_an_invalid_result_is_not_written(tmp_path, monkeypatch, commit, chrf, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_this_machine_is_a_plausible_one():
-    machine = result_file.this_machine()
-    assert machine.cores >= 1
-    assert 0.1 < machine.memory_gib < 100_000
-    assert machine.accelerator == "none"  # tests run on the CPU
-
-
 X86 = "processor : 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f{more}\n\n"
 
 
@@ -142,21 +135,15 @@ MALFORMED = [
     ("name", "../tiny", "must match"),
     ("command", "", "command must be a text"),
     ("command", "python run.py --data /srv/data", "path of one machine"),
-    ("command", "python run.py --data=~/data", "path of one machine"),
     ("commit", "0123456", "neither a full git hash nor a release"),
-    ("commit", None, "commit must be a text"),
     ("machine", "a laptop", "machine must be an object"),
     ("machine.cores", 0, "machine.cores"),
     ("machine.cores", True, "machine.cores"),
     ("machine.gpu", "none", "unknown keys: gpu"),
-    ("machine.cpu", 2, "machine.cpu must be a text"),
     ("machine.instructions", ["avx2"], "machine.instructions must be a text"),
     ("versions.jax", 1, "versions.jax must be a text"),
-    ("seconds", "12", "seconds must be a finite number"),
     ("metrics", {}, "metrics must map"),
     ("metrics", [1.0], "metrics must map"),
-    ("metrics.chrf", "60", "metrics.chrf must be a finite number"),
-    ("metrics.chrf", None, "metrics.chrf must be a finite number"),
     ("metrics.chrf", True, "metrics.chrf must be a finite number"),
     ("metrics.chrf", float("inf"), "metrics.chrf must be a finite number"),
     ("metrics.BLEU score", 1.0, "metric 'BLEU score' must match"),
