@@ -12,11 +12,19 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel import make_mesh
-from flaxformer_mt.planning.compile import PlanningError, largest_shape, shape_of
 from flaxformer_mt.planning.decode import plan_decoding
-from flaxformer_mt.planning.fit import Fit, Need, search
+from flaxformer_mt.planning.fit import (
+    Fit,
+    Need,
+    PlanningError,
+    Remedy,
+    applied,
+    largest_shape,
+    remedies,
+    search,
+    shape_of,
+)
 from flaxformer_mt.planning.plan import Plan, plan, shardings, to_json, whole_share
-from flaxformer_mt.planning.remedies import Remedy, applied, remedies
 from flaxformer_mt.planning.table import (
     as_text,
     decoding_as_text,

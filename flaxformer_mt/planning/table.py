@@ -8,9 +8,8 @@ from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.planning.cycles import Cost
 from flaxformer_mt.planning.decode import DecodePlan
-from flaxformer_mt.planning.fit import Fit
+from flaxformer_mt.planning.fit import Fit, Remedy, quickest
 from flaxformer_mt.planning.plan import Plan, Sharding
-from flaxformer_mt.planning.remedies import Remedy, quickest
 
 _GIB = 2**30
 _MIB = 2**20

@@ -22,7 +22,7 @@ from benchmarks.readme_tables import (
     render_table,
     replace_between_markers,
 )
-from benchmarks.speed_table import NAMES
+from benchmarks.speed_table import NAMES, render
 from benchmarks.training_speed import CONTESTANTS
 from flaxformer_mt.reproduction.result_file import Machine, Result, ResultError, read_results
 
@@ -110,5 +110,11 @@ def test_the_command_writes_what_its_check_finds_stale(tmp_path, capsys):
     assert "bad.json: the result lacks: command" in capsys.readouterr().err
 
 
-def test_every_contestant_has_a_name_in_the_table():
+def test_every_contestant_has_a_name_in_the_table_and_its_failure_shows():
     assert set(NAMES) == set(CONTESTANTS)
+    metrics = {"tiny_eole_failed": 1, "tiny_ours_tokens_per_second": 5.0}
+    metrics |= {f"tiny_ours_tokens_per_second_{end}": 5.0 for end in ("lowest", "highest")}
+    found = dataclasses.replace(RESULT, name="training_speed_tiny", metrics=metrics)
+    table = render([found])
+    assert "| eole, float32 | could not run |" in table
+    assert render_table([RESULT, found]).endswith(table)
