@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.measurements import OTHER_SCORES, is_scored
-from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
+from flaxformer_mt.reproduction.orderings import write_orderings
 from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
 from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
 from flaxformer_mt.reproduction.planned import is_plan
@@ -97,8 +96,8 @@ def _run(places: Places, experiments: Sequence[Experiment], command: Sequence[st
     of_table = [one for one in experiments if one.row.table == "table3"]
     if of_table:
         # They differ in seeds alone, and all of these are compared.
-        scored = done_rows(of_table[0].settings, run_of=rows.run_of, results=places.results)
-        if write_orderings(scored, results=places.results) is None:
+        settings, results = of_table[0].settings, places.results
+        if write_orderings(settings, run_of=rows.run_of, results=results) is None:
             say("no ordering to test yet: the base and another row of the same seed make one")
     _report(places, check=False)
     for outcome in outcomes:
@@ -167,7 +166,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rows")
     group.add_argument("--only", nargs="+", metavar="ROW", help="these rows alone")
     group.add_argument(
-        "--scale", type=_scale, metavar="S", help="a share of the paper's training (default: 1)"
+        "--scale", type=float, metavar="S", help="a share of the paper's training (default: 1)"
     )
     group.add_argument(
         "--seeds", type=positive, nargs="+", metavar="N", help="a run for each (default: 1)"
@@ -218,16 +217,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _scale(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: above 0, at most 1")
-    return value
-
-
 def _check(
     options: argparse.Namespace, overrides: Sequence[str], parser: argparse.ArgumentParser
 ) -> None:
@@ -247,8 +236,6 @@ def _check(
             parser.error("--corpus NAME, --train SRC TGT and --valid SRC TGT go together")
     if options.corpus is None and options.test is not None:
         parser.error("--test goes with --corpus")
-    if options.corpus is not None and options.text is not None:
-        parser.error("--text is of the paper's text, and --corpus is another")
     places = [(name, getattr(options, name)) for name in ("workdir", "results", "report")]
     files = [(name, path) for name in ("plan", "also") for path in getattr(options, name)]
     for name, value in (*places, *files):
@@ -276,7 +263,7 @@ def _experiments(
     for row in rows:
         for seed in dict.fromkeys(options.seeds or (1,)):
             settings = Settings(
-                scale=options.scale or 1.0,
+                scale=1.0 if options.scale is None else options.scale,
                 seed=seed,
                 text=options.text or "files",
                 folder=options.folder,

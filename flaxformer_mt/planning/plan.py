@@ -114,12 +114,8 @@ def plan(
 
     `save_hlo` names a file for the compiled program's text.
     """
-    program = build(
-        config,
-        src_vocab_size=src_vocab_size,
-        tgt_vocab_size=tgt_vocab_size,
-        devices=topology.devices,
-    )
+    sizes = {"src_vocab_size": src_vocab_size, "tgt_vocab_size": tgt_vocab_size}
+    program = build(config, **sizes, devices=topology.devices)
     compilation = compile_quietly(lambda: program.lower_train_step(shape))
     if save_hlo is not None:
         Path(save_hlo).write_text(compilation.text, encoding="utf-8")

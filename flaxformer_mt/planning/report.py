@@ -69,13 +69,8 @@ def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """How every parameter lies on the mesh. Compiles nothing."""
-    src_vocab_size, tgt_vocab_size = vocabulary_sizes(config, request)
-    program = build(
-        config,
-        src_vocab_size=src_vocab_size,
-        tgt_vocab_size=tgt_vocab_size,
-        devices=describe(request.topology, request.slices).devices,
-    )
+    topology = describe(request.topology, request.slices)
+    program = build(config, **_vocabulary_sizes(config, request), devices=topology.devices)
     rows = shardings(program)
     whole = whole_share(rows, program.mesh)
     text = f"{shardings_as_text(rows)}\n{whole:.2%} of the parameters whole on every device"
@@ -84,16 +79,11 @@ def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Re
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """Beam search on one device."""
-    src_vocab_size, tgt_vocab_size = vocabulary_sizes(config, request)
+    sizes = _vocabulary_sizes(config, request)
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
-    result = plan_decoding(
-        config,
-        topology,
-        src_length=request.lengths[0] if request.lengths else None,
-        src_vocab_size=src_vocab_size,
-        tgt_vocab_size=tgt_vocab_size,
-    )
+    src_length = request.lengths[0] if request.lengths else None
+    result = plan_decoding(config, topology, src_length=src_length, **sizes)
     values = dataclasses.asdict(result) | {"fits": result.fits}
     return Report(decoding_as_text(result), values, result.fits)
 
@@ -184,7 +174,7 @@ def _say_need(result: Plan, say: Say) -> None:
 
 def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> Plan:
     topology = describe(request.topology, request.slices)
-    src_vocab_size, tgt_vocab_size = vocabulary_sizes(config, request)
+    sizes = _vocabulary_sizes(config, request)
     parts = config.training.optimizer.accumulation
     remat = ", remat" if config.model.remat else ""
     remat += f", in {parts} micro-batches" if parts > 1 else ""
@@ -192,24 +182,19 @@ def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) ->
         f"compiling for {topology}: {shape.rows:,} rows of {shape.src_length} + "
         f"{shape.tgt_length}{remat}; it takes from half a minute to several"
     )
-    return plan(
-        config,
-        topology,
-        shape,
-        src_vocab_size=src_vocab_size,
-        tgt_vocab_size=tgt_vocab_size,
-        price_per_chip_hour=request.price_per_chip_hour,
-        save_hlo=request.save_hlo,
-    )
+    price, save_hlo = request.price_per_chip_hour, request.save_hlo
+    return plan(config, topology, shape, **sizes, price_per_chip_hour=price, save_hlo=save_hlo)
 
 
-def vocabulary_sizes(config: ExperimentConfig, request: Request) -> tuple[int, int]:
-    """Source and target types: the run's, or as many as the config asks for."""
+def _vocabulary_sizes(config: ExperimentConfig, request: Request) -> dict[str, int]:
+    """Source and target types, as `build` takes them: the run's, or those the config asks for."""
     if request.workdir is None:
-        return expected_types(config.data.vocabulary)
-    run = layout.open_run(request.workdir)
-    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
-    return vocabularies.src.size, vocabularies.tgt.size
+        src, tgt = expected_types(config.data.vocabulary)
+    else:
+        run = layout.open_run(request.workdir)
+        vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+        src, tgt = vocabularies.src.size, vocabularies.tgt.size
+    return {"src_vocab_size": src, "tgt_vocab_size": tgt}
 
 
 def _shape(config: ExperimentConfig, request: Request) -> Shape:

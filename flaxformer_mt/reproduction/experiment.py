@@ -23,11 +23,7 @@ from flaxformer_mt.config.digest_keys import decides, deciding
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
-from flaxformer_mt.reproduction.scaling import (
-    scaled,
-    scaled_pairs,
-    validating_at_checkpoints,
-)
+from flaxformer_mt.reproduction.scaling import scaled, share_of, validating_at_checkpoints
 from flaxformer_mt.reproduction.settings import Settings, load_on, placed
 
 # A row has another multiple of these than its base, whatever the base has.
@@ -146,7 +142,7 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     training = dataclasses.replace(config.training, seed=settings.seed)
     config = dataclasses.replace(config, name=row.label, data=data, training=training)
     config = validating_at_checkpoints(scaled(config, settings.scale))
-    cut = {name: scaled_pairs(count, settings.scale) for name, count in pairs.items()}
+    cut = {name: share_of(count, settings.scale) for name, count in pairs.items()}
     experiment = Experiment(
         row=row,
         settings=settings,

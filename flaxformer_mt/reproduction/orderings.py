@@ -42,69 +42,64 @@ class Scored:
     result: Result
 
 
-def done_rows(
+def write_orderings(
     settings: Settings, *, run_of: Callable[[Experiment], RunDirectory], results: Path
-) -> list[Scored]:
-    """The rows of Table 3 that are measured with these settings, and whose runs are there.
+) -> Result | None:
+    """Compares each row of Table 3 with the base, seed by seed, and writes the outcome.
 
-    They are of every seed that `results` has: what is compared has one file whatever the seeds, and
-    a call with fewer of them must not take the place of one with more. Raises ConfigError, and
-    ResultError for a foreign result file.
+    Of the rows that are measured with these settings, and whose runs are there, all seeds that
+    `results` has: what is compared has one file whatever the seeds, and a call with fewer of them
+    must not take the place of one with more. None where there is no pair of a row and the base with
+    a seed in common. Raises ConfigError, ScoringError, ResultError.
     """
-    records = read_records(results)
-    found = []
-    for row in rows_of("table3"):
-        for seed in sorted({int(result.metrics["seed"]) for result in records.of(row)}):
-            try:
-                experiment = resolve(row, dataclasses.replace(settings, seed=seed))
-            except RowError:  # makes no sense with them, which was said where it was to run
-                break
-            before, run = known(experiment, results), run_of(experiment)
-            if before.state == "done" and before.result and run.evaluation.is_dir():
-                found.append(Scored(experiment=experiment, run=run, result=before.result))
-    return found
-
-
-def write_orderings(scored: Sequence[Scored], *, results: Path) -> Result | None:
-    """Compares each row with the base, seed by seed, and writes the outcome.
-
-    All are of Table 3, with the same settings but for the seed. None where there is no pair of a
-    row and the base with a seed in common. Raises ScoringError, ResultError.
-    """
-    rows: dict[str, dict[int, Scored]] = {}
-    for one in scored:
-        rows.setdefault(one.experiment.row.name, {})[one.experiment.seed] = one
-    base = rows.pop("base", {})
+    rows = {row.name.lower(): _done(row, settings, run_of, results) for row in rows_of("table3")}
+    base = rows.pop("base")
     metrics: dict[str, float] = {}
     used: dict[str, str] = {}
     signatures: dict[str, str] = {}
     for name, of_row in rows.items():
-        seeds = sorted(base.keys() & of_row.keys())
-        if not seeds:
+        pairs = [(base[seed], of_row[seed]) for seed in sorted(base.keys() & of_row.keys())]
+        if not pairs:
             continue
-        pairs = [(base[seed], of_row[seed]) for seed in seeds]
-        for one in (one for pair in pairs for one in pair):
-            used[one.experiment.name] = one.experiment.digest
+        used |= {one.experiment.name: one.experiment.digest for pair in pairs for one in pair}
         compared, signature = _compared(pairs)
-        metrics |= {f"{name.lower()}_{key}": value for key, value in compared.items()}
-        signatures[f"{name.lower()}_difference"] = signature
+        metrics |= {f"{name}_{key}": value for key, value in compared.items()}
+        signatures[f"{name}_difference"] = signature
     if not metrics:
         return None
-    first = next(iter(base.values())).experiment
+    first = next(iter(base.values()))
     return write_result(
-        results / f"{first.stem('orderings')}.json",
-        command=first.settings.command(first.row.table, seeds=sorted(base)),
-        config=first.row.spec,
-        seconds=sum(one.result.seconds for one in scored),
+        results / f"{first.experiment.stem('orderings')}.json",
+        command=settings.command("table3", seeds=sorted(base)),
+        config=first.experiment.row.spec,
+        seconds=sum(
+            one.result.seconds for of_row in (base, *rows.values()) for one in of_row.values()
+        ),
         metrics=metrics,
         signatures=signatures,
         details={
             "experiments": json.dumps(used),
-            "group": group_of(next(iter(base.values())).result),
-            "test": next(iter(base.values())).result.details["test"],
+            "group": group_of(first.result),
+            "test": first.result.details["test"],
         },
         release=__version__,
     )
+
+
+def _done(
+    row: Row, settings: Settings, run_of: Callable[[Experiment], RunDirectory], results: Path
+) -> dict[int, Scored]:
+    """What is measured of a row, by seed."""
+    found = {}
+    for seed in sorted({int(one.metrics["seed"]) for one in read_records(results).of(row)}):
+        try:
+            experiment = resolve(row, dataclasses.replace(settings, seed=seed))
+        except RowError:  # makes no sense with them, which was said where it was to run
+            break
+        before, run = known(experiment, results), run_of(experiment)
+        if before.state == "done" and before.result and run.evaluation.is_dir():
+            found[seed] = Scored(experiment=experiment, run=run, result=before.result)
+    return found
 
 
 def group_of(result: Result) -> str:

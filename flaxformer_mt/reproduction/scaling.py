@@ -1,9 +1,7 @@
-"""The rule by which `--scale` shrinks an experiment.
+"""The rule by which `--scale` shrinks an experiment: a share S of the paper's run is done.
 
-Of the paper's run a share S is done: S of the steps, on the first S of its training pairs, so that
-each pair is seen as often as there. All that is counted in steps shrinks alike, so that the
-learning rate is the same at the same share of training, and averaging covers the same last part of
-it. Batch, model, vocabulary and search stay what they are: a step costs what it costs at full
+All that is counted in steps shrinks alike, so that the learning rate is the same at the same share
+of training, and averaging covers the same last part of it. A step costs what it costs at full
 scale, and its learning rate remains that of its batch.
 """
 
@@ -28,23 +26,21 @@ def scaled(config: ExperimentConfig, scale: float) -> ExperimentConfig:
     if scale == 1:
         return config
     training = config.training
-    steps = _share(training.steps, scale)
-    save_every = _share(training.save_every, scale)
-    return dataclasses.replace(
-        config,
-        training=dataclasses.replace(
-            training,
-            steps=steps,
-            schedule=scaled_schedule(training.schedule, scale),
-            save_every=save_every,
-            # Where intervals cannot shrink further there may be fewer checkpoints than that.
-            keep_for_average=min(training.keep_for_average, max(1, steps // save_every)),
-            log_every=_share(training.log_every, scale),
-            validate_every=max(1, round(steps / _VALIDATIONS)),
-            validate_bleu=False,
-            best_metric="loss",
-        ),
+    steps = share_of(training.steps, scale)
+    save_every = share_of(training.save_every, scale)
+    training = dataclasses.replace(
+        training,
+        steps=steps,
+        schedule=scaled_schedule(training.schedule, scale),
+        save_every=save_every,
+        # Where intervals cannot shrink further there may be fewer checkpoints than that.
+        keep_for_average=min(training.keep_for_average, max(1, steps // save_every)),
+        log_every=share_of(training.log_every, scale),
+        validate_every=max(1, round(steps / _VALIDATIONS)),
+        validate_bleu=False,
+        best_metric="loss",
     )
+    return dataclasses.replace(config, training=training)
 
 
 def validating_at_checkpoints(config: ExperimentConfig) -> ExperimentConfig:
@@ -66,19 +62,11 @@ def scaled_schedule(schedule: ScheduleConfig, scale: float) -> ScheduleConfig:
     warm-up: with S of the steps and of the warm-up, and the root of S times the factor, step S * t
     has the learning rate of step t.
     """
-    warmup = _share(schedule.warmup_steps, scale)
-    factor = schedule.factor * math.sqrt(warmup / schedule.warmup_steps)
-    return dataclasses.replace(
-        schedule,
-        warmup_steps=warmup,
-        factor=factor if schedule.kind == "paper" else schedule.factor,
-    )
+    warmup = share_of(schedule.warmup_steps, scale)
+    root = math.sqrt(warmup / schedule.warmup_steps) if schedule.kind == "paper" else 1.0
+    return dataclasses.replace(schedule, warmup_steps=warmup, factor=schedule.factor * root)
 
 
-def scaled_pairs(pairs: int, scale: float) -> int:
-    """How many of the paper's training pairs are used."""
-    return _share(pairs, scale)
-
-
-def _share(count: int, scale: float) -> int:
+def share_of(count: int, scale: float) -> int:
+    """Of steps or training pairs: at least 1."""
     return max(1, round(count * scale))

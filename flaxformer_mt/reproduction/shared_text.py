@@ -20,6 +20,7 @@ from flaxformer_mt.data.corpus import Drops, paths, read_pairs
 from flaxformer_mt.data.corpus.source import open_source
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.prepare.manifest import settings_of
+from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.rundir.atomic import write_json, writing
 from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -124,12 +125,10 @@ def _take(source: Path, target: Path) -> None:
     """`source` under another name as well, its files shared: nothing writes to them again."""
     if target.exists():
         return
-    aside = target.with_name(f".{target.name}.partial")
     try:
-        shutil.rmtree(aside, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, aside, copy_function=_link)
-        os.replace(aside, target)
+        with replacing(target) as aside:
+            shutil.copytree(source, aside, copy_function=_link)
     except OSError as error:
         raise RunDirectoryError(f"{target}: cannot be written: {error.strerror}") from error
 

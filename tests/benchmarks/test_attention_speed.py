@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
-from pathlib import Path
 
 import pytest
 
 from benchmarks import attention_speed
-from benchmarks.attention_speed import FORMS, by_lengths, contest, main, works
+from benchmarks.attention_speed import FORMS, by_lengths, contest, works
 
 WORKS = works(2)
 
@@ -51,16 +49,3 @@ def test_a_form_that_disagrees_shows(forms: None, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(FORMS, "cudnn_lengths", blind)
     metrics, _ = contest(work, 2, 8, "float32", 1)
     assert metrics["cudnn_lengths_difference"] > 0.1 > metrics["jax_difference"]
-
-
-@pytest.mark.extended
-def test_without_cudnn_the_result_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_speed, "MODELS", {"base": (2, 8), "big": (2, 8)})
-    path = tmp_path / "attention_speed.json"
-    arguments = ["--rows", "1", "--rounds", "1", "--dtype", "float32", "--output", str(path)]
-    assert main(arguments) == 0
-    found = json.loads(path.read_text())
-    assert found["command"].endswith("--dtype float32 --rows 1 --rounds 1")
-    assert "base_short" in found["details"]["cudnn_mask"]
-    assert found["metrics"]["big_packed_causal_ours_ms"] > 0
-    assert not [key for key in found["metrics"] if "cudnn" in key]

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import carried, first_contact
 from benchmarks.carried import CannotCollect, collect_wheels, cut
-from benchmarks.first_contact import Part, all_parts, contact, curve, findings
+from benchmarks.first_contact import Part, all_parts, contact, curve
 from flaxformer_mt.reproduction.result_file import read_results
 
 ROOT = Path(__file__).parents[2]
@@ -100,17 +100,6 @@ def test_the_last_part_has_its_time_kept():
     settings = [each for each in text if each.startswith("--config.")]
     assert set(settings) < set(parts["prepare"].command(60.0))
     assert "text" not in [part.name for part in all_parts(Path(), None, toy=False)]
-
-
-def test_what_the_doctor_found_becomes_numbers_and_words():
-    found = [
-        {"name": "step bfloat16", "state": "ok", "text": "good", "values": {"difference": 0.5}},
-        {"name": "space", "state": "warn", "text": "1 GiB in /a/b/c", "values": {"of": None}},
-    ]
-    assert findings(found) == (
-        {"findings_ok": 1, "findings_warn": 1, "findings_fail": 0, "step_bfloat16_difference": 0.5},
-        {"findings_warn": "space: 1 GiB in .../c"},
-    )
 
 
 def test_a_curve_has_its_ends(tmp_path):

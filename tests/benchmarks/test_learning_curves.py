@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import learning_curves
-from benchmarks.learning_curves import WINDOW, curve, table
+from benchmarks.learning_curves import table
 from benchmarks.training_contestants.contest import read_rows
-from flaxformer_mt.figures.canvas import rendered
-from flaxformer_mt.figures.curves import curves
-from flaxformer_mt.figures.runs import panels
-from tests.figures.examples import svg_texts
 
 TOKENS = np.cumsum([10] * 90)
 FALLING = [9 - step / 30 for step in range(90)]
@@ -29,17 +25,6 @@ def test_losses_are_compared_at_the_same_numbers_of_tokens():
     assert metrics["ours_loss_after_1_thirds"] == pytest.approx(np.mean(FALLING[10:30]))
     assert metrics["loss_below_peer"] == pytest.approx(0.5)
     assert signatures["peer_loss_after_2_thirds"] == "B"
-
-
-def test_a_curve_has_the_means_of_windows_at_their_tokens():
-    run = curve("ours", TOKENS, FALLING)
-    line = run.series["train"].line("tokens", "loss")
-    assert line[:, 0].tolist() == [200, 400, 600, 800]
-    assert line[0, 1] == pytest.approx(np.mean(FALLING[:WINDOW]))
-    layout = curves([run, curve("peer", TOKENS, FALLING)], panels([run], ["loss"]), axis="tokens")
-    texts = svg_texts(rendered(layout, "svg"))
-    assert any("peer" in text for text in texts) and "target tokens" in texts
-    assert len(curve("short", TOKENS[:3], FALLING[:3]).series["train"].line("steps", "loss")) == 1
 
 
 def test_the_command_writes_result_and_picture(tmp_path, monkeypatch, capsys):

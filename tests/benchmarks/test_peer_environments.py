@@ -31,21 +31,6 @@ def test_one_is_made_when_it_is_asked_for_and_then_kept(tmp_path, requirements, 
         Environments(place, install=False).python("none")
 
 
-@pytest.mark.extended
-def test_one_that_cannot_be_made_says_why_and_is_tried_once(tmp_path, requirements, monkeypatch):
-    (requirements / "none.txt").write_text("--requirement is-not-there.txt\n")
-    environments = Environments(tmp_path / "environments", install=True)
-    with pytest.raises(
-        EnvironmentMissing, match=r"'none' could not be made: ERROR: .*is-not-there"
-    ):
-        environments.python("none")
-    monkeypatch.setattr(peer_environments, "_make", lambda *_: pytest.fail("tried again"))
-    with pytest.raises(EnvironmentMissing, match="could not be made"):
-        environments.python("none")
-    with pytest.raises(EnvironmentMissing, match="is not there"):
-        Environments(tmp_path / "environments", install=False).python("none")
-
-
 def test_interpreters_that_are_there_are_taken(tmp_path):
     python = tmp_path / "python"
     environments = Environments(tmp_path, install=False, present={"torch": python})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,22 +10,9 @@ import pytest
 
 from benchmarks import training_speed
 from benchmarks.training_contestants import ceiling
-from benchmarks.training_speed import CONTESTANTS, PEERS, as_typed, file_name, parse, workloads
+from benchmarks.training_speed import CONTESTANTS, parse
 
 PLACE = ["--workdir", "somewhere"]
-
-
-def test_what_is_trained_by_default():
-    assert workloads("none", None) == ["tiny", "base"]
-    assert workloads("none", Path("FOLDER")) == ["tiny", "base", "multi30k"]
-    assert workloads("NVIDIA H200", None) == ["paper_base", "paper_big"]
-    assert file_name("tiny", "none") == "training_speed_tiny"
-    assert file_name("tiny", "NVIDIA H200") == "training_speed_tiny_gpu"
-    assert parse(PLACE).config is None
-    assert parse([*PLACE, "--config", "paper_big"]).config == ["paper_big"]
-    assert set(parse(PLACE).peers) == set(PEERS) and "ours" not in PEERS
-    short = ["--ours", "ours", "--minutes", "3", "--once"]
-    assert as_typed(parse([*PLACE, *short]), "tiny").endswith(" ".join(["tiny", *short]))
 
 
 @pytest.mark.parametrize(

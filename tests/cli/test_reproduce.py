@@ -131,7 +131,7 @@ def test_a_row_on_the_text_of_tensorflow_datasets(
     prepare_tiny(tmp_path / "sets")
     monkeypatch.setitem(settings.TFDS_SETS, "de", "tiny_translate")
     monkeypatch.setitem(settings.TFDS_SPLITS, "newstest2013", "test")
-    monkeypatch.setattr(experiment, "scaled_pairs", lambda count, scale: 90)
+    monkeypatch.setattr(experiment, "share_of", lambda count, scale: 90)
     small = [*SETTINGS, "--config.data.vocabulary.size=60", "--scale", "0.0001"]
     place = ["--text", "tfds", "--folder", "sets", "--workdir", tmp_path / "w"]
     done = run("reproduce", "table2", "--only", "en_de_base", *place, *small)
@@ -253,9 +253,9 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run: Run, tmp_path: Path
     [
         (["table5"], "invalid choice: 'table5'"),
         (["table3", "--only", "c_n2"], "table3 has no row 'c_n2'; did you mean c_N2?"),
-        (["table3", "--scale", "0"], "'0' is no share: above 0, at most 1"),
-        (["table3", "--scale", "nan"], "'nan' is no share"),
-        (["table3", "--scale", "2"], "'2' is no share"),
+        (["table3", "--scale", "0"], "--scale 0: must lie above 0 and at most be 1"),
+        (["table3", "--scale", "nan"], "--scale nan: must lie"),
+        (["table3", "--scale", "2"], "--scale 2: must lie"),
         (["table3", "--seeds", "0"], "must be an integer from 1"),
         (["table3", "--corpus", "toy"], "go together"),
         (["table3", "--train", "a", "b"], "go together"),

@@ -89,7 +89,6 @@ spec:
         ("v5e:2x4", "tpu-v5-lite-podslice", "1", "8"),
         ("v5e:16x16", "tpu-v5-lite-podslice", "64", "4"),
         ("v5p:2x2x1", "tpu-v5p-slice", "1", "4"),
-        ("v6e:2x2", "tpu-v6e-slice", "1", "4"),
         ("tpu7x:2x2x2", "tpu7x", "2", "4"),
     ],
 )

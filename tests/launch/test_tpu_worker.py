@@ -119,18 +119,6 @@ def test_lost_connection_leaves_the_command_running_and_the_next_call_follows_it
 
 
 @pytest.mark.extended
-def test_another_command_does_not_push_the_first_aside(worker):
-    first = worker.start("run", "--", "train")
-    worker.wait_for_log()
-    status, _, stderr = worker.run("run", "--", "evaluate")
-    assert status == 2
-    assert "another command is running here: train; stop it first (--stop)" in stderr
-    (worker.home / "done").touch()
-    assert first.wait(timeout=60) == 0
-    first.communicate()
-
-
-@pytest.mark.extended
 def test_stop_lets_the_command_save(worker):
     first = worker.start("run", "--", "train")
     worker.wait_for_log()

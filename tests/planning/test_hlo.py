@@ -72,7 +72,7 @@ def test_loops_are_multiplied_out(known, text, times):
     assert found["sum"].times == 1 and not found["sum"].guessed
 
 
-@pytest.mark.parametrize("length", [1, 6, 40])
+@pytest.mark.parametrize("length", [1, 6])
 def test_a_real_scan(length):
     """Its product is executed as often as the body, whatever the compiler made of it."""
 

@@ -54,11 +54,3 @@ def test_the_compilers_complaints_are_kept(capfd):
         "[SPMD] Involuntary full rematerialization. The compiler cannot go",
     )
     assert capfd.readouterr().err == "afterwards\n"
-
-
-def test_standard_error_comes_back_after_an_error(capfd):
-    with pytest.raises(KeyError), captured():
-        os.write(2, b"inside\n")
-        raise KeyError
-    os.write(2, b"outside\n")
-    assert capfd.readouterr().err == "outside\n"

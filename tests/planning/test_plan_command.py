@@ -8,7 +8,7 @@ import pytest
 
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.config import load_config
-from flaxformer_mt.planning import SETTINGS, set_for_compiler
+from flaxformer_mt.planning import SETTINGS
 from flaxformer_mt.planning.compile import TooLarge
 from flaxformer_mt.planning.decode import DecodePlan, plan_decoding
 from flaxformer_mt.planning.fit import PlanningError
@@ -20,13 +20,6 @@ def environment(monkeypatch):
     """As it was, afterwards."""
     for name in SETTINGS:
         monkeypatch.setenv(name, "unset")
-
-
-def test_the_environment_is_set(monkeypatch):
-    set_for_compiler()
-    import os
-
-    assert {name: os.environ[name] for name in SETTINGS} == SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -61,16 +61,6 @@ def test_the_quickest_of_what_fits(available: int, tried: Any, best: Any) -> Non
     )
 
 
-def test_the_quickest_is_the_one_that_gets_through_most() -> None:
-    """And not the one of the shortest step, which may be that of fewer rows."""
-    plans: list[Any] = [
-        SimpleNamespace(fits=True, step_seconds=seconds, positions_per_second=rate)
-        for seconds, rate in ((1.0, 64), (1.2, 80))
-    ]
-    few, many = (Remedy(config_of(), plan) for plan in plans)
-    assert quickest([few, many]) is many
-
-
 def test_batches_are_not_split_into_more_parts_than_they_have() -> None:
     measure, calls = device(99)
     found = remedies(

@@ -166,20 +166,6 @@ def test_a_result_s_details_make_the_experiment_again(settings):
         assert getattr(remade, name) == getattr(found, name)
 
 
-def test_names_of_files_tell_experiments_apart():
-    named = [
-        experiment(label, **settings).name
-        for label in ("table3/base", "table3/c_N2")
-        for settings in (
-            *({"scale": scale, "seed": 1} for scale in (1, 0.5, 0.05, 1e-5)),
-            *({"seed": 12, "corpus": corpus} for corpus in (None, TOY)),
-            *({"overrides": (f"model.dropout={rate}",)} for rate in (0.05, 0.02)),
-            {"corpus": TOY, "overrides": ("model.dropout=0.05",)},
-        )
-    ]
-    assert len(set(named)) == len(named)
-
-
 def test_a_name_tells_of_overrides_only_what_they_decide():
     assert experiment().name == "table3_base_paper_scale_0_01_seed_1"
     # Written otherwise, told twice, without effect, or of no matter for any number.

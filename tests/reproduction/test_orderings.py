@@ -11,7 +11,7 @@ from flaxformer_mt.evaluation.evaluation_files import read_kept
 from flaxformer_mt.evaluation.metrics import Measured, measure
 from flaxformer_mt.evaluation.significance import approximate_randomization
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.orderings import done_rows, write_orderings
+from flaxformer_mt.reproduction.orderings import write_orderings
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.rundir.layout import RunDirectory
 from tests.reproduction.made_up import TOY, experiment, result, write
@@ -60,9 +60,7 @@ class Folder:
     def compared(self, seed: int, **settings: object) -> Result | None:
         """What a call with this seed writes."""
         asked = experiment(seed=seed, **settings).settings
-        return write_orderings(
-            done_rows(asked, run_of=self.run_of, results=self.results), results=self.results
-        )
+        return write_orderings(asked, run_of=self.run_of, results=self.results)
 
 
 @pytest.fixture

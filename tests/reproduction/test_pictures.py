@@ -73,13 +73,6 @@ def test_what_each_figure_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not missing
 
 
-def test_a_layer_with_one_such_head_has_that_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, _ = drawn(tmp_path, monkeypatch, pronoun=(0.9, 0.0))
-    assert "figure4_layer2_head2_one_word.svg" in files
-
-
 def test_what_no_head_does_is_named_and_old_pictures_of_it_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

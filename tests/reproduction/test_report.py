@@ -161,17 +161,6 @@ def test_scores_of_two_protocols_have_no_common_mean(tmp_path):
     assert "| 27.00 (protocol 1) |" in page.partition("## On other text")[2]
 
 
-def test_seeds_on_a_share_of_the_text_have_a_mean_of_their_own(tmp_path):
-    for seed, pairs, status_of in ((1, 4_500_000, "full"), (2, 200_000, "reduced")):
-        text = {"data": f"wmt14: {pairs:,} training pairs"}
-        text["status"] = f"measured at {status_of} scale"
-        write(tmp_path, result(experiment(scale=1.0, seed=seed), pairs=pairs, details=text))
-    page = report(read_records(tmp_path))
-    for pairs, status_of in (("4,500,000", "full"), ("200,000", "reduced")):
-        above, _ = told_of(page, "base", pairs)
-        assert above.startswith(f"Measured at {status_of} scale. Trained on wmt14: {pairs} ")
-
-
 def test_a_stale_result_is_said_to_be_and_not_shown(tmp_path):
     found = experiment("table3/c_N2")
     path = write(tmp_path, result(found, details={"digest": "0" * 64}))

@@ -153,17 +153,6 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     assert known(done, running.results).state == "stale"
 
 
-def test_another_search_goes_on_with_the_run_that_there_is(tmp_path, folder):
-    train = Training("stopped", "stopped", "stopped")
-    running = runner(tmp_path, train)
-    searches = ((), ("decoding.beam_size=7",), ("data.test.more.src=a", "data.test.more.tgt=b"))
-    for overrides in searches:
-        running.run([toy(folder, overrides=(*TINY, *overrides))])
-    # Nor does training have anything to do anew: the search is no part of it.
-    assert [changed for _, changed in train.calls] == [[], [], []]
-    assert len({run for run, _ in train.calls}) == 1
-
-
 @pytest.mark.parametrize("missing", ["train.en", "valid.de"])
 def test_missing_text_is_named_before_anything_is_trained(tmp_path, folder, missing):
     files = {part: (f"{part}.en", f"{part}.de") for part in ("train", "valid")}

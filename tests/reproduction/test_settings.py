@@ -118,12 +118,6 @@ def test_a_set_keeps_a_place_of_its_own():
     assert (files.folder, files.train[0].data_dir) == ("here", "")
 
 
-def test_overrides_are_made_after_the_text_s():
-    override = "data.train.wmt14.split=train[:10%]"
-    found = resolve(row_of("table3/base"), Settings(text="tfds", overrides=(override,)))
-    assert found.config.data.train[0].split == "train[:10%]" and not found.is_the_paper_s
-
-
 @pytest.mark.parametrize("label", ["table4/wsj_only", "table4/semi_supervised"])
 def test_tfds_has_no_trees(label):
     with pytest.raises(RowError, match="no such text as its data.train.*leave --text out"):
