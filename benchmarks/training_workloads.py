@@ -15,7 +15,7 @@ from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.vocabulary import BOS, EOS, Vocabularies
 from flaxformer_mt.model.flops import training_flops
-from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.optimizer import learning_rate
 
 _FIRST_TYPE = 4  # after the special marks
 

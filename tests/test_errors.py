@@ -22,7 +22,7 @@ from flaxformer_mt.export.errors import ModelImportError
 from flaxformer_mt.files.reading import JsonError
 from flaxformer_mt.planning.topology import TopologyError
 from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
-from flaxformer_mt.training.recovery import DivergenceError
+from flaxformer_mt.training.progress import DivergenceError
 
 # Caught by their own rooms, answered to a client, or raised as a stop.
 WITHIN = {"DeadEnd", "ModelEnded", "NoText", "NotServing", "PairRefused", "QueueFull"}

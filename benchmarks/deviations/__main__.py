@@ -32,7 +32,7 @@ from flaxformer_mt.evaluation.bleu import Scores
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.training.recovery import DivergenceError
+from flaxformer_mt.training.progress import DivergenceError
 
 SEEDS, PAPER_SEEDS = 1, 3
 Measured = dict[str, list[float]]

@@ -1,4 +1,4 @@
-"""`average`: the mean of several checkpoints of a run."""
+"""`average`: the mean of several checkpoints of a run; what training says of one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import add_workdir, make_parser, positive, say
 from flaxformer_mt.config import freeze
-from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.averaging import (
+    average_checkpoints,
+    averaged_steps,
+    stale_average,
+    write_average,
+)
+from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
+from flaxformer_mt.rundir.selection import has_average
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -35,3 +42,19 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         "translate and evaluate use the mean"
     )
     return 0
+
+
+def tell_of_average(run: RunDirectory) -> None:
+    """Says, where a run that is trained on has an average, what becomes of it."""
+    if not has_average(run.checkpoints):
+        return
+    try:
+        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
+        say(
+            stale_average(run)
+            or f"the average of steps {steps} is out of date with the next checkpoint: run "
+            "`average` again after training"
+        )
+    except CheckpointError as error:
+        # Training makes no use of it.
+        say(f"warning: {error}; until then, translate and evaluate fail")

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import say
-from flaxformer_mt.cli.preparation import prepared
+from flaxformer_mt.cli.preparation import open_data, prepared
 from flaxformer_mt.cli.resolve import continued_config
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.sampling import resampler_for
-from flaxformer_mt.data.store import Store
-from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel import Processes
-from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
+from flaxformer_mt.parallel.host_memory import share_one_heap
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
+from flaxformer_mt.training.instruments import Peak, duration, find_peak
 from flaxformer_mt.training.program import build
-from flaxformer_mt.training.telemetry import duration
-from flaxformer_mt.training.trial import Trial, try_step
-from flaxformer_mt.training.utilization import Peak, find_peak
+from flaxformer_mt.training.try_step import Trial, try_step
 
 _MIB = 1 << 20
 
@@ -58,8 +54,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         return to_dict(config)
 
     config = freeze(processes.first(begin), workdir)
-    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
-    store = Store.open(local_copy(run.data), vocabulary_digest=vocabularies.digest)
+    vocabularies, store = open_data(run)
     planner = Planner(
         store.train,
         config.data.batch,
@@ -75,12 +70,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         list(program.mesh.devices.flat), config.training.chip_tflops, config.model.dtype
     )
     say(line)
-    trial = try_step(
-        program,
-        longest(planner.shapes),
-        longest=config.model.max_length,
-        after_first_step=lambda: keep_freed_memory(processes.count),
-    )
+    trial = try_step(program, longest(planner.shapes), longest=config.model.max_length)
     if processes.is_first:
         print(table(trial, config, len(planner.shapes), vocabularies.tgt.size, peak))
     return 0

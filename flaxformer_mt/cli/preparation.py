@@ -52,3 +52,9 @@ def prepared(
             thorough=thorough,
         )
         yield store, folder
+
+
+def open_data(run: RunDirectory) -> tuple[Vocabularies, Store]:
+    """What is prepared, from this machine's own copy where the run is in a bucket."""
+    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
+    return vocabularies, Store.open(local_copy(run.data), vocabulary_digest=vocabularies.digest)

@@ -3,49 +3,41 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-import jax
+from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
-from flaxformer_mt.cli.dry_run import dry_run
-from flaxformer_mt.cli.preparation import prepared
+from flaxformer_mt.cli.average import tell_of_average
+from flaxformer_mt.cli.preparation import open_data, prepared
 from flaxformer_mt.cli.processes import add_processes, cluster
-from flaxformer_mt.cli.resolve import continued_config, new_config, wants_determinism
-from flaxformer_mt.cli.validation import validation_decoder
-from flaxformer_mt.config import ExperimentConfig, TrainingConfig, freeze, to_dict
-from flaxformer_mt.config.digest_keys import trains
+from flaxformer_mt.cli.resolve import recorded, run_to_start_from, wants_determinism, weights_of
+from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.sampling import resampler_for
-from flaxformer_mt.data.store import Store
-from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.chosen import chosen_weights
-from flaxformer_mt.model import table_rows
-from flaxformer_mt.model.parameters import summary
+from flaxformer_mt.model import parameters
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
-from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
-from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.averaging import averaged_steps, stale_average
+from flaxformer_mt.parallel.host_memory import share_one_heap
 from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.checkpoints import Checkpoints, list_steps, load_params
-from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
+from flaxformer_mt.rundir.checkpoints import Checkpoints
+from flaxformer_mt.rundir.errors import RunDirectoryError
 from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.lock import Holding, locked
-from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
+from flaxformer_mt.rundir.lock import Holding
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.rundir.selection import has_average
-from flaxformer_mt.rundir.status import Status, read_status, reopen, write_status
-from flaxformer_mt.training.goodput import Goodput, GoodputFile
-from flaxformer_mt.training.instruments import Instruments
-from flaxformer_mt.training.loop import Outcome, train
-from flaxformer_mt.training.profiling import NoProfiler, Profiler, check_steps, parse_steps
-from flaxformer_mt.training.program import Program, build
+from flaxformer_mt.rundir.status import Status, read_status, write_status
+from flaxformer_mt.training.instruments import (
+    Goodput,
+    Instruments,
+    Profiler,
+    Utilization,
+    check_steps,
+    find_peak,
+    parse_steps,
+)
+from flaxformer_mt.training.loop import Training
+from flaxformer_mt.training.program import build
+from flaxformer_mt.training.progress import Outcome, keep_policy
 from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.start_from import StartError, check_same_form
-from flaxformer_mt.training.telemetry import Silence, Telemetry
-from flaxformer_mt.training.utilization import Utilization, find_peak
+from flaxformer_mt.training.telemetry import Silence, Telemetry, open_telemetry
+from flaxformer_mt.training.validation import loss_evaluator
 
 STOPPED = 75  # EX_TEMPFAIL: not finished, and the same command goes on
 
@@ -81,6 +73,9 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         if options.dry_run:
+            # Only here: training has no use for it.
+            from flaxformer_mt.cli.dry_run import dry_run
+
             return dry_run(options.workdir, options.config, overrides, processes)
         return train_run(
             options.workdir,
@@ -104,75 +99,34 @@ def train_run(
 ) -> int:
     """Creates or continues the run in `workdir`; returns the exit status.
 
-    Of several processes the first reads and writes the run's record and holds its lock. `profile`
-    are the first and the last step to trace.
+    It leaves in `status.json` how training ended. `profile` are the first and the last step to
+    trace.
     """
     if processes.count == 1:
         share_one_heap()
     goodput = Goodput()
     run = RunDirectory(as_path(workdir))
-    holding = Holding()
-    with contextlib.ExitStack() as held:
-
-        def begin() -> dict[str, Any] | None:
-            """The settings; None if there is nothing to do."""
-            nonlocal holding
-            fresh = None
-            if not layout.has_record(run):
-                # Before the folder is made: a config that is refused leaves none behind.
-                fresh = to_dict(new_config(run, spec, overrides, init_from))
-                layout.make_folder(run)
-            # Two may begin a run at the same time: what it is, its holder says.
-            holding = held.enter_context(locked(run, "training on it"))
-            if fresh is not None and not layout.has_record(run):
-                layout.create(run.path, fresh, command)
-                return fresh
-            continued, changed = continued_config(run, spec, overrides)
-            status = read_status(run)
-            for key, (old, new) in changed.items():
-                say(f"{key}: was {old!r}, now {new!r}")
-            config = to_dict(continued)
-            if status and status.state == "finished" and not trains(changed):
-                if changed:
-                    layout.record_start(run, config, command)
-                say(f"{run}: finished at step {status.step:,} ({status.reason}); nothing to do")
-                return None
-            reopen(run, "its settings have changed")
-            layout.record_start(run, config, command)
-            return config
-
-        settings = processes.first(begin)
-        if settings is None:
+    with recorded(run, spec, overrides, command, init_from, processes) as (config, holding):
+        if config is None:
             return 0
-        config = freeze(settings, str(run.config_file))
         if config.training.deterministic:
             make_deterministic()
-        return _guarded(run, config, init_from, holding, processes, goodput, profile)
-
-
-def _guarded(
-    run: RunDirectory,
-    config: ExperimentConfig,
-    init_from: str | None,
-    holding: Holding,
-    processes: Processes,
-    goodput: Goodput,
-    profile: tuple[int, int] | None,
-) -> int:
-    """Trains, and leaves in `status.json` how it ended."""
-    try:
-        with growing_files(run, holding=holding, report=say) as growing:
-            outcome = _train(run, config, init_from, holding, growing, processes, goodput, profile)
-    except Exception as error:
-        # On a full or broken disk the status cannot be kept; what went wrong must still be said.
-        # Nor may it be where another process has taken the run over.
-        with contextlib.suppress(RunDirectoryError):
-            holding.check()
-            before = read_status(run)
-            step = max(before.step if before else 0, goodput.step)
-            write_status(run, Status(state="failed", step=step, reason=str(error).split("\n")[0]))
-        raise
-    write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
+        try:
+            with growing_files(run, holding=holding, report=say) as growing:
+                outcome = _train(
+                    run, config, init_from, holding, growing, processes, goodput, profile
+                )
+        except Exception as error:
+            # On a full or broken disk the status cannot be kept; what went wrong must still be
+            # said. Nor may it be where another process has taken the run over.
+            with contextlib.suppress(RunDirectoryError):
+                holding.check()
+                before = read_status(run)
+                step = max(before.step if before else 0, goodput.step)
+                reason = str(error).split("\n")[0]
+                write_status(run, Status(state="failed", step=step, reason=reason))
+            raise
+        write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
     say(goodput.table())
     if outcome.state == "stopped":
         say(
@@ -195,172 +149,70 @@ def _train(
     profile: tuple[int, int] | None,
 ) -> Outcome:
     settings = config.training
-    # The first process says it for all: who saw none would wait for an answer about weights that
-    # nobody asks for who sees one.
-    has_checkpoint = processes.first(lambda: bool(list_steps(run.checkpoints)))
-    source = None if init_from is None or has_checkpoint else layout.open_run(init_from)
-    if source is not None:
-        # Before hours of preparing data for it.
-        if source == run:
-            raise StartError(f"--init-from {init_from}: is this run itself; name another")
-        if not list_steps(source.checkpoints):
-            raise StartError(f"{source}: holds no checkpoint to start from; train it first")
-    if init_from is not None and has_checkpoint:
-        say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
-    _tell_of_average(run)
+    source = run_to_start_from(run, init_from, processes)
+    tell_of_average(run)
     processes.first(lambda: _prepare(run, config, source))
-    # Of a run in a bucket every machine has a copy of its own.
-    vocabularies = Vocabularies.load(local_copy(run.vocabulary))
-    data = local_copy(run.data)
-    store = Store.open(data, vocabulary_digest=vocabularies.digest)
-    src_size, tgt_size = vocabularies.src.size, vocabularies.tgt.size
-    program = build(config, src_vocab_size=src_size, tgt_vocab_size=tgt_size)
-    say(model_table(program, config, src_vocab_size=src_size, tgt_vocab_size=tgt_size))
-    peak, line = find_peak(
-        list(program.mesh.devices.flat), settings.chip_tflops, config.model.dtype
-    )
+    vocabularies, store = open_data(run)
+    sizes = vocabularies.src.size, vocabularies.tgt.size
+    program = build(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+    say(parameters.table(program.abstract.params, config.model, *sizes))
+    devices = list(program.mesh.devices.flat)
+    peak, line = find_peak(devices, settings.chip_tflops, config.model.dtype)
     say(line)
-    initial = None if source is None else _weights(source, vocabularies, program, processes)
-
-    policy = KeepPolicy(
-        keep_latest=settings.keep_latest,
-        keep_best=settings.keep_best,
-        keep_for_average=settings.keep_for_average,
-        metric=settings.best_metric,
-        mode="max" if settings.best_metric == "bleu" else "min",
-    )
+    initial = None if source is None else weights_of(source, vocabularies, program, processes)
+    folder = growing.profile if processes.is_first else None
 
     def before_save() -> None:
         holding.check()
         growing.upload()
 
-    with (
-        Checkpoints(run.checkpoints, policy, report=say, before_save=before_save) as checkpoints,
-        StopRequest() as stop,
-    ):
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(
+            Checkpoints(run.checkpoints, keep_policy(settings), report=say, before_save=before_save)
+        )
+        stop = stack.enter_context(StopRequest(processes))
         start = checkpoints.latest_step() or 0
         if profile is not None:
             check_steps(*profile, start=start, total=settings.steps)
         write_status(run, Status(state="running", step=start))
-        account = GoodputFile(growing.goodput if processes.is_first else None, report=say)
-        account.load(goodput)
-        with _telemetry(growing, processes, settings, start=start) as telemetry:
-            return train(
-                config,
-                program=program,
-                train_pairs=store.train,
-                valid_pairs=store.valid,
-                checkpoints=checkpoints,
-                telemetry=telemetry,
-                stop=stop,
-                decode=validation_decoder(
-                    config,
+        telemetry: Telemetry = Silence()
+        if processes.is_first:
+            goodput.keep_in(growing.goodput, say)
+            telemetry = stack.enter_context(
+                open_telemetry(growing.metrics, growing.tensorboard, settings, start=start)
+            )
+        evaluators = [loss_evaluator(program, store.valid, telemetry.message)]
+        if settings.validate_bleu:
+            # Decoding and metrics are a quarter of our modules; without it none is loaded.
+            from flaxformer_mt.cli.validation import bleu_evaluator
+
+            evaluators.append(
+                bleu_evaluator(
+                    program,
                     vocabularies,
-                    program.model,
-                    data=data,
+                    data=local_copy(run.data),
                     samples=growing.samples,
                     processes=processes,
                 )
-                if settings.validate_bleu
-                else None,
-                initial_params=initial,
-                resampler=resampler_for(config.data, vocabularies, settings.seed),
-                processes=processes,
-                instruments=Instruments(
-                    goodput=goodput,
-                    goodput_file=account,
-                    profiler=_profiler(profile, growing, processes),
-                    utilization=None if peak is None else Utilization(config.model, tgt_size, peak),
-                ),
-                after_first_step=lambda: keep_freed_memory(processes.count),
             )
-
-
-def _profiler(
-    profile: tuple[int, int] | None, growing: GrowingFiles, processes: Processes
-) -> Profiler:
-    if profile is None:
-        return NoProfiler()
-    # The other processes' devices do the same at the same time: one trace shows it.
-    return Profiler(*profile, growing.profile if processes.is_first else None)
-
-
-def _tell_of_average(run: RunDirectory) -> None:
-    if not has_average(run.checkpoints):
-        return
-    try:
-        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
-        say(
-            stale_average(run)
-            or f"the average of steps {steps} is out of date with the next checkpoint: run "
-            "`average` again after training"
-        )
-    except CheckpointError as error:
-        # Training makes no use of it.
-        say(f"warning: {error}; until then, translate and evaluate fail")
+        return Training(
+            program=program,
+            pairs=store.train,
+            evaluators=evaluators,
+            checkpoints=checkpoints,
+            telemetry=telemetry,
+            stop=stop,
+            instruments=Instruments(
+                goodput=goodput,
+                # The other processes' devices do the same at the same time: one trace shows it.
+                profiler=Profiler() if profile is None else Profiler(*profile, folder),
+                utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
+            ),
+            initial_params=initial,
+            resampler=resampler_for(config.data, vocabularies, settings.seed),
+        ).run()
 
 
 def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:
     with prepared(run, config, source=source):
         pass  # each process opens what is there then
-
-
-@contextlib.contextmanager
-def _telemetry(
-    growing: GrowingFiles, processes: Processes, settings: TrainingConfig, *, start: int
-) -> Iterator[Telemetry]:
-    if not processes.is_first:
-        yield Silence()
-        return
-    with MetricsLog(growing.metrics, resume_step=start) as log:
-        last = lost_after(read_metrics(growing.metrics), start, every=settings.log_every)
-        if last is not None:
-            say(
-                f"warning: {growing.metrics} has no report after step {last:,}: those up to step "
-                f"{start:,} are lost; training itself goes on unchanged"
-            )
-        telemetry = Telemetry(
-            log=log, tensorboard=growing.tensorboard, start=start, total=settings.steps
-        )
-        try:
-            yield telemetry
-        finally:
-            telemetry.close()
-
-
-def _weights(
-    source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
-) -> Callable[[], Any]:
-    """Reads the best parameters of another run, host arrays of this one's vocabulary and shapes.
-
-    Which they are is settled here, by the first process for all: the other run may be training.
-    """
-    theirs = Vocabularies.load(local_copy(source.vocabulary))
-    if theirs.digest != vocabularies.digest:
-        raise StartError(
-            f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "
-            f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
-        )
-    which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
-
-    def read() -> Any:
-        params = load_params(source, which)
-        check_same_form(params, program.abstract.params, str(source))
-        return jax.device_get(params)
-
-    return read
-
-
-def model_table(
-    program: Program, config: ExperimentConfig, *, src_vocab_size: int, tgt_vocab_size: int
-) -> str:
-    """Parameters by part, by formula and counted, as lines for people."""
-    rows = summary(program.abstract.params, config.model, src_vocab_size, tgt_vocab_size)
-    lines = [f"{'part':<28}{'by formula':>14}{'counted':>14}"]
-    lines += [f"{row.part:<28}{row.by_formula:>14,}{row.counted:>14,}" for row in rows]
-    for side, size in {"source": src_vocab_size, "target": tgt_vocab_size}.items():
-        if (padded := table_rows(config.model, size)) > size:
-            lines.append(
-                f"{side} embedding: {size:,} types, {padded:,} rows (model.vocab_multiple)"
-            )
-    return "\n".join(lines)

@@ -1,52 +1,46 @@
-"""The callback with which training decodes its validation set."""
+"""BLEU as one of what training is validated by: its validation set, decoded."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.cli.arguments import say
-from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.distributed import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.bleu import corpus_scores
-from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import ALONE, Processes
-from flaxformer_mt.training.loop import Decode
+from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.validation import Evaluator
 
 SAMPLES = 8
 
 
-def validation_decoder(
-    config: ExperimentConfig,
+def bleu_evaluator(
+    program: Program,
     vocabularies: Vocabularies,
-    model: Transformer,
     *,
     data: Path,
     samples: Path,
     processes: Processes = ALONE,
-) -> Decode:
+) -> Evaluator:
     """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text in `data`.
 
     Each call leaves a few sentences under `samples`: source, reference, hypothesis. Of several
-    processes each translates its share, and the first scores; the others return nothing.
+    processes each translates its share, and the first scores for all.
     """
+    config = program.config
     sources, references = valid_text(data)
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
     )
     shown = range(0, len(sources), max(1, len(sources) // SAMPLES))
 
-    def decode(params: Any, step: int) -> Mapping[str, float]:
-        translator = Translator(params, model, vocabularies, settings, name=f"step {step}")
-        translations = translate_together(translator, sources, processes)
-        if not processes.is_first:
-            return {}
-        hypotheses = [translation.text for translation in translations]
+    def scored(hypotheses: Sequence[str], step: int) -> dict[str, float]:
         scores = corpus_scores(hypotheses, references, tokenized=config.data.tokenized)
         text = "\n".join(
             f"source     {sources[i]}\nreference  {references[i]}\nhypothesis {hypotheses[i]}\n"
@@ -60,4 +54,9 @@ def validation_decoder(
             say(f"{samples}: cannot be written: {error.strerror}; training goes on")
         return {"bleu": scores.bleu, "chrf": scores.chrf}
 
-    return decode
+    def evaluate(params: Any, step: int) -> Mapping[str, float]:
+        translator = Translator(params, program.model, vocabularies, settings, name=f"step {step}")
+        translations = translate_together(translator, sources, processes)
+        return processes.first(lambda: scored([each.text for each in translations], step))
+
+    return evaluate

@@ -14,7 +14,7 @@ from flaxformer_mt.config import ExperimentConfig, expected_types, freeze
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.diagnosis.finding import Finding
 from flaxformer_mt.training.program import Program, build
-from flaxformer_mt.training.trial import full_batch
+from flaxformer_mt.training.try_step import full_batch
 
 VOCAB, LENGTH, ROWS = 256, 32, 8
 _MIB = 1 << 20

@@ -11,7 +11,7 @@ from flaxformer_mt.config import ScheduleConfig
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Layout, Sheet, Size, head_colours, legend, plain_numbers
 from flaxformer_mt.model.embedding import sinusoids
-from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.optimizer import learning_rate
 
 _POINTS = 1000
 

@@ -91,26 +91,23 @@ def count(params: Params) -> dict[str, int]:
     return counts
 
 
-@dataclasses.dataclass(frozen=True)
-class SummaryRow:
-    """One line of the table that a training run opens with."""
-
-    part: str
-    by_formula: int
-    counted: int
-
-
-def summary(
-    params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int
-) -> list[SummaryRow]:
-    """A row for each part that the formula or the parameters have, and the total as the last."""
+def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int) -> str:
+    """Parameters by part, by formula and counted: the lines that a training run opens with."""
     formula, counted = count_by_formula(config, src_vocab_size, tgt_vocab_size), count(params)
-    rows = [
-        SummaryRow(part, formula.get(part, 0), counted.get(part, 0))
-        for part in [*formula, *(part for part in counted if part not in formula)]
-        if formula.get(part, 0) or counted.get(part, 0)
+    rows = {part: (formula.get(part, 0), counted.get(part, 0)) for part in {**formula, **counted}}
+    rows["total"] = sum(formula.values()), sum(counted.values())
+    lines = [f"{'part':<28}{'by formula':>14}{'counted':>14}"]
+    lines += [
+        f"{part:<28}{ours:>14,}{theirs:>14,}"
+        for part, (ours, theirs) in rows.items()
+        if ours or theirs
     ]
-    return [*rows, SummaryRow("total", sum(formula.values()), sum(counted.values()))]
+    for side, size in {"source": src_vocab_size, "target": tgt_vocab_size}.items():
+        if (padded := table_rows(config, size)) > size:
+            lines.append(
+                f"{side} embedding: {size:,} types, {padded:,} rows (model.vocab_multiple)"
+            )
+    return "\n".join(lines)
 
 
 def stack_layers(params: Params) -> dict[str, Any]:

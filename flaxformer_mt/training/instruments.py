@@ -1,12 +1,322 @@
-"""What watches a training run without having a say in it: time, utilisation, a trace."""
+"""What watches a training run without a say in it: where its time goes, MFU, a trace of steps."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from flaxformer_mt.training.goodput import Goodput, GoodputFile
-from flaxformer_mt.training.profiling import NoProfiler, Profiler
-from flaxformer_mt.training.utilization import Utilization
+import jax
+
+from flaxformer_mt.config import ModelConfig
+from flaxformer_mt.errors import UserError
+from flaxformer_mt.model.flops import training_flops
+from flaxformer_mt.parallel.chips import chip_of, product_flops
+from flaxformer_mt.rundir.atomic import read_json, write_json
+from flaxformer_mt.rundir.errors import RunDirectoryError
+
+_CPU_SIZE = 1024  # a square matrix product that keeps all cores of a usual machine busy
+_CPU_SECONDS = 0.15
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `1:02:03`."""
+    return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
+
+
+# Kind of time -> what it is called in the table.
+KINDS = {
+    "steps": "steps that count",
+    "compile": "compiling a step",
+    "data": "waiting for data",
+    "checkpoints": "checkpoints",
+    "evaluation": "validation",
+    "start": "start: data, model, restoring",
+    "lost": "steps done again after going back",
+    "other": "everything else",
+}
+_MARKS = 100  # checkpoints of which it is remembered how much work lay before them
+
+
+class Goodput:
+    """Where a run's wall time goes, over all its starts: the share of it that made the model.
+
+    As large training jobs count it: of the seconds that a run has had a machine, those in which it
+    did steps that count. A step that is done again because the run went back to a checkpoint was
+    lost the first time. Time between two starts isn't counted.
+
+    `with goodput("checkpoints"):` counts the body as of that kind, blocks inside it as of theirs.
+    Every second since the account was opened is of one kind; outside of blocks it is the start's.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.kind = "start"
+        """What passing time counts as. A block may change it once it knows what it was doing."""
+        self.starts = 1
+        self.step = 0
+        """The step up to which steps are counted."""
+        self._seconds = dict.fromkeys(KINDS, 0.0)
+        self._before = {0: 0.0}  # step of a checkpoint -> seconds of steps up to it
+        self._clock = clock
+        self._mark = clock()
+        self._path: Path | None = None
+        self._report: Callable[[str], None] = print
+        self._failed = False
+
+    @contextlib.contextmanager
+    def __call__(self, kind: str) -> Iterator[None]:
+        self._count()
+        outer, self.kind = self.kind, kind
+        try:
+            yield
+        finally:
+            self._count()
+            self.kind = outer
+
+    def _count(self) -> None:
+        now = self._clock()
+        self._seconds[self.kind] += now - self._mark
+        self._mark = now
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Of each kind, up to now."""
+        self._count()
+        return self._seconds
+
+    @property
+    def share(self) -> float:
+        """Goodput: the share of all seconds in steps that count, in [0, 1]."""
+        seconds = self.seconds
+        wall = sum(seconds.values())
+        return seconds["steps"] / wall if wall else 0.0
+
+    def saved(self, step: int) -> None:
+        """A checkpoint of this step is on its way: going back to it loses what comes after this."""
+        self._before[step] = self.seconds["steps"]
+        for old in sorted(self._before)[1:-_MARKS]:
+            del self._before[old]
+
+    def goes_on_after(self, step: int) -> None:
+        """Training goes on from the checkpoint of this step: what was done after it is lost."""
+        if step < self.step:
+            seconds = self.seconds
+            # A checkpoint that this account knows nothing of: as if all steps took the same.
+            kept = self._before.get(step, seconds["steps"] * step / self.step)
+            seconds["lost"] += seconds["steps"] - kept
+            seconds["steps"] = kept
+        self._before = {at: seconds for at, seconds in self._before.items() if at <= step}
+        self.step = step
+
+    def keep_in(self, path: Path, report: Callable[[str], None]) -> None:
+        """Adds what earlier starts left in the file, to which `keep` will write.
+
+        It is a report: a file that cannot be read or written is said once and stops nothing.
+        """
+        self._path, self._report = path, report
+        if not path.exists():
+            return
+        try:
+            past = read_json(path)
+            seconds = {kind: float(past["seconds"].get(kind, 0.0)) for kind in KINDS}
+            starts, step = int(past["starts"]), int(past["step"])
+            before = {int(at): float(value) for at, value in past["before"].items()}
+        except (RunDirectoryError, KeyError, TypeError, ValueError, AttributeError) as error:
+            known = isinstance(error, RunDirectoryError)
+            problem = error if known else f"is no account of time ({type(error).__name__}: {error})"
+            report(f"goodput is counted anew: {path.name}: {problem}")
+            return
+        self._before = {0: 0.0} | before
+        for kind, value in seconds.items():
+            self._seconds[kind] += value
+        self.starts, self.step = self.starts + starts, step
+
+    def keep(self, step: int) -> None:
+        """Writes down where the time went up to this step, if there is a file for it."""
+        self.step = step
+        if self._path is None:
+            return
+        try:
+            write_json(self._path, self.to_dict())
+            self._failed = False
+        except RunDirectoryError as error:
+            if not self._failed:
+                self._report(f"goodput is not kept: {error}")
+            self._failed = True
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "goodput": self.share,
+            "wall_seconds": sum(self.seconds.values()),
+            "seconds": self.seconds,
+            "starts": self.starts,
+            "step": self.step,
+            "before": {str(step): seconds for step, seconds in self._before.items()},
+        }
+
+    def table(self) -> str:
+        """Lines for people: every kind that took time."""
+        wall = sum(self.seconds.values())
+        starts = "1 start" if self.starts == 1 else f"{self.starts} starts"
+        lines = [f"goodput {100 * self.share:.1f}% of {duration(wall)} in {starts}"]
+        for kind, name in KINDS.items():
+            if seconds := self._seconds[kind]:
+                lines.append(f"  {name:<36}{duration(seconds):>10}{100 * seconds / wall:>8.1f}%")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Peak:
+    """FLOP/s of all devices together at best, and where that figure comes from."""
+
+    flops: float
+    source: str
+
+
+def find_peak(
+    devices: Sequence[jax.Device], chip_tflops: float, dtype: str
+) -> tuple[Peak | None, str]:
+    """The peak that MFU is a share of, and a line about it for people; None if it is unknown.
+
+    `chip_tflops`, if not 0, is a device's. Otherwise an accelerator's is the bfloat16 peak of the
+    chip table, whatever type the model computes in; that of CPUs is a product of `dtype`, the
+    model's, measured now in about half a second, of which every process contributes one.
+    """
+    kind, count = devices[0].device_kind, len(devices)
+    if chip_tflops:
+        peak = Peak(chip_tflops * 1e12 * count, "training.chip_tflops")
+        return peak, f"MFU: of {chip_tflops:g} TFLOP/s a device (training.chip_tflops) x {count}"
+    if devices[0].platform == "cpu":
+        begin = time.perf_counter()
+        here = jax.local_devices()[0]
+        processes = len({device.process_index for device in devices})
+        measured = product_flops(here, dtype=dtype, size=_CPU_SIZE, seconds=_CPU_SECONDS)
+        line = (
+            f"MFU: of {measured / 1e9:,.0f} GFLOP/s, a {dtype} matrix product measured now in "
+            f"{time.perf_counter() - begin:.1f} s"
+        )
+        if processes > 1:
+            line += f", x {processes} processes"
+        return Peak(measured * processes, f"measured {dtype} product"), line
+    chip = chip_of(kind)
+    if chip is None:
+        return None, (
+            f"MFU: not reported: the peak of {kind!r} is unknown; set training.chip_tflops to a "
+            "device's dense bfloat16 TFLOP/s"
+        )
+    peak = Peak(chip.bf16_flops * count, chip.name)
+    return peak, (
+        f"MFU: of {chip.bf16_flops / 1e12:,.0f} TFLOP/s a device ({chip.name}, {chip.half}) x "
+        f"{count}"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Utilization:
+    """Turns counts of tokens and seconds into a share of `peak`."""
+
+    model: ModelConfig
+    tgt_vocab_size: int
+    peak: Peak
+
+    def share(
+        self, *, src_tokens: float, tgt_tokens: float, sentences: float, seconds: float
+    ) -> float:
+        """MFU, forward and backward pass, of tokens that are no padding.
+
+        Projections, feed-forward and softmax are counted token by token. In attention a token is
+        taken to see as many as a sentence has in the mean: a little less than what sentences of
+        uneven lengths need, some thousandths of the whole. Of frozen parameters it counts the
+        gradients, too, that nobody computes.
+        """
+        flops = training_flops(
+            self.model,
+            self.tgt_vocab_size,
+            src_tokens=src_tokens,
+            tgt_tokens=tgt_tokens,
+            src_keys=src_tokens / sentences,
+            tgt_keys=tgt_tokens / sentences,
+        )
+        return flops / (seconds * self.peak.flops)
+
+
+class ProfileError(UserError):
+    """Steps that cannot be traced."""
+
+
+def parse_steps(text: str) -> tuple[int, int]:
+    """`A:B`, the first and the last step to trace. Raises ProfileError."""
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if match is None:
+        raise ProfileError(f"{text!r}: write A:B, the first and the last step to trace")
+    first, last = int(match[1]), int(match[2])
+    if first < 1 or last < first:
+        raise ProfileError(f"{text!r}: steps count from 1, and the last is not before the first")
+    return first, last
+
+
+def check_steps(first: int, last: int, *, start: int, total: int) -> None:
+    """Raises ProfileError unless all of these steps come after `start` and up to `total`."""
+    if first <= start:
+        raise ProfileError(
+            f"steps {first:,} to {last:,} cannot be traced: this run goes on after step {start:,}"
+        )
+    if last > total:
+        raise ProfileError(
+            f"steps {first:,} to {last:,} cannot be traced: training ends at step {total:,} "
+            "(training.steps)"
+        )
+
+
+class Profiler:
+    """Traces steps `first` to `last`, both included, once; `folder` gets `plugins/profile/TIME/`.
+
+    Without steps it traces nothing. Python's own calls are left out: they slow down what is being
+    measured. The caller sees to it that no step is under way when `begin` and `end` are called.
+    Several processes all have one, since they must wait for their steps alike; those without a
+    folder trace nothing.
+    """
+
+    def __init__(self, first: int = 0, last: int = 0, folder: Path | None = None) -> None:
+        self.first, self.last, self._folder = first, last, folder
+        self.running = self._over = False
+
+    def begins_at(self, step: int) -> bool:
+        return step == self.first and not self._over
+
+    def ends_at(self, step: int) -> bool:
+        return step == self.last and self.running
+
+    def begin(self) -> None:
+        self.running = self._over = True
+        if self._folder is None:
+            return
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        jax.profiler.start_trace(str(self._folder), profiler_options=options)
+
+    def step(self, number: int) -> contextlib.AbstractContextManager[object]:
+        """Around the dispatch of a step: names it in the trace."""
+        if not self.running:
+            return contextlib.nullcontext()
+        return jax.profiler.StepTraceAnnotation("train", step_num=number)
+
+    def end(self, step: int) -> str:
+        """Writes the trace, whose last step was this one; says where it is."""
+        self.running = False
+        if self._folder is None:
+            return ""
+        jax.profiler.stop_trace()
+        return (
+            f"trace of steps {self.first:,} to {step:,} written: "
+            f"tensorboard --logdir {self._folder}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,11 +324,5 @@ class Instruments:
     """By default only the time of this start is counted. `utilization` None: no peak is known."""
 
     goodput: Goodput = dataclasses.field(default_factory=Goodput)
-    goodput_file: GoodputFile = dataclasses.field(default_factory=lambda: GoodputFile(None))
-    profiler: Profiler = dataclasses.field(default_factory=NoProfiler)
+    profiler: Profiler = dataclasses.field(default_factory=Profiler)
     utilization: Utilization | None = None
-
-    def keep(self, step: int) -> None:
-        """Writes down where the time went up to this step."""
-        self.goodput.done(step)
-        self.goodput_file.save(self.goodput)

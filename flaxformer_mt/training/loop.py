@@ -2,220 +2,106 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 
-from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
-from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.parallel import ALONE, Processes
+from flaxformer_mt.parallel.host_memory import keep_freed_memory
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.selection import Kind
-from flaxformer_mt.training.ahead import compiled_beside
-from flaxformer_mt.training.due import Due, due_after
 from flaxformer_mt.training.instruments import Instruments
-from flaxformer_mt.training.program import Program
-from flaxformer_mt.training.progress import Progress
-from flaxformer_mt.training.recovery import Skipped
-from flaxformer_mt.training.saving import Saves
-from flaxformer_mt.training.signals import StopRequest, verdict
-from flaxformer_mt.training.snapshots import restored, snapshot
+from flaxformer_mt.training.program import Program, init_and_precompile
+from flaxformer_mt.training.progress import Due, Outcome, Progress, Saves, Skipped, due_after
+from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import with_params
-from flaxformer_mt.training.step_ends import StepEnds
-from flaxformer_mt.training.telemetry import Telemetry
-from flaxformer_mt.training.validation import doubt, validation_loss
-from flaxformer_mt.training.window import Window
-
-# Parameters and step to scores of real translations of the validation set, such as {"bleu": 41.0}.
-Decode = Callable[[Any, int], Mapping[str, float]]
+from flaxformer_mt.training.telemetry import Telemetry, Window
+from flaxformer_mt.training.validation import Evaluator
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How `train` ended: `stopped` goes on when called again."""
-
-    state: Literal["finished", "stopped"]
-    step: int
-    reason: str
-
-
-def train(
-    config: ExperimentConfig,
-    *,
-    program: Program,
-    train_pairs: TokenPairs,
-    valid_pairs: TokenPairs,
-    checkpoints: Checkpoints,
-    telemetry: Telemetry,
-    stop: StopRequest,
-    decode: Decode | None,
-    initial_params: Callable[[], Any] | None = None,
-    resampler: Resampler | None = None,
-    processes: Processes = ALONE,
-    instruments: Instruments | None = None,
-    after_first_step: Callable[[], object] = lambda: None,
-) -> Outcome:
-    """Trains until `config.training.steps`, until patience ends, or until a stop is requested.
-
-    `initial_params` reads the parameters, host arrays, that a run without a checkpoint begins with;
-    they are not kept. `after_first_step` is called once, when the first step of this call is done.
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Training:
+    """Training until `training.steps`, until patience ends, or until a stop is requested.
 
     The order of operations is the contract of exact resume:
       1. the next batch; the train step is dispatched; the metrics of the step before are fetched
          while it runs;
       2. every `log_every` steps a report;
       3. every `validate_every` steps and after the last: validation, then a checkpoint with its
-         scores; every `save_every` steps, and when a stop is requested: a checkpoint alone, which
-         in the latter case is not a regular one and not averaged; nor is the last step's, once
-         the run is extended, if no interval ends there. A checkpoint holds the state
-         after step n and the position of batch n + 1, so that a restart repeats nothing.
-    While updates are being skipped, what 3. says waits for one that is made: parameters from which
-    nothing but non-finite gradients come are nothing to go back to. `max_bad_updates` skipped in a
-    row restore the last checkpoint and leave out the batches that made them; after `max_rollbacks`
-    of these without a checkpoint beyond the place DivergenceError is raised. A checkpoint or report
-    that cannot be written, as on a full disk, stops nothing: only if that is so at the end, or if
-    the reports of steps that are done again cannot be taken back, it is raised (CheckpointError,
-    RunDirectoryError). In several processes a checkpoint that fails ends them all at once.
-    A validation set that fits no batch is a PlanError before the first step; a checkpoint of
-    training on other pairs than `train_pairs` is a StoreError.
+         scores; every `save_every` steps, and when a stop is requested: a checkpoint alone. It
+         holds the state after step n and the position of batch n + 1: a restart repeats nothing.
+         Only those of an interval are regular and averaged, and the last until the run is extended.
+    While updates are being skipped, what 3. says waits for one that is made: parameters that give
+    nothing but non-finite gradients are nothing to go back to. `max_bad_updates` skipped in a row
+    restore the last checkpoint and leave out the batches that made them; after `max_rollbacks` of
+    these without a checkpoint beyond the place DivergenceError is raised. A checkpoint or report
+    that cannot be written, as on a full disk, stops nothing: CheckpointError and RunDirectoryError
+    are raised if that is so at the end, if reports of steps that are done again cannot be taken
+    back, and by a failing checkpoint of several processes. One of other pairs is a StoreError.
 
     Several processes do all this in step, on their shares of each batch. What a decision hangs on
-    is the same in all of them: steps are counted, metrics and `bad_run` come of the global batch,
-    validation's scores are the first process's. A stop that any one is asked for is asked on with
-    each step and known to all of them a step later, so that they save the same one.
+    is the same in all: metrics and `bad_run` come of the global batch, and evaluators agree. A stop
+    signal to one process reaches all of them one step later, so that they save the same step.
+
+    One of `evaluators` gives `training.best_metric`. `initial_params` reads the parameters, host
+    arrays, that a run without a checkpoint begins with; they are not kept.
     """
-    if config.training.best_metric == "bleu" and decode is None:
-        raise ValueError(
-            "'training.best_metric' = 'bleu' needs a `decode` that scores translations"
-        )
-    planned_pass(valid_pairs, config.data.batch)
-    run = _Run(
-        config=config,
-        program=program,
-        train_pairs=train_pairs,
-        valid_pairs=valid_pairs,
-        checkpoints=checkpoints,
-        telemetry=telemetry,
-        decode=decode,
-        initial_params=initial_params,
-        resampler=resampler,
-        processes=processes,
-        instruments=instruments or Instruments(),
-        after_first_step=after_first_step,
-    )
-    try:
-        return run.until_done(stop)
-    finally:
-        run.close()
 
-
-@dataclasses.dataclass(frozen=True)
-class _Dispatched:
-    """A step whose metrics are still on their way."""
-
-    metrics: Mapping[str, jax.Array]
-    batch: Position
-    positions: int  # source and target of the global batch, padding included
-    ballot: Any  # of all processes, whether to stop
-    ended: Future[float]  # when the devices were done with it
-
-
-@dataclasses.dataclass(kw_only=True, eq=False)
-class _Run:
-    """What one call of `train` is given, and its variables."""
-
-    config: ExperimentConfig
     program: Program
-    train_pairs: TokenPairs
-    valid_pairs: TokenPairs
+    pairs: TokenPairs
+    evaluators: Sequence[Evaluator]
     checkpoints: Checkpoints
     telemetry: Telemetry
-    decode: Decode | None
-    initial_params: Callable[[], Any] | None
-    resampler: Resampler | None
-    processes: Processes
-    instruments: Instruments
-    after_first_step: Callable[[], object]
+    stop: StopRequest
+    instruments: Instruments = dataclasses.field(default_factory=Instruments)
+    initial_params: Callable[[], Any] | None = None
+    resampler: Resampler | None = None
 
     def __post_init__(self) -> None:
-        self.goodput, self.profiler = self.instruments.goodput, self.instruments.profiler
-        self.saves = Saves(self.checkpoints, self.telemetry, alone=self.processes.count == 1)
-        self.pending: _Dispatched | None = None
+        self.config, self.settings = self.program.config, self.program.config.training
+        self.clock, self.profiler = self.instruments.goodput, self.instruments.profiler
+        alone = not self.program.mesh.is_multi_process
+        self.saves = Saves(self.checkpoints, self.telemetry, alone=alone)
+        self.saved: tuple[Mapping[str, float], Kind] = {}, "regular"  # the last one's
+        self.skipped = Skipped(self.settings)
+        self.reading = contextlib.ExitStack()
+        # The step whose metrics are on their way: these, its batch and that batch's positions
+        # (source and target, of all processes, padding included), and what is said of a stop.
+        self.pending: tuple[Any, Any, int, Any] | None = None
         self.warm = False  # a step has been done
-        self.ballot = 0  # what all processes know of a stop
         self.due = Due()
-        self.skipped = Skipped(self.config.training)
-        self.metrics: Mapping[str, float] = {}  # of the last checkpoint
-        self.kind: Kind = "regular"  # of it
-        goes_on = self.restore()
-        self.batches = self.open_batches()
-        if not goes_on:
-            self.begin()
-        else:
-            # Newer checkpoints may have been damaged: their steps are done and reported again.
-            self.telemetry.rewind(self.step)
-            self.telemetry.message(f"resuming after step {self.step:,}")
-        self.step_ends = StepEnds()
-        self.goodput.lap("start")
 
-    def restore(self) -> bool:
-        """The state and progress of the last good checkpoint, if there is one.
+    def run(self) -> Outcome:
+        try:
+            with self.clock("start"):
+                if self.begin_or_restore():
+                    self.telemetry.message(f"resuming after step {self.step:,}")
+            with self.clock("other"):
+                outcome = self.until_done()
+                with self.clock("checkpoints"):
+                    self.saves.confirm()
+                    self.save(*self.saved, surely=True)
+                    self.saves.wait()
+                    self.telemetry.flush()
+                self.clock.keep(self.step)
+            return outcome
+        finally:
+            self.reading.close()
+            if self.profiler.running:
+                self.telemetry.message(self.profiler.end(self.step))
 
-        Otherwise a new run's progress, whose state is for `begin` to make.
-        """
-        found = self.checkpoints.latest_step() is not None
-        data = self.train_pairs.digest
-        if found:
-            self.state, self.step, self.progress = restored(
-                self.program, self.checkpoints, data=data
-            )
-            self.saves.step = self.step
-        else:
-            self.step, self.progress, self.saves.step = 0, Progress(data=data), -1
-        self.goodput.goes_on_after(self.step)
-        self.window = Window(self.progress.window, self.instruments.utilization)
-        self.mark = time.perf_counter()
-        return found
-
-    def begin(self) -> None:
-        """The state of a new run, drawn or given, and the first step's program."""
-        shape = self.batches.shape_ahead()
-        self.goodput.lap("start")
-        with compiled_beside(self.program, shape):
-            self.state = self.program.init()
-        self.goodput.lap("compile")
-        if self.initial_params is not None:
-            self.state = with_params(self.state, self.initial_params())
-            # From here on the run stands on its own: a restart needs the other run no more.
-            self.save({}, kind="start")
-
-    def open_batches(self) -> Batches:
-        return Batches(
-            self.train_pairs,
-            self.config.data.batch,
-            seed=self.config.training.seed,
-            position=self.progress.position,
-            skip=frozenset(self.progress.left_out),
-            share=self.program.share,
-            workers=self.config.data.workers,
-            epoch_pairs=self.config.data.epoch_pairs,
-            resampler=self.resampler,
-        )
-
-    def until_done(self, stop: StopRequest) -> Outcome:
-        settings = self.config.training
-        outcome = self.patience_over()
-        while outcome is None and self.step < settings.steps:
-            self.one_step(stop)
-            last, stopping = self.step == settings.steps, self.stopping(stop)
+    def until_done(self) -> Outcome:
+        settings = self.settings
+        outcome = self.progress.outcome(self.step, settings)
+        while outcome is None:
+            self.one_step()
+            last, stopping = self.step == settings.steps, self.stop.reason
             self.due = due_after(self.step, settings, waiting=self.due)
             traced = self.profiler.ends_at(self.step)
             if (self.due.anything or stopping or traced) and not self.skipped.too_many:
@@ -230,170 +116,137 @@ class _Run:
             if self.skipped and not last:
                 continue
             if self.due.validation:
-                outcome = self.validate()
+                self.validate()
             elif self.due.checkpoint or stopping:
-                self.save({}, kind="regular" if self.due.checkpoint else "stop")
-            if outcome is None and stopping and not last:
-                outcome = Outcome("stopped", self.step, stopping)
-        self.goodput.lap("other")
-        self.saves.confirm()
-        self.save(self.metrics, kind=self.kind, surely=True)
-        self.checkpoints.wait()
-        self.telemetry.flush()
-        self.goodput.lap("checkpoints")
-        self.instruments.keep(self.step)
-        return outcome or Outcome("finished", self.step, f"all {settings.steps:,} steps done")
+                self.save({}, "regular" if self.due.checkpoint else "stop")
+            outcome = self.progress.outcome(self.step, settings, stopping)
+        return outcome
 
-    def close(self) -> None:
-        """Ends what runs beside the loop, however the loop has ended."""
-        self.batches.close()
-        self.step_ends.close()
-        if self.profiler.running:
-            self.telemetry.message(self.profiler.end(self.step))
+    def begin_or_restore(self, past: Progress | None = None) -> bool:
+        """Goes on from the last good checkpoint, or begins a new run if there is none.
 
-    def stopping(self, stop: StopRequest) -> str | None:
-        """Why to stop after this step, if so. Of several processes, what all of them know."""
-        if self.processes.count > 1:
-            return verdict(self.ballot)
-        return f"{stop.received} received" if stop.received else None
+        `past` is what outlives going back.
+        """
+        state, self.step, self.progress = self.saves.restore(self.program, data=self.pairs.digest)
+        # Newer checkpoints may have been damaged: their steps are done and reported again.
+        self.telemetry.rewind(self.step)
+        self.clock.goes_on_after(self.step)
+        self.window = Window(self.progress.window, self.instruments.utilization)
+        self.mark = time.perf_counter()
+        if past is not None:
+            self.progress = past.restored(self.progress)
+        batches = Batches(
+            self.pairs,
+            self.config.data.batch,
+            seed=self.settings.seed,
+            position=self.progress.position,
+            skip=frozenset(self.progress.left_out),
+            share=self.program.share,
+            workers=self.config.data.workers,
+            epoch_pairs=self.config.data.epoch_pairs,
+            resampler=self.resampler,
+        )
+        self.batches = self.reading.enter_context(batches)
+        if state is not None:
+            self.state = state
+            return True
+        with self.clock("compile"):
+            self.state = init_and_precompile(self.program, batches.shape_ahead())
+        if self.initial_params is not None:
+            self.state = with_params(self.state, self.initial_params())
+            # From here on the run stands on its own: a restart needs the other run no more.
+            self.save({}, "start")
+        return False
 
-    def one_step(self, stop: StopRequest) -> None:
+    def one_step(self) -> None:
         """The next batch, the step on it, and meanwhile the metrics of the step before."""
         if self.profiler.begins_at(self.step + 1):
             self.settle()
             self.profiler.begin()
-        self.goodput.lap("other")
         waited, compiled = self.batches.seconds_waited, self.program.compilations()
-        batch, position = next(self.batches)
+        with self.clock("data"):
+            batch, position = next(self.batches)
+            # While the devices compute, waiting for data costs nothing.
+            if self.pending is not None and not self.pending[0]["loss"].is_ready():
+                self.clock.kind = "steps"
         self.window.waited(self.batches.seconds_waited - waited)
-        self.lap_wait()
-        with self.profiler.step(self.step + 1):
+        with self.clock("steps"), self.profiler.step(self.step + 1):
             self.state, metrics = self.program.train_step(self.state, batch)
-        self.goodput.lap("compile" if self.program.compilations() > compiled else "steps")
-        ballot = self.processes.ask(stop.ballot(self.processes.number))
+            if self.program.compilations() > compiled:
+                self.clock.kind = "compile"
+        stop = self.stop.ask()
         self.settle()
-        self.pending = _Dispatched(
-            metrics,
-            self.batches.delivered,
-            self.program.share.of_whole(batch.src.size + batch.tgt_in.size),
-            ballot,
-            self.step_ends.watch(metrics["loss"]),
-        )
+        positions = self.program.share.of_whole(batch.src.size + batch.tgt_in.size)
+        self.pending = metrics, self.batches.delivered, positions, stop
         self.step += 1
-        self.progress = dataclasses.replace(
-            self.progress, position=position, seconds=self.progress.seconds + self.lap()
-        )
-
-    def lap_wait(self) -> None:
-        """While the devices compute, waiting for data costs nothing: only what comes after does."""
-        if self.pending is not None:
-            loss: Any = self.pending.metrics["loss"]
-            if not loss.is_ready():
-                self.goodput.lap("steps")
-                return
-            self.goodput.lap("steps", until=self.pending.ended.result())
-        self.goodput.lap("data")
-
-    def lap(self) -> float:
         now = time.perf_counter()
-        seconds, self.mark = now - self.mark, now
-        return seconds
+        seconds, self.mark = self.progress.seconds + now - self.mark, now
+        self.progress = dataclasses.replace(self.progress, position=position, seconds=seconds)
 
     def settle(self) -> None:
         """Waits for the dispatched step's metrics and takes them into the window."""
         if self.pending is None:
             return
-        metrics, ballot = jax.device_get((self.pending.metrics, self.pending.ballot))
-        self.ballot = max(self.ballot, int(ballot))
-        self.window.add(metrics, positions=self.pending.positions)
+        (on_device, batch, positions, asked), self.pending = self.pending, None
+        with self.clock("steps"):
+            metrics, stop = jax.device_get((on_device, asked))
+        self.stop.hear(stop)
+        self.window.add(metrics, positions=positions)
         self.telemetry.step(float(metrics["nll"]))
-        self.skipped.note(self.pending.batch, skipped=bool(metrics["bad_run"]))
-        self.pending = None
-        self.goodput.lap("steps")
+        self.skipped.note(batch, skipped=bool(metrics["bad_run"]))
         if not self.warm:
             self.warm = True
-            self.after_first_step()
+            keep_freed_memory(jax.process_count())
 
     def report(self) -> None:
-        values = self.window.report(
-            epoch=self.batches.epochs_done,
-            steps_left=self.config.training.steps - self.step,
-        )
-        self.telemetry.training(self.step, {**values, "goodput": self.goodput.share})
-        self.instruments.keep(self.step)
+        steps_left = self.settings.steps - self.step
+        values = self.window.report(epoch=self.batches.epochs_done, steps_left=steps_left)
+        self.telemetry.training(self.step, {**values, "goodput": self.clock.share})
+        self.clock.keep(self.step)
 
-    def validate(self) -> Outcome | None:
-        """Scores, the choice of the best, the checkpoint; an Outcome where patience has ended."""
-        start = time.perf_counter()
-        self.goodput.lap("other")
-        settings = self.config.training
-        params = self.state.params if self.state.ema is None else self.state.ema
-        scores = validation_loss(self.program, self.valid_pairs, self.config, params)
-        if self.decode is not None:
-            scores.update(self.decode(params, self.step))
-        mine = scores
-        scores = self.processes.first(lambda: mine)
-        self.progress = self.progress.validated(
-            self.step,
-            scores[settings.best_metric],
-            higher_is_better=settings.best_metric == "bleu",
-        )
-        shown = {**scores, "training_seconds": self.progress.seconds}
-        self.telemetry.validation(self.step, shown, best=self.progress.best_step == self.step)
-        if doubtful := doubt(scores, self.step, self.config):
-            self.telemetry.message(doubtful)
-        self.window.pause(time.perf_counter() - start)
-        self.goodput.lap("evaluation")
-        self.save(scores, kind="regular" if self.due.checkpoint else "end")
-        return self.patience_over()
+    def validate(self) -> None:
+        """Scores, the choice of the best, the checkpoint."""
+        with self.clock("evaluation"), self.window.paused():
+            params = self.state.params if self.state.ema is None else self.state.ema
+            scores: dict[str, float] = {}
+            for evaluator in self.evaluators:
+                scores.update(evaluator(params, self.step))
+            self.progress = progress = self.progress.validated(self.step, scores, self.settings)
+            shown = {**scores, "training_seconds": progress.seconds}
+            self.telemetry.validation(self.step, shown, best=progress.best_step == self.step)
+        self.save(scores, "regular" if self.due.checkpoint else "end")
 
-    def patience_over(self) -> Outcome | None:
-        """How training has ended if there were too many validations without a new best one."""
-        reason = self.progress.patience_over(self.config.training)
-        return Outcome("finished", self.step, reason) if reason else None
-
-    def save(self, metrics: Mapping[str, float], *, kind: Kind, surely: bool = False) -> None:
+    def save(self, metrics: Mapping[str, float], kind: Kind, *, surely: bool = False) -> None:
         """A checkpoint of the settled state, unless the step has one.
 
-        One that cannot be written is reported, or `surely` raised: a full disk may have room again
-        before training ends.
+        One that cannot be written is reported, or `surely` raised.
         """
         self.due = Due()
         if self.saves.step == self.step:
             return
-        start = time.perf_counter()
-        self.goodput.lap("other")
-        self.metrics, self.kind = metrics, kind
-        progress = self.progress.saved(self.step)
-        reached = dataclasses.replace(progress, window=self.window.sums)
-        taken = snapshot(self.state, self.step, reached, metrics, kind)
-        if not self.saves.begin(taken, surely=surely):
-            return
-        self.progress = progress
-        self.goodput.lap("checkpoints")
-        self.goodput.saved(self.step)
-        self.instruments.keep(self.step)
-        self.window.pause(time.perf_counter() - start)
+        self.saved = metrics, kind
+        with self.clock("checkpoints"), self.window.paused():
+            progress = self.progress.saved(self.step)
+            reached = dataclasses.replace(progress, window=self.window.sums)
+            if not self.saves.begin(self.state, self.step, reached, *self.saved, surely=surely):
+                return
+            self.progress = progress
+        self.clock.saved(self.step)
+        self.clock.keep(self.step)
 
     def roll_back(self) -> None:
         """Back to the last checkpoint, without the batches that made the updates non-finite."""
         at, count = self.step, len(self.skipped)
-        before = self.skipped.left_out(self.progress, at)
-        self.pending, self.due = None, Due()
+        past = self.skipped.left_out(self.progress, at)
+        self.pending, self.due, self.clock.step = None, Due(), at
         self.skipped.clear()
-        self.batches.close()
-        self.goodput.done(at)
+        self.reading.close()
         self.saves.confirm()
         del self.state  # devices need not have room for two
-        found = self.restore()
-        self.progress = before.restored(self.progress)
-        self.batches = self.open_batches()
-        if not found:
-            self.begin()
-        self.telemetry.rewind(self.step)
+        with self.clock("start"):
+            self.begin_or_restore(past)
         self.telemetry.message(
             f"step {at:,}: {count} consecutive updates were not finite; restored step "
             f"{self.step:,} and leave their batches out "
-            f"(restore {before.rollbacks} of {self.config.training.max_rollbacks})"
+            f"(restore {past.rollbacks} of {self.settings.max_rollbacks})"
         )
-        self.goodput.lap("start")

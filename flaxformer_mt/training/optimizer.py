@@ -1,4 +1,4 @@
-"""Adam as the paper sets it (section 5.3), with options that are off there."""
+"""Adam and the learning rate of the paper's section 5.3, with options that are off there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import optax
 
-from flaxformer_mt.config import OptimizerConfig
+from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
 from flaxformer_mt.errors import UserError
 
 Params = Any
@@ -17,6 +18,26 @@ Params = Any
 
 class FreezeError(UserError):
     """A freeze pattern that no parameter matches, or patterns that leave nothing to train."""
+
+
+def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
+    """lr = factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), with step counted from 1.
+
+    `peak` gives the same curve by its highest value, which it takes at step `warmup_steps`. The
+    schedule takes the number of updates already made (0 before the first) and returns a float32
+    scalar.
+    """
+    warmup = config.warmup_steps
+    if config.kind == "paper":
+        scale = config.factor * d_model**-0.5
+    else:
+        scale = config.peak * warmup**0.5
+
+    def schedule(count: jax.typing.ArrayLike) -> jax.Array:
+        step = jnp.asarray(count, jnp.float32) + 1
+        return scale * jnp.minimum(step**-0.5, step * warmup**-1.5)
+
+    return schedule
 
 
 def path_name(path: tuple[Any, ...]) -> str:

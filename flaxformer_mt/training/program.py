@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import flax.linen as nn
@@ -31,8 +32,7 @@ from flaxformer_mt.parallel import (
     without_names,
 )
 from flaxformer_mt.training.loss import LossSums
-from flaxformer_mt.training.optimizer import make_optimizer
-from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.state import TrainState, start_state
 from flaxformer_mt.training.step import Metrics, UpdateLayout, make_eval_step, make_train_step
 
@@ -45,6 +45,7 @@ class Program:
     spans several processes.
     """
 
+    config: ExperimentConfig
     model: Transformer
     mesh: Mesh
     share: Share
@@ -140,6 +141,7 @@ def build(
             return train_step.lower(abstract, abstract_batch(shape, mesh))
 
     return Program(
+        config=config,
         model=model,
         mesh=mesh,
         share=share,
@@ -150,6 +152,19 @@ def build(
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
         lower_train_step=lower_train,
     )
+
+
+def init_and_precompile(program: Program, shape: Shape) -> TrainState:
+    """A drawn state; the training step for a shape is compiled by then, in a thread beside it.
+
+    The compiler needs no Python: drawing a state, which is compiled as well, costs no time then.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="compile") as pool:
+        # JAX keeps what was compiled for these avals and shardings: the first call finds it.
+        compiled = pool.submit(lambda: program.lower_train_step(shape).compile())
+        state = program.init()
+        compiled.result()
+    return state
 
 
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:

@@ -6,26 +6,43 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
+from flaxformer_mt.parallel import ALONE, Processes
+
 _PROCESS = 128  # above any signal's number
-
-
-def verdict(ballot: int) -> str | None:
-    """Which stop a ballot asks for, such as "SIGTERM received by process 1"; None for 0."""
-    if ballot == 0:
-        return None
-    process, number = divmod(ballot, _PROCESS)
-    return f"{signal.Signals(number).name} received by process {process}"
 
 
 class StopRequest:
     """While entered, the first SIGINT or SIGTERM sets `received`; a second one acts as usual.
 
     Preempted machines send SIGTERM some tens of seconds before they go: time for one checkpoint.
+    Several processes ask each other with each step, and all heed what they have heard.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Processes = ALONE) -> None:
         self.received: str | None = None
+        self._processes = processes
+        self._heard = 0
         self._previous: dict[int, Any] = {}
+
+    def ask(self) -> Any:
+        """What any process says of a stop, for `hear`: computed on the devices, not waited for."""
+        mine = 0
+        if self.received is not None:
+            mine = self._processes.number * _PROCESS + signal.Signals[self.received].value
+        return self._processes.ask(mine)
+
+    def hear(self, answer: Any) -> None:
+        self._heard = max(self._heard, int(answer))
+
+    @property
+    def reason(self) -> str | None:
+        """Why to stop, if so: of several processes what all of them know."""
+        if self._processes.count == 1:
+            return f"{self.received} received" if self.received else None
+        if self._heard == 0:
+            return None
+        process, number = divmod(self._heard, _PROCESS)
+        return f"{signal.Signals(number).name} received by process {process}"
 
     def __enter__(self) -> StopRequest:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -39,12 +56,6 @@ class StopRequest:
         trace: TracebackType | None,
     ) -> None:
         self._restore()
-
-    def ballot(self, process: int) -> int:
-        """What `process` says of a stop when all ask each other: 0, or what `verdict` reads."""
-        if self.received is None:
-            return 0
-        return process * _PROCESS + signal.Signals[self.received].value
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""What changes from step to step."""
+"""What changes from step to step, and another run's weights to begin it with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.parallel import place_whole
+from flaxformer_mt.training.optimizer import path_name
 
 Params = Any
 
@@ -56,3 +58,23 @@ def with_params(state: TrainState, params: Params) -> TrainState:
         ema = place_whole(params, jax.tree.map(lambda old: old.sharding, ema))
         ema = jax.tree.map(jnp.copy, ema)
     return dataclasses.replace(state, params=placed, ema=ema)
+
+
+class StartError(UserError):
+    """Weights that do not fit the new run's model."""
+
+
+def check_same_form(params: Any, abstract: Any, origin: str) -> None:
+    """Raises StartError naming every parameter whose shape differs or that one side lacks."""
+    have = {path_name(p): leaf.shape for p, leaf in jax.tree_util.tree_leaves_with_path(params)}
+    want = {path_name(p): leaf.shape for p, leaf in jax.tree_util.tree_leaves_with_path(abstract)}
+    problems = [
+        f"{name}: {have.get(name, 'absent')} there, {want.get(name, 'absent')} here"
+        for name in sorted({*have, *want})
+        if have.get(name) != want.get(name)
+    ]
+    if problems:
+        shown = "; ".join(problems[:5]) + (
+            f"; and {len(problems) - 5} more" if problems[5:] else ""
+        )
+        raise StartError(f"{origin}: its weights do not fit this model: {shown}")

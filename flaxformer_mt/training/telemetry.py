@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import datetime
+import contextlib
+import dataclasses
+import itertools
 import math
+import socket
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
 import tqdm
 
+from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.metrics_log import MetricsLog
-from flaxformer_mt.training.board import Board
+from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
+from flaxformer_mt.training.instruments import Utilization, duration
 
-
-def perplexity(nll: float) -> float:
-    """exp(nll), infinite instead of an overflow when training has just begun or gone wrong."""
-    return math.inf if nll > 700 else math.exp(nll)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as `1:02:03`."""
-    return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
-
+# tensorboardX loads Google's storage client where that is installed: half a second on the way to
+# a run's first step, and none to a report.
+if TYPE_CHECKING:
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import RecordWriter
 
 # What reports say of the machine and the hour: all else is equal in runs of the same settings.
 TIMES = frozenset(
@@ -39,6 +40,170 @@ TIMES = frozenset(
         "goodput",
     }
 )
+_VERSION = "brain.Event:2"  # from which on readers heed the start of a session
+
+
+def perplexity(nll: float) -> float:
+    """exp(nll), infinite instead of an overflow when training has just begun or gone wrong."""
+    return math.inf if nll > 700 else math.exp(nll)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Sums:
+    """What a window has taken in: plain numbers, kept in a checkpoint.
+
+    `scored` counts the target tokens behind `loss` and `nll`, those of skipped updates left out;
+    `seconds` is the time already spent when the window was last put down.
+    """
+
+    steps: int = 0
+    loss: float = 0.0
+    nll: float = 0.0
+    scored: float = 0.0
+    src_tokens: float = 0.0
+    tgt_tokens: float = 0.0
+    sentences: float = 0.0
+    positions: float = 0.0
+    waited: float = 0.0
+    seconds: float = 0.0
+
+
+class Window:
+    """What a training report is made of. Time in which no step was under way is left out.
+
+    A window goes on from the `Sums` of a stopped run's, so that a report does not depend on where
+    the run was stopped.
+    """
+
+    def __init__(self, sums: Sums | None = None, utilization: Utilization | None = None) -> None:
+        self._sums = Sums() if sums is None else dataclasses.replace(sums)
+        self._start = time.perf_counter() - self._sums.seconds
+        self._utilization = utilization
+        self._last: Mapping[str, np.ndarray] = {}
+
+    @property
+    def sums(self) -> Sums:
+        """A copy of the sums as they stand now."""
+        return dataclasses.replace(self._sums, seconds=time.perf_counter() - self._start)
+
+    def add(self, metrics: Mapping[str, np.ndarray], *, positions: int) -> None:
+        """One step's metrics, and the source and target positions of its batch."""
+        sums, tokens = self._sums, float(metrics["tgt_tokens"])
+        if metrics["bad_run"] == 0:
+            sums.loss += float(metrics["loss"]) * tokens
+            sums.nll += float(metrics["nll"]) * tokens
+            sums.scored += tokens
+        sums.tgt_tokens += tokens
+        sums.src_tokens += float(metrics["src_tokens"])
+        sums.sentences += float(metrics["sentences"])
+        sums.positions += positions
+        sums.steps += 1
+        self._last = metrics
+
+    def waited(self, seconds: float) -> None:
+        """Time for which the next batch was not ready."""
+        self._sums.waited += seconds
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves out the time of the body: a validation or a checkpoint."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._start += time.perf_counter() - start
+
+    def report(self, *, epoch: float, steps_left: int) -> dict[str, float]:
+        """The report of one or more steps, and a new window.
+
+        Losses are nats a target token, NaN where every update was skipped; rates are per second,
+        shares lie in [0, 1]. `mfu` is left out where no peak is known.
+        """
+        sums = self.sums
+        scored = sums.scored or math.nan
+        values = {
+            "epoch": epoch,
+            "loss": sums.loss / scored,
+            "perplexity": perplexity(sums.nll / scored),
+            "learning_rate": float(self._last["learning_rate"]),
+            "gradient_norm": float(self._last["gradient_norm"]),
+            "src_tokens_per_second": sums.src_tokens / sums.seconds,
+            "tgt_tokens_per_second": sums.tgt_tokens / sums.seconds,
+            "padding": 1 - (sums.src_tokens + sums.tgt_tokens) / sums.positions,
+            "data_wait": sums.waited / sums.seconds,
+            "skipped": float(self._last["skipped"]),
+            "seconds_per_step": sums.seconds / sums.steps,
+            "eta_seconds": steps_left * sums.seconds / sums.steps,
+        }
+        if self._utilization is not None and sums.sentences:
+            values["mfu"] = self._utilization.share(
+                src_tokens=sums.src_tokens,
+                tgt_tokens=sums.tgt_tokens,
+                sentences=sums.sentences,
+                seconds=sums.seconds,
+            )
+        self._sums, self._start = Sums(), time.perf_counter()
+        return values
+
+
+class Board:
+    """Event files in `folder`; a report is in its file when `show` returns.
+
+    tensorboardX's own writer hands events to a thread, for which its `flush` does not wait: the
+    last report can be missing, and a full disk ends the thread. Its records are what is used here.
+
+    A file is begun with the first report. It says that a session starts after step `after`, for
+    which TensorBoard hides what a killed run, or one that went back, had written of later steps.
+    """
+
+    def __init__(self, folder: Path, *, after: int) -> None:
+        self.folder = folder
+        self._after = after
+        self._writer: RecordWriter | None = None
+
+    def show(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers by tag, such as "train/loss". Raises OSError; then nothing more can be shown."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        if self._writer is None:
+            self._writer = self._begun()
+        shown = [Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()]
+        _write(self._writer, Event(step=step, summary=Summary(value=shown)))
+        self._writer.flush()
+
+    def rewind(self, step: int) -> None:
+        """What was shown of steps after `step` is hidden once there is another report."""
+        self.close()
+        self._after = step
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            # What could not be written has been said where it was shown.
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    def _begun(self) -> RecordWriter:
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.record_writer import RecordWriter
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Readers take files in the order of their names. A name that is taken would be emptied.
+        stem = f"events.out.tfevents.{int(time.time())}"
+        names = (f"{stem}.{number:03}.{socket.gethostname()}" for number in itertools.count())
+        place = next(path for name in names if not (path := self.folder / name).exists())
+        writer = RecordWriter(str(place))
+        first = self._after + 1
+        _write(writer, Event(step=first, file_version=_VERSION))
+        start = SessionLog(status=SessionLog.START)
+        _write(writer, Event(step=first, session_log=start))
+        return writer
+
+
+def _write(writer: RecordWriter, event: Event) -> None:
+    event.wall_time = time.time()
+    writer.write(event.SerializeToString())
 
 
 class Telemetry:
@@ -84,7 +249,7 @@ class Telemetry:
             print(text, file=self._stream, flush=True)
 
     def training(self, step: int, values: Mapping[str, float]) -> None:
-        """One training report; the keys are those of `window.Window.report`, and more."""
+        """One training report; the keys are those of `Window.report`, and more."""
         self._record("train", step, values)
         mfu = f" · mfu {100 * values['mfu']:.1f}%" if "mfu" in values else ""
         skipped = f" · skipped {values['skipped']:.0f}" if values["skipped"] else ""
@@ -164,26 +329,27 @@ class Silence(Telemetry):
     def __init__(self) -> None:
         pass
 
-    def step(self, nll: float) -> None:
+    def _nothing(self, *_: Any, **__: Any) -> None:
         pass
 
-    def message(self, text: str) -> None:
-        pass
+    step = message = training = validation = catch_up = flush = rewind = close = _nothing
 
-    def training(self, step: int, values: Mapping[str, float]) -> None:
-        pass
 
-    def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
-        pass
-
-    def catch_up(self) -> str | None:
-        return None
-
-    def flush(self) -> None:
-        pass
-
-    def rewind(self, step: int) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+@contextlib.contextmanager
+def open_telemetry(
+    metrics: Path, tensorboard: Path, settings: TrainingConfig, *, start: int
+) -> Iterator[Telemetry]:
+    """The reports of a run that goes on after step `start`; those of later steps are dropped."""
+    with (
+        MetricsLog(metrics, resume_step=start) as log,
+        contextlib.closing(
+            Telemetry(log=log, tensorboard=tensorboard, start=start, total=settings.steps)
+        ) as telemetry,
+    ):
+        last = lost_after(read_metrics(metrics), start, every=settings.log_every)
+        if last is not None:
+            telemetry.message(
+                f"warning: {metrics} has no report after step {last:,}: those up to step "
+                f"{start:,} are lost; training itself goes on unchanged"
+            )
+        yield telemetry

@@ -1,15 +1,16 @@
-"""The loss of the validation set, and what the source has to do with it."""
+"""What training is validated by: the loss of the validation set, for one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.pipeline import exchanged_pass, one_pass
+from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.program import Program
@@ -21,10 +22,27 @@ _EXCHANGED = 4
 # model that settings kept from its source 0.001.
 _LITTLE = 0.02
 
+# Parameters and step -> scores by name, such as {"bleu": 41.0}: the same ones in every process.
+Evaluator = Callable[[Any, int], Mapping[str, float]]
 
-def validation_loss(
-    program: Program, pairs: TokenPairs, config: ExperimentConfig, params: Any
-) -> dict[str, float]:
+
+def loss_evaluator(program: Program, pairs: TokenPairs, report: Callable[[str], None]) -> Evaluator:
+    """`validation_loss` of these pairs; `report` gets what there is to doubt about it.
+
+    Raises PlanError if the pairs fit no batch.
+    """
+    planned_pass(pairs, program.config.data.batch)
+
+    def evaluate(params: Any, step: int) -> Mapping[str, float]:
+        scores = validation_loss(program, pairs, params)
+        if doubtful := doubt(scores, step, program.config):
+            report(doubtful)
+        return scores
+
+    return evaluate
+
+
+def validation_loss(program: Program, pairs: TokenPairs, params: Any) -> dict[str, float]:
     """`loss` (plain negative log-likelihood, nats a target token) and `perplexity` of all pairs.
 
     And `source_gain`, by how many nats a token the loss would be higher with the source of another
@@ -32,7 +50,7 @@ def validation_loss(
     which a falling loss does not show. It is of at most four batches, spread over the lengths, and
     left out where no batch has two pairs.
     """
-    batch_config, share = config.data.batch, program.share
+    batch_config, share = program.config.data.batch, program.share
     own = [program.eval_step(params, batch) for batch in one_pass(pairs, batch_config, share=share)]
     exchanged = {
         place: program.eval_step(params, batch)
@@ -49,7 +67,7 @@ def validation_loss(
 
 def doubt(scores: Mapping[str, float], step: int, config: ExperimentConfig) -> str | None:
     """What to tell a user whose model, its warm-up behind it, makes nothing of its source."""
-    # A loss that is not finite has its own end (recovery.py) and says nothing of the source.
+    # A loss that is not finite has its own end (DivergenceError) and says nothing of the source.
     gain = scores.get("source_gain", math.nan)
     if not math.isfinite(gain) or gain > _LITTLE or step <= config.training.schedule.warmup_steps:
         return None

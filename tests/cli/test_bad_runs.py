@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.cli import train as training
+from flaxformer_mt.cli import resolve, train as training
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.rundir import layout, remote_lock
@@ -32,8 +32,8 @@ from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.remote_lock import remotely_locked
 from flaxformer_mt.rundir.status import Status, read_status, write_status
-from flaxformer_mt.training.goodput import Goodput
-from flaxformer_mt.training.start_from import StartError
+from flaxformer_mt.training.instruments import Goodput
+from flaxformer_mt.training.state import StartError
 from tests.cli.conftest import Run, settings
 from tests.conftest import ROOT
 from tests.rundir.buckets import bucket, gcs, needs_clients
@@ -130,7 +130,7 @@ def test_a_failed_run_says_how_far_it_had_come(
 
     def broken(*arguments: Any) -> None:
         goodput = next(each for each in arguments if isinstance(each, Goodput))
-        goodput.done(80)
+        goodput.step = 80
         raise RuntimeError("no memory left\nand more")
 
     monkeypatch.setattr(training, "_train", broken)
@@ -218,7 +218,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(
     def reached(*_: object, **__: object) -> None:
         raise Reached
 
-    monkeypatch.setattr(training, "locked", locked_late)
+    monkeypatch.setattr(resolve, "locked", locked_late)
     monkeypatch.setattr(training, "build", reached)
     overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
     with pytest.raises(Reached):

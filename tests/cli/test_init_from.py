@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.cli import preparation, train as command
+from flaxformer_mt.cli import preparation, resolve, train as command
 from flaxformer_mt.config import default_config, freeze
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create
-from flaxformer_mt.training.goodput import Goodput
+from flaxformer_mt.training.instruments import Goodput
 
 T = TypeVar("T")
 
@@ -68,11 +68,11 @@ def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(
         def first(self, action: Callable[[], T]) -> Any:
             return 3  # what `action` gave there
 
-    monkeypatch.setattr(command, "load_params", load_params)
-    monkeypatch.setattr(command, "check_same_form", lambda *_: None)
+    monkeypatch.setattr(resolve, "load_params", load_params)
+    monkeypatch.setattr(resolve, "check_same_form", lambda *_: None)
     program: Any = types.SimpleNamespace(abstract=types.SimpleNamespace(params={}))
     vocabularies = Vocabularies.load(source.vocabulary)
-    weights = command._weights(source, vocabularies, program, Second(1, 2))
+    weights = resolve.weights_of(source, vocabularies, program, Second(1, 2))
     assert read == []
     assert isinstance(weights()["w"], np.ndarray), "no device holds them for all of training"
     assert read == [3]

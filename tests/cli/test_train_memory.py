@@ -9,6 +9,7 @@ import pytest
 
 from flaxformer_mt.cli import dry_run, train
 from flaxformer_mt.parallel import ALONE
+from flaxformer_mt.training import loop, try_step
 from tests.cli.conftest import settings
 from tests.system.conftest import SMALL
 
@@ -23,9 +24,12 @@ def tries(workdir: str, overrides: list[str]) -> object:
     return dry_run.dry_run(workdir, "files", overrides, ALONE)
 
 
-@pytest.mark.parametrize(("module", "started"), [(train, trains), (dry_run, tries)])
+@pytest.mark.parametrize(
+    ("module", "steps", "started"), [(train, loop, trains), (dry_run, try_step, tries)]
+)
 def test_one_heap_first_and_kept_memory_after_a_step(
     module: object,
+    steps: object,
     started: Started,
     corpus: Path,
     tmp_path: Path,
@@ -40,7 +44,7 @@ def test_one_heap_first_and_kept_memory_after_a_step(
 
     monkeypatch.setattr(module, "build", building)
     monkeypatch.setattr(module, "share_one_heap", lambda: events.append("one heap"))
-    monkeypatch.setattr(module, "keep_freed_memory", lambda count: events.append(f"kept, {count}"))
+    monkeypatch.setattr(steps, "keep_freed_memory", lambda count: events.append(f"kept, {count}"))
     arguments = settings(corpus, **SMALL)[2:]
     overrides = [argument.removeprefix("--config.") for argument in arguments]
     assert started(str(tmp_path / "run"), overrides) == 0

@@ -17,7 +17,7 @@ from flaxformer_mt.reproduction.scaling import (
     share_of,
     validating_at_checkpoints,
 )
-from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.optimizer import learning_rate
 
 SCALES = [0.5, 0.1, 0.025, 0.01]
 

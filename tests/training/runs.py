@@ -13,14 +13,13 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.training.goodput import Goodput, GoodputFile
-from flaxformer_mt.training.instruments import Instruments
-from flaxformer_mt.training.loop import Outcome, train
-from flaxformer_mt.training.profiling import NoProfiler, Profiler
+from flaxformer_mt.training.instruments import Goodput, Instruments, Profiler
+from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.progress import Outcome, keep_policy
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
+from flaxformer_mt.training.validation import Evaluator, loss_evaluator
 from tests.training.examples import program, random_pairs, tiny
 
 TRAIN, VALID = random_pairs(60), random_pairs(6, seed=1)
@@ -39,15 +38,13 @@ class Run:
     on: Program = dataclasses.field(default_factory=program)
     train_pairs: TokenPairs = TRAIN
     valid_pairs: TokenPairs = VALID
-    decode: Callable[[Any, int], Mapping[str, float]] | None = None
+    decode: Evaluator | None = None
     batches: list[Batch] = dataclasses.field(default_factory=list)
     """Every batch that was trained on, in order."""
     goodput: Goodput = dataclasses.field(default_factory=Goodput)
     """Where the time of all starts went."""
     shown: str = ""
     """What the last start has printed."""
-    first_steps: list[int] = dataclasses.field(default_factory=list)
-    """How many batches all starts had been through when `after_first_step` was called."""
 
     def start(
         self,
@@ -60,8 +57,8 @@ class Run:
         """Trains until the end, or until a signal or a kill arrives with that step dispatched."""
         config = tiny(self.changes)
         settings = config.training
-        self.goodput, account = Goodput(), GoodputFile(self.folder / "goodput.json")
-        account.load(self.goodput)
+        self.goodput = Goodput()
+        self.goodput.keep_in(self.folder / "goodput.json", print)
         stop, screen = StopRequest(), io.StringIO()
 
         def train_step(state: Any, batch: Batch) -> Any:
@@ -84,37 +81,24 @@ class Run:
                 stream=screen,
             )
             stack.callback(telemetry.close)
+            program = dataclasses.replace(self.on, config=config, train_step=train_step)
             try:
-                return train(
-                    config,
-                    program=dataclasses.replace(self.on, train_step=train_step),
-                    train_pairs=self.train_pairs,
-                    valid_pairs=self.valid_pairs,
+                losses = loss_evaluator(program, self.valid_pairs, telemetry.message)
+                return Training(
+                    program=program,
+                    pairs=self.train_pairs,
+                    evaluators=[losses, *([] if self.decode is None else [self.decode])],
                     checkpoints=checkpoints,
                     telemetry=telemetry,
                     stop=stop,
-                    decode=self.decode,
                     initial_params=initial_params,
-                    instruments=Instruments(
-                        goodput=self.goodput,
-                        goodput_file=account,
-                        profiler=profiler or NoProfiler(),
-                    ),
-                    after_first_step=lambda: self.first_steps.append(len(self.batches)),
-                )
+                    instruments=Instruments(goodput=self.goodput, profiler=profiler or Profiler()),
+                ).run()
             finally:
                 self.shown = screen.getvalue()
 
     def checkpoints(self) -> Checkpoints:
-        settings = tiny(self.changes).training
-        policy = KeepPolicy(
-            keep_latest=settings.keep_latest,
-            keep_best=settings.keep_best,
-            keep_for_average=settings.keep_for_average,
-            metric=settings.best_metric,
-            mode="max" if settings.best_metric == "bleu" else "min",
-        )
-        return Checkpoints(self.folder / "checkpoints", policy)
+        return Checkpoints(self.folder / "checkpoints", keep_policy(tiny(self.changes).training))
 
     def steps(self) -> list[int]:
         with self.checkpoints() as checkpoints:
@@ -133,7 +117,7 @@ class Run:
         return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
 
 
-def scripted(values: Sequence[float]) -> Callable[[Any, int], Mapping[str, float]]:
-    """A `decode` that gives these BLEU scores one after the other."""
+def scripted(values: Sequence[float]) -> Evaluator:
+    """An evaluator that gives these BLEU scores one after the other."""
     scores = iter(values)
     return lambda params, step: {"bleu": next(scores)}

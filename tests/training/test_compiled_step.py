@@ -15,9 +15,8 @@ from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel import on_mesh
-from flaxformer_mt.training.optimizer import make_optimizer
+from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.program import abstract_batch, build
-from flaxformer_mt.training.schedule import learning_rate
 from flaxformer_mt.training.step import make_eval_step, make_train_step
 from tests.training import golden
 

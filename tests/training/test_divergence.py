@@ -15,8 +15,7 @@ from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import TokenPairs, Tokens
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.training.progress import Progress
-from flaxformer_mt.training.recovery import DivergenceError
+from flaxformer_mt.training.progress import DivergenceError, Progress
 from tests.training.examples import VOCAB, assert_same, on_host, program, tiny
 from tests.training.runs import TRAIN, Run
 
@@ -65,7 +64,6 @@ def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     run = Run(tmp_path, SETTINGS, train_pairs=poison(4, 5, 6))
     assert run.start().state == "finished"
     assert trained_on(run) == "ggggbbb" + "gggg"
-    assert run.first_steps == [2], "not after the restore again"
     assert (
         "step 7: 3 consecutive updates were not finite; restored step 4 and leave their batches "
         "out (restore 1 of 2)\n"

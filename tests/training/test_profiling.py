@@ -7,7 +7,7 @@ import warnings
 import jax
 import pytest
 
-from flaxformer_mt.training.profiling import ProfileError, Profiler, check_steps, parse_steps
+from flaxformer_mt.training.instruments import ProfileError, Profiler, check_steps, parse_steps
 from tests.training.runs import Run
 
 

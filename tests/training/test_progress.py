@@ -8,9 +8,8 @@ import math
 import pytest
 
 from flaxformer_mt.data.order import Position
-from flaxformer_mt.training.due import Due, due_after
-from flaxformer_mt.training.progress import Progress
-from flaxformer_mt.training.window import Sums
+from flaxformer_mt.training.progress import Due, Progress, due_after
+from flaxformer_mt.training.telemetry import Sums
 from tests.training.examples import tiny
 
 
@@ -53,9 +52,11 @@ def test_a_checkpoint_that_does_not_say_where_the_run_diverged_is_read():
     ],
 )
 def test_the_best_and_how_long_it_has_been(values, higher, best, stale):
-    progress = Progress()
+    metric = "bleu" if higher else "loss"
+    more = {"training.best_metric": metric, "training.validate_bleu": higher}
+    progress, settings = Progress(), tiny(more).training
     for step, value in enumerate(values, start=1):
-        progress = progress.validated(step, value, higher_is_better=higher)
+        progress = progress.validated(step, {metric: value, "chrf": 1.0}, settings)
     assert ((progress.best, progress.best_step), progress.stale) == (best, stale)
 
 

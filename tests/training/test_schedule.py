@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import ScheduleConfig
-from flaxformer_mt.training.schedule import learning_rate
+from flaxformer_mt.training.optimizer import learning_rate
 
 STEPS = np.arange(1, 20_001)
 

@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from flaxformer_mt.training.signals import StopRequest, verdict
+from flaxformer_mt.parallel import Processes
+from flaxformer_mt.training.signals import StopRequest
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -37,12 +38,31 @@ def test_nothing_is_left_behind_without_a_signal():
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
+class Second(Processes):
+    """Of twenty; the largest answer comes from one that the test names."""
+
+    def __init__(self, number: int = 1) -> None:
+        super().__init__(number, 20)
+
+    def ask(self, value: int) -> int:
+        return value
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_processes_tell_each_other_who_was_asked_to_stop(number):
-    assert verdict(StopRequest().ballot(3)) is None
+    with StopRequest(Second(12)) as asked, StopRequest(Second(5)) as other:
+        asked.received = number.name
+        assert asked.reason is None, "until all know"
+        answer = max(asked.ask(), other.ask())
+        for stop in (asked, other):
+            stop.hear(answer)
+            assert stop.reason == f"{number.name} received by process 12"
+            stop.hear(0)
+            assert stop.reason is not None
+
+
+def test_a_process_alone_heeds_a_signal_at_once():
     with StopRequest() as stop:
-        signal.raise_signal(number)
-    assert verdict(stop.ballot(0)) == f"{number.name} received by process 0"
-    assert verdict(stop.ballot(12)) == f"{number.name} received by process 12"
-    # The largest of several ballots is one that asks for a stop.
-    assert max(stop.ballot(2), StopRequest().ballot(5)) == stop.ballot(2)
+        assert stop.reason is None
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.reason == "SIGTERM received"

@@ -13,8 +13,8 @@ import pytest
 
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.training.optimizer import learning_rate
 from flaxformer_mt.training.program import Program
-from flaxformer_mt.training.schedule import learning_rate
 from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.step import batch_loss, step_key
 from tests.training.examples import (

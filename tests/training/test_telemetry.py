@@ -12,8 +12,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
-from flaxformer_mt.training.board import Board
-from flaxformer_mt.training.telemetry import Telemetry, duration, perplexity
+from flaxformer_mt.training.telemetry import Board, Telemetry, duration, perplexity
 
 REPORT = {
     "epoch": 1.25,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.plan import Shape, longest
-from flaxformer_mt.training.trial import TrialError, full_batch, try_step
+from flaxformer_mt.training.try_step import TrialError, full_batch, try_step
 from tests.training.examples import MAX_LENGTH, VOCAB, build_tiny, program
 
 SHAPE = Shape(8, MAX_LENGTH, MAX_LENGTH)

@@ -8,9 +8,9 @@ import jax
 import pytest
 
 from flaxformer_mt.model.flops import training_flops
-from flaxformer_mt.training import utilization
-from flaxformer_mt.training.utilization import Peak, Utilization, find_peak
-from flaxformer_mt.training.window import Window
+from flaxformer_mt.training import instruments
+from flaxformer_mt.training.instruments import Peak, Utilization, find_peak
+from flaxformer_mt.training.telemetry import Window
 from tests.training.examples import VOCAB, tiny
 from tests.training.test_window import metrics
 
@@ -37,9 +37,9 @@ def test_a_known_chip_has_its_peak_by_name_and_the_setting_wins(kind, setting, p
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_cpu_is_measured_in_the_type_that_the_model_multiplies_in(monkeypatch, dtype):
-    measure, measured = utilization.product_flops, []
+    measure, measured = instruments.product_flops, []
     monkeypatch.setattr(
-        utilization,
+        instruments,
         "product_flops",
         lambda *given, **how: measured.append(how["dtype"]) or measure(*given, **how),
     )
@@ -51,7 +51,7 @@ def test_a_cpu_is_measured_in_the_type_that_the_model_multiplies_in(monkeypatch,
 
 
 def test_every_process_brings_a_cpu(monkeypatch):
-    monkeypatch.setattr(utilization, "product_flops", lambda *_, **__: 5e9)
+    monkeypatch.setattr(instruments, "product_flops", lambda *_, **__: 5e9)
     cpus = [Device("cpu", "cpu", process) for process in (0, 0, 1, 1)]
     peak, line = find_peak(cpus, 0.0, "float32")
     assert peak is not None and peak.flops == 1e10

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from flaxformer_mt.training import window
-from flaxformer_mt.training.window import Sums, Window
+from flaxformer_mt.training import telemetry
+from flaxformer_mt.training.telemetry import Sums, Window
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(window, "time", clock)
+    monkeypatch.setattr(telemetry, "time", clock)
     return clock
 
 
@@ -41,8 +41,9 @@ def test_report_by_hand(clock):
     seen.add(metrics(2.0, 1.0, 30, 10), positions=50)
     seen.add(metrics(4.0, 3.0, 10, 30, learning_rate=0.5, gradient_norm=2.5), positions=50)
     seen.waited(0.5)
-    clock.now += 12
-    seen.pause(2)
+    clock.now += 10
+    with seen.paused():
+        clock.now += 2
     report = seen.report(epoch=1.5, steps_left=7)
     assert report == pytest.approx(
         {

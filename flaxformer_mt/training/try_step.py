@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.parallel import on_mesh, place_batch
+from flaxformer_mt.parallel.host_memory import keep_freed_memory
 from flaxformer_mt.training.program import Program
 
 _FIRST_TYPE = 4  # after the special marks
@@ -45,12 +45,11 @@ def try_step(
     *,
     longest: int,
     steps: int = 3,
-    after_first_step: Callable[[], object] = lambda: None,
 ) -> Trial:
     """Compiles the training step for `shape` and does it on full rows, once and `steps` times more.
 
-    `longest` is the length of a sentence in them; `after_first_step` as of `train`. Nothing is
-    kept. Raises TrialError if memory does not suffice.
+    `longest` is the length of a sentence in them. Nothing is kept. Raises TrialError if memory does
+    not suffice.
     """
     begin = time.perf_counter()
     try:
@@ -68,7 +67,7 @@ def try_step(
             if number:
                 best = min(best, time.perf_counter() - start)
             else:
-                after_first_step()
+                keep_freed_memory(jax.process_count())
             loss = float(metrics["loss"])
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
