@@ -71,16 +71,9 @@ class Form:
     def __post_init__(self) -> None:
         if self.write != "jsonl":
             return
-        if self.read != "jsonl" and "." in self.key:
-            raise ValueError(
-                f"the source's key is written as it is, and a dot would lead into an object when "
-                f"it is read: {self.key!r}"
-            )
-        if "." in self.target_key:
-            raise ValueError(
-                "the translation's key is written as it is, and a dot would lead into an object "
-                f"when it is read: {self.target_key!r}"
-            )
+        if self.read != "jsonl":
+            check_written("source's", self.key)
+        check_written("translation's", self.target_key)
         taken = {self.key.partition(".")[0]: "the source is"}
         if self.prefix_key:
             taken |= {self.prefix_key.partition(".")[0]: "the prefix is"}
@@ -94,13 +87,11 @@ class Form:
         """What a line holds. Raises BadLine."""
         if self.read == "jsonl":
             return self._parse_json(line)
-        text = decoded(line)
         if self.read == "text":
+            text = decoded(line)
             return Record(text, columns=(_as_column(text),))
-        columns = tuple(text.split("\t"))
-        if len(columns) <= self.column:
-            raise BadLine(f"has {counted(len(columns), 'column')}, no column {self.column + 1}")
-        return Record(columns[self.column], columns=columns)
+        columns = columns_of(line, self.column)
+        return Record(columns[self.column], columns=tuple(columns))
 
     def render(
         self,
@@ -202,6 +193,23 @@ def decoded(line: bytes) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadLine(f"is not UTF-8 text (byte {error.start + 1})") from None
+
+
+def columns_of(line: bytes, last: int) -> list[str]:
+    """The columns of a line, of which number `last`, from 0, is one. Raises BadLine."""
+    columns = decoded(line).split("\t")
+    if len(columns) <= last:
+        raise BadLine(f"has {counted(len(columns), 'column')}, no column {last + 1}")
+    return columns
+
+
+def check_written(whose: str, key: str) -> None:
+    """Raises ValueError for a key that would not be found again where it is written."""
+    if "." in key:
+        raise ValueError(
+            f"the {whose} key is written as it is, and a dot would lead into an object when it is "
+            f"read: {key!r}"
+        )
 
 
 def parsed_object(line: bytes) -> Record:

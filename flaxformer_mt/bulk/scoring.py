@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 
 from flaxformer_mt.bulk.forms import (
     BadLine,
-    counted,
+    check_written,
+    columns_of,
     decoded,
     parsed_object,
     text_under,
@@ -94,11 +95,7 @@ class PairForm:
     per_token: bool = False
 
     def __post_init__(self) -> None:
-        if "." in self.scored_key:
-            raise ValueError(
-                "the scores' key is written as it is, and a dot would lead into an object when it "
-                f"is read: {self.scored_key!r}"
-            )
+        check_written("scores'", self.scored_key)
 
     def parse(self, line: bytes) -> PairRecord:
         """What a line holds. Raises BadLine."""
@@ -107,10 +104,7 @@ class PairForm:
             return PairRecord(*(_side(*side) for side in (("source", src), ("target", tgt))))
         if self.name == "jsonl":
             return self._parse_json(line)
-        columns = decoded(line).split("\t")
-        wanted = max(self.src, self.tgt) + 1
-        if len(columns) < wanted:
-            raise BadLine(f"has {counted(len(columns), 'column')}, no column {wanted}")
+        columns = columns_of(line, max(self.src, self.tgt))
         return PairRecord(columns[self.src], columns[self.tgt], line="\t".join(columns))
 
     def _parse_json(self, line: bytes) -> PairRecord:

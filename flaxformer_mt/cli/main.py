@@ -38,19 +38,8 @@ COMMANDS = {
     "config": "show a resolved configuration, or what each setting means",
 }
 
-COMPILING = {
-    "quickstart",
-    "train",
-    "translate",
-    "score",
-    "evaluate",
-    "attention",
-    "serve",
-    "export",
-    "import",
-    "reproduce",
-    "doctor",
-}
+# Commands that compile nothing, or nothing for this machine.
+_WITHOUT_PROGRAMS = {"prepare", "average", "trees", "compare", "figures", "plan", "config"}
 # What needs less memory, by command; of the others nothing that could be set does.
 _BATCH = (
     "lower data.batch.tokens (or, where that helps nothing, the sizes of the model), or raise "
@@ -72,6 +61,7 @@ _STATUSES = (
 )
 _ROOM = "make room; the same command goes on with what is complete"
 _RIGHTS = "choose another place, or ask for the right to it"
+_DISK = "the disk or its connection fails"
 # What a system refuses whatever the program does.
 _OF_THE_MACHINE = {
     errno.ENOSPC: _ROOM,
@@ -85,8 +75,8 @@ _OF_THE_MACHINE = {
     errno.ENOTDIR: "it is a file, or lies below one: choose another place",
     errno.EISDIR: "it is a folder: choose another name",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EIO: "the disk or its connection fails",
-    errno.ESTALE: "the disk or its connection fails",
+    errno.EIO: _DISK,
+    errno.ESTALE: _DISK,
 }
 
 
@@ -110,7 +100,7 @@ def main(
     # The command's own parser sees the rest: only the chosen command's rooms are imported.
     chosen, rest = parser.parse_args(arguments[:1]), arguments[1:]
     _quiet_libraries()
-    if chosen.command in COMPILING:
+    if chosen.command not in _WITHOUT_PROGRAMS:
         _keep_compiled()
     command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
     try:

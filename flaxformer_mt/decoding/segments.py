@@ -334,17 +334,7 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
 
     Raises ValueError if a single character does not fit.
     """
-    pieces = []
-    waiting = [Piece(text.strip(), "")]
-    while waiting:
-        piece = waiting.pop()
-        if fits(piece.text):
-            pieces.append(piece)
-            continue
-        cut, glue = _cut(piece.text)
-        waiting.append(Piece(piece.text[cut:].lstrip(), piece.glue))
-        waiting.append(Piece(piece.text[:cut].rstrip(), glue))
-    return pieces
+    return [src for src, _ in split_pair_to_fit(text, "", lambda src, _: fits(src))]
 
 
 def split_pair_to_fit(
@@ -352,8 +342,8 @@ def split_pair_to_fit(
 ) -> list[tuple[Piece, Piece]]:
     """A text and its translation in as many pieces, pair by pair such that `fits(src, tgt)`.
 
-    The source is cut as `split_to_fit` cuts it, the translation at a boundary of the best kind that
-    it has, nearest to the same share of its length: which words belong together is not known.
+    The source is cut as it would be alone, the translation at a boundary of the best kind that it
+    has, nearest to the same share of its length: which words belong together is not known.
 
     Raises ValueError if a single character does not fit.
     """
@@ -382,7 +372,7 @@ def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
     return (first, rest), cut / len(text)
 
 
-def _cut(text: str, share: float = 0.5) -> tuple[int, str]:
+def _cut(text: str, share: float) -> tuple[int, str]:
     """The best place to cut a text without outer blanks, and the glue between the two parts.
 
     Of places of one kind it is the one nearest to `share` of the text's length.
@@ -395,6 +385,4 @@ def _cut(text: str, share: float = 0.5) -> tuple[int, str]:
     # Not before an accent that would lose its letter, if there is such a place.
     inner = range(1, len(text))
     places = [place for place in inner if not unicodedata.combining(text[place])] or inner
-    if not places:
-        raise ValueError(f"the character {text!r} alone does not fit")
     return min(places, key=lambda place: abs(place - middle)), ""

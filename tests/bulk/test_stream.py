@@ -207,8 +207,8 @@ def test_memory_does_not_grow_with_the_number_of_lines(tmp_path):
         assert (tmp_path / "out").read_bytes().count(b"\n") == count
         return size
 
-    few = peak(5_000)
-    assert peak(50_000) < 1.2 * few
+    few = peak(2_000)
+    assert peak(20_000) < 1.2 * few
 
 
 def test_on_a_terminal_the_meter_s_line_goes_before_output_comes(capsys):

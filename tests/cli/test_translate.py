@@ -335,6 +335,7 @@ def test_a_diversity_of_one_group(run: Run, workdir: Path, in_groups: Path) -> N
         (("--format", "jsonl", "--key", "x", "--translation-key", "x"), "under 'x', where"),
         (("--output-format", "jsonl", "--key", "a.b"), "a dot would lead into an object"),
         (("--ensemble", "x", "--alignments"), "one model's"),
+        (("--n-best", 9), "must lie between 1 and the beam size, 4"),
         (("--beam-size", 9_000_000), "is more than 65,536, the largest beam"),
     ],
 )

@@ -18,6 +18,7 @@ from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.decode import (
     DecodingError,
+    compile_batches,
     decode_ids,
     plan_batches,
     shapes_among,
@@ -116,7 +117,7 @@ def test_the_cache_follows_its_hypotheses(beam):
             assert output.score == pytest.approx(float(expected.scores[row, slot]), abs=1e-5)
 
 
-@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
 def test_neighbours_and_batch_size_change_nothing(beam):
     model, params = tiny(seed=1)  # says things of many lengths
     sources = sentences(40, seed=2)
@@ -251,14 +252,14 @@ def test_an_ensembles_probability_is_the_mean_of_its_members():
     (model, first), (_, second) = tiny(), tiny(seed=1)
     sources = sentences(6, seed=8)
     decoded = decode_ids((first, second), (model, model), sources, CONFIG, n_best=2)
+    forward = jax.jit(functools.partial(full_logits, model))
     for source, outputs in zip(sources, decoded, strict=True):
+        src = np.pad(np.array([source], np.int32), ((0, 0), (0, 24 - len(source))))
         for output in outputs:
             tokens = [*output.tokens, EOS]
-            prefix = np.array([[BOS, *output.tokens]], np.int32)
-            probs = [
-                jax.nn.softmax(full_logits(model, params, np.array([source]), prefix)[0])
-                for params in (first, second)
-            ]
+            prefix = np.full((1, 24), PAD, np.int32)
+            prefix[0, : len(tokens)] = [BOS, *output.tokens]
+            probs = [jax.nn.softmax(forward(params, src, prefix)[0]) for params in (first, second)]
             mean = np.log((probs[0] + probs[1]) / 2)
             forced = sum(float(mean[i, token]) for i, token in enumerate(tokens))
             assert output.log_prob == pytest.approx(forced, abs=2e-5)
@@ -284,6 +285,7 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
                 assert a.log_prob == pytest.approx(b.log_prob, abs=1e-5)
 
 
+@pytest.mark.extended
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     order=st.permutations(range(12)),
@@ -362,3 +364,28 @@ def test_the_search_that_is_planned_has_the_settings_rules(change):
         ).as_text()
 
     assert lowered(dataclasses.replace(CONFIG, **change)) != lowered(CONFIG)
+
+
+def compiled() -> list[int]:
+    parts = (batch_search.begin, batch_search.advance, batch_search.reshaped)
+    return [part._cache_size() for part in parts]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
+def test_no_sentences_need_more_than_was_compiled(beam, monkeypatch):
+    longest, count = 14, 16
+    monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
+    jax.clear_caches()
+    model, params = tiny()
+    config = dataclasses.replace(CONFIG, beam_size=beam, max_extra_tokens=6)
+    compile_batches((params,), (model,), [longest] * count, config)
+    before = compiled()
+    # Four sizes of cache, and 16, 4 and 1 rows.
+    assert before[0] == 1 and before[1] > 6 and before[2] > before[1]
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        # The first is the longest that the batch takes; the limits spread the ends of the others.
+        lengths = [longest, *rng.integers(1, longest + 1, count - 1)]
+        sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
+        decode_ids((params,), (model,), sources, config)
+        assert compiled() == before

@@ -89,5 +89,5 @@ def test_draws_have_no_groups():
     draw = functools.partial(
         decode_ids, (params,), (model,), sources, n_best=2, sampling=Sampling(seed=3)
     )
-    grouped = draw(dataclasses.replace(CONFIG, diverse_groups=2, diversity=5.0))
+    grouped = draw(dataclasses.replace(CONFIG, diverse_groups=3, diversity=5.0))
     assert grouped == draw(CONFIG)

@@ -69,7 +69,7 @@ def test_very_long_text_takes_few_questions():
 
 
 def test_a_character_that_does_not_fit_is_an_error():
-    with pytest.raises(ValueError, match="'a' alone"):
+    with pytest.raises(ValueError, match="'a' and '' do not fit"):
         split_to_fit("ab", lambda text: False)
 
 
@@ -88,13 +88,6 @@ def test_every_pair_of_pieces_fits_and_nothing_but_blanks_is_lost(src, tgt, limi
         assert pieces[-1].glue == ""
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.text(alphabet="ab .,!?é", max_size=120), st.integers(1, 30))
-def test_a_source_beside_a_short_translation_is_cut_as_it_is_alone(text, limit):
-    pairs = split_pair_to_fit(text, "x", lambda a, b: len(a) <= limit)
-    assert [src for src, _ in pairs] == split_to_fit(text, within(limit))
-
-
 def test_a_translation_is_cut_at_its_own_sentence_ends():
     pairs = split_pair_to_fit(
         "I am here. You are there, too. He?",
@@ -106,8 +99,6 @@ def test_a_translation_is_cut_at_its_own_sentence_ends():
         ("You are there, too.", "Auch du bist dort."),
         ("He?", "Und er?"),
     ]
-    with pytest.raises(ValueError, match="'a' and '' do not fit"):
-        split_pair_to_fit("a", "", lambda src, tgt: False)
 
 
 # --- hypotheses of pieces, joined -----------------------------------------------------------------

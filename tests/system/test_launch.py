@@ -90,6 +90,11 @@ def checkout(tmp_path) -> Checkout:
 
 
 def test_first_call_installs_and_later_ones_do_not(checkout):
+    for arguments, status in ((["--help"], 0), ([], 2)):
+        done, calls = checkout.run(*arguments)
+        assert done.returncode == status and calls == []
+        assert "FLAXFORMER_VENV" in done.stdout + done.stderr
+    assert not checkout.venv.exists()
     done, calls = checkout.run("train", "--workdir", "a b")
     assert done.returncode == 0, done.stderr
     assert calls == ["venv", f"pip {checkout.root}"]
@@ -97,20 +102,14 @@ def test_first_call_installs_and_later_ones_do_not(checkout):
     assert not checkout.installing.exists()
     done, calls = checkout.run("train")
     assert (done.returncode, done.stderr, calls) == (0, "", [])
+    (checkout.venv / "bin" / "flaxformer-mt").write_text("#!/bin/bash\nexit 75\n")
+    assert checkout.run("train")[0].returncode == 75
 
 
 def test_stdin_and_stdout_belong_to_the_command(checkout):
     done, _ = checkout.run("translate", stdin="ein Satz\n\nnoch einer")
     assert done.stdout == "args: translate\nein Satz\n\nnoch einer"
     assert "chatter" in done.stderr
-
-
-def test_exit_status_is_the_commands(checkout):
-    checkout.run("x")
-    command = checkout.venv / "bin" / "flaxformer-mt"
-    command.write_text("#!/bin/bash\nexit 75\n")
-    done, _ = checkout.run("train")
-    assert done.returncode == 75
 
 
 def test_tests_add_the_development_tools_and_run_in_the_root(checkout):
@@ -144,13 +143,6 @@ def test_unknown_extra_is_refused(checkout):
     done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
     assert done.returncode == 2 and calls == []
     assert "'tpus' is none of tpu, cuda, gcs, export, serve, figures, docs, dev" in done.stderr
-
-
-def test_environment_can_be_elsewhere(checkout, tmp_path):
-    done, _ = checkout.run("x", FLAXFORMER_VENV=str(tmp_path / "new" / "env"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "new" / "env" / "bin" / "python").exists()
-    assert not checkout.venv.exists()
 
 
 def test_without_a_recent_python_nothing_is_made(checkout):
@@ -234,11 +226,3 @@ def test_second_call_waits_for_the_first(checkout):
         installer.kill()
     assert stdout == "args: x\n"
     assert checkout.venv.stat().st_ino == before
-
-
-def test_help_needs_no_environment(checkout):
-    for arguments, status in ((["--help"], 0), ([], 2)):
-        done, calls = checkout.run(*arguments)
-        assert done.returncode == status and calls == []
-        assert "FLAXFORMER_VENV" in done.stdout + done.stderr
-    assert not checkout.venv.exists()

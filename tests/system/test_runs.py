@@ -1,0 +1,194 @@
+"""Runs as their commands tell of them: averaged, observed, and with every form of data at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.rundir.metrics_log import read_metrics
+from tests.cli.conftest import Run, run
+from tests.system.conftest import ROOT, SMALL, tiny
+
+__all__ = ["run"]
+AVERAGE = "average of steps 10, 15, 20"
+
+
+def test_an_average_is_used_until_training_goes_on(
+    run: Run, trained: Path, corpus: Path, tmp_path: Path
+) -> None:
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    done = run("average", "--workdir", workdir)
+    assert done.status == 0 and "averaged steps 10, 15, 20" in done.errors
+
+    translate = ("translate", "--workdir", workdir)
+    done = run(*translate, "--n-best", 3, "--scores", stdin=b"The old dog sleeps.\n")
+    assert done.status == 0 and f"the weights '{AVERAGE}'" in done.errors
+    rows = [line.split("\t") for line in done.output.splitlines()]
+    scores = [float(score) for _, score, _ in rows]
+    assert [number for number, _, _ in rows] == ["1"] * 3
+    assert scores == sorted(scores, reverse=True)
+
+    evaluate = ("evaluate", "--workdir", workdir)
+    done = run(*evaluate)  # the config's test sets
+    assert done.status == 0 and done.output.startswith("held_out: sacrebleu_13a ")
+    recorded = json.loads((workdir / "evaluation" / "held_out.json").read_text())
+    assert recorded["sentences"] == 20 and recorded["weights"] == AVERAGE
+    assert (workdir / "evaluation" / "held_out.hyp.txt").read_text().count("\n") == 20
+    own = ("--src", corpus / "test.en", "--ref", corpus / "test.de", "--name", "mine")
+    done = run(*evaluate, *own, "--tokenized", "--json", "--beam-size", 1)
+    scored = json.loads(done.output)["mine"]
+    assert scored["beam_size"] == 1
+    assert "tok:none" in scored["signatures"]["bleu_tokenized"]
+
+    done = run("train", "--workdir", workdir, "--config.training.steps=21")
+    assert done.status == 0
+    assert f"the {AVERAGE} is out of date with the next checkpoint" in done.errors
+    done = run(*translate, stdin=b"A dog.\n")
+    assert done.status == 0 and "with the weights 'best, step" in done.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["average", "--last", "50"], 1, "cannot average 50 regular checkpoints"),
+        (["train", "--profile-steps", "5-9"], 2, "'5-9': write A:B"),
+        (["train", "--profile-steps", "3:9"], 2, "cannot be traced: this run goes on after step"),
+        (["train", "--profile-steps", "22:99"], 2, "cannot be traced: training ends at step 30"),
+    ],
+)
+def test_wrong_use_is_explained(
+    run: Run, trained: Path, tmp_path: Path, arguments: list[str], status: int, message: str
+) -> None:
+    command, *options = arguments
+    more = ["--config.training.steps=30"] if command == "train" else []
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    done = run(command, "--workdir", workdir, *more, *options)
+    assert done.status == status and message in done.errors
+
+
+def test_config_shows_and_explains(run: Run) -> None:
+    shown = run("config", "--config", "wmt14_en_de:big", "--config.training.seed=7", "--json")
+    config = json.loads(shown.output)
+    assert config["model"]["d_model"] == 1024 and config["training"]["seed"] == 7
+    assert "model.d_model = 512: width of embeddings" in run("config", "--explain").output
+
+
+def test_all_forms_together_train_stop_and_go_on(run: Run, corpus: Path, tmp_path: Path) -> None:
+    """In one go with a thread, and in two with a worker process: the same numbers."""
+    settings = SMALL | {
+        "data.train.grammar.weight": 3.0,
+        "data.train.files.weight": 1.0,
+        "data.train.files.src": corpus / "train.en",
+        "data.train.files.tgt": corpus / "train.de",
+        "data.epoch_pairs": 300,
+        "data.batch.form": "pack",
+        "data.batch.window": 100,
+        "data.batch.tokens": 2048,
+        "data.vocabulary.sampling": 0.1,
+        "data.train.grammar.size": 300,
+        "data.valid.size": 20,
+        "training.steps": 6,
+        "training.log_every": 2,
+        "training.validate_every": 6,
+    }
+    arguments = ["--config", "quickstart", *(f"--config.{k}={v}" for k, v in settings.items())]
+    shown = run("prepare", *arguments, "--workdir", tmp_path / "whole", "--inspect")
+    assert shown.status == 0, shown.errors
+    assert "batch 10: " in shown.output and " ‖ " in shown.output
+    assert run("train", *arguments, "--workdir", tmp_path / "whole").status == 0
+    parts = [*arguments, "--config.data.workers=1", "--workdir", tmp_path / "parts"]
+    assert run("train", *parts, "--config.training.steps=3").status == 0
+    done = run("train", *parts)
+    assert done.status == 0 and "resuming after step 3" in done.errors
+    ends = [
+        [
+            (line["loss"], line["epoch"], line["padding"])
+            for line in read_metrics(tmp_path / name / "metrics.jsonl")
+            if line["kind"] == "train" and line["step"] == 6
+        ]
+        for name in ("whole", "parts")
+    ]
+    assert ends[0] == ends[1] and len(ends[0]) == 1
+    assert ends[0][0][2] < 0.2  # packed, of some 20 rows
+
+
+def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
+    run: Run, corpus: Path, tmp_path: Path
+) -> None:
+    workdir = tmp_path / "run"
+    done = run("train", *tiny(corpus), "--workdir", workdir, "--dry-run")
+    assert done.status == 0, done.errors
+    for pattern in (
+        r"^longest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
+        r"^compiled in +[\d.]+ s$",
+        r"^memory of a device +state and batch \d+ MiB, temporary \d+ MiB",
+        r"^one step +[\d,]+ ms, the best of 3$",
+        r"^positions +[\d,]+ source \+ [\d,]+ target a second$",
+        r"^mfu +[\d.]+% of measured float32 product$",
+        r"^20 steps +\d+:\d\d:\d\d if all had this shape",
+    ):
+        assert re.search(pattern, done.output, re.MULTILINE), (pattern, done.output)
+    assert {path.name for path in workdir.iterdir()} == {"data", "vocabulary", "lock"}
+
+    changed = ("train", *tiny(corpus), "--config.model.d_ff=48", "--workdir", workdir)
+    done = run(*changed, "--profile-steps", "12:14")
+    assert done.status == 0, done.errors
+    assert len(re.findall(r"^step .* · mfu [\d.]+% · ETA", done.errors, re.MULTILINE)) == 4
+    assert "trace of steps 12 to 14 written" in done.errors
+    (trace,) = (workdir / "profile").glob("plugins/profile/*/*.xplane.pb")
+    assert trace.stat().st_size > 1000
+    assert re.search(r"^goodput [\d.]+% of 0:\d\d:\d\d in 1 start$", done.errors, re.MULTILINE)
+    account = json.loads((workdir / "goodput.json").read_text())
+    assert sum(account["seconds"].values()) == pytest.approx(account["wall_seconds"])
+    assert account["seconds"]["lost"] == 0
+    for line in read_metrics(workdir / "metrics.jsonl"):
+        if line["kind"] == "train":
+            assert 0 < line["mfu"] < 1
+            assert 0 < line["goodput"] < 1
+    # The same account goes on with the next start.
+    done = run(*changed, "--config.training.steps=25")
+    assert done.status == 0, done.errors
+    assert re.search(r"^goodput [\d.]+% of 0:\d\d:\d\d in 2 starts$", done.errors, re.MULTILINE)
+
+
+def test_doctor_finds_this_machine_well(run: Run, tmp_path: Path) -> None:
+    done = run("doctor", "--workdir", tmp_path, "--config", "quickstart", "--json")
+    assert done.status == 0, done.output + done.errors
+    found = {finding["name"]: finding for finding in json.loads(done.output)}
+    assert {"versions", "devices", "step float32", "step bfloat16", "collective"} <= found.keys()
+    assert {"product", "checkpoint", "space", "cache", "config"} <= found.keys()
+    assert all(finding["state"] != "FAIL" for finding in found.values())
+    assert found["step float32"]["values"]["difference"] == 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.extended
+def test_doctor_names_what_is_wrong_and_fails(tmp_path: Path) -> None:
+    """On eight devices, with a place that is a file and a mesh that they do not make."""
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "flaxformer_mt.cli.main", "doctor"),
+            *("--workdir", str(tmp_path / "file" / "runs")),
+            *("--config", "quickstart", "--config.mesh.fsdp=3"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "JAX_NUM_CPU_DEVICES": "8"},
+        timeout=400,
+    )
+    assert done.returncode == 2, done.stderr
+    states = {line[5:20].strip(): line[:5].strip() for line in done.stdout.splitlines()}
+    assert states["checkpoint"] == states["config"] == "FAIL"
+    assert states["collective"] == states["step float32"] == "ok"
+    assert "a sum over 8 devices" in done.stdout
+    assert "2 failed" in done.stderr
+    assert "Traceback" not in done.stderr
