@@ -5,7 +5,7 @@ Nothing is stored but a lexicon and rules (`data/grammar/`); a stream of pairs i
 100 BLEU.
 
 The three splits share every lemma, word form and construction, but not their combinations
-(`grammar/holdout.py`): a test sentence contains at least one (lemma, construction) that neither
+(`grammar/splits.py`): a test sentence contains at least one (lemma, construction) that neither
 training nor validation shows, a validation sentence one that neither training nor test shows. So no
 sentence can be in two splits, whatever their sizes and seeds.
 """
@@ -18,11 +18,16 @@ import random
 from collections.abc import Iterator
 
 from flaxformer_mt.data.grammar import english, german
-from flaxformer_mt.data.grammar.constructions import Combination, combinations
-from flaxformer_mt.data.grammar.holdout import SPLITS, Split
-from flaxformer_mt.data.grammar.inventory import held_out, inventory
 from flaxformer_mt.data.grammar.sentences import Sentences
-from flaxformer_mt.data.grammar.syntax import Sentence
+from flaxformer_mt.data.grammar.splits import (
+    SPLITS,
+    Combination,
+    Split,
+    allowed,
+    combinations,
+    held_out,
+)
+from flaxformer_mt.data.grammar.trees import Sentence
 
 __all__ = ["SPLITS", "Combination", "Derivation", "Split", "derivations", "held_out", "pairs"]
 
@@ -66,7 +71,7 @@ def pairs(split: Split, size: int, seed: int = 0) -> Iterator[tuple[str, str]]:
 
 def _derivations(split: Split, size: int, seed: int) -> Iterator[Derivation]:
     digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
-    sampler = Sentences(random.Random(int.from_bytes(digest, "big")), inventory(split))
+    sampler = Sentences(random.Random(int.from_bytes(digest, "big")), allowed(split))
     required = held_out(split)
     made = 0
     while made < size:

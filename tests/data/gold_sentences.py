@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 
-from flaxformer_mt.data.grammar import determiners as d, syntax as s, times
-from flaxformer_mt.data.grammar.adjectives import ADJECTIVES, Adjective
-from flaxformer_mt.data.grammar.constructions import ROLE_CASES
-from flaxformer_mt.data.grammar.nouns import NOUNS, Noun
-from flaxformer_mt.data.grammar.syntax import Clause, NounPhrase, PrepositionalPhrase, Sentence
-from flaxformer_mt.data.grammar.verbs import MODALS, VERBS, Modal, Verb
+from flaxformer_mt.data.grammar import trees as s, words as d
+from flaxformer_mt.data.grammar.phrases import date
+from flaxformer_mt.data.grammar.splits import ROLE_CASES
+from flaxformer_mt.data.grammar.trees import Clause, NounPhrase, PrepositionalPhrase, Sentence
+from flaxformer_mt.data.grammar.words import Adjective, Modal, Noun, Verb
 
 
 def noun(word: str) -> Noun:
-    return next(n for group in NOUNS.values() for n in group if n.english[0] == word)
+    return next(n for n in d.NOUNS if n.english[0] == word)
 
 
 def verb(word: str) -> Verb:
-    return next(v for group in VERBS.values() for v in group if v.lemma == word)
+    return next(v for v in d.VERBS if v.lemma == word)
 
 
 def adjective(word: str) -> Adjective:
-    return next(a for a in ADJECTIVES if a.english == word)
+    return next(a for a in d.ADJECTIVES if a.english == word)
 
 
 def modal(lemma: str, *, past: bool = False) -> Modal:
-    return next(m for m in MODALS if m.lemma == lemma and m.past == past)
+    return next(m for m in d.MODALS if m.lemma == lemma and m.past == past)
 
 
 def np(
@@ -52,7 +51,7 @@ ME, YOU, HE, SHE, WE, THEY = d.PRONOUNS
 MY, YOUR, HIS, HER, OUR, THEIR = d.POSSESSIVES
 THE_TEACHER = np(d.THE, "teacher")
 MONDAY = s.Time("on Monday", "am Montag", ())
-THIRD_OF_MAY = s.Time(*times.date(times.ORDINALS[2], times.MONTHS[4]), ())
+THIRD_OF_MAY = s.Time(*date(d.ORDINALS[2], d.MONTHS[4]), ())
 IN = d.Preposition("in", "in", ROLE_CASES["place"])
 
 
@@ -104,7 +103,7 @@ GOLD = {
         np(HER, "child", plural=True),
         "spielen",
         s.FUTURE,
-        comment=times.COMMENTS[0],
+        comment=d.COMMENTS[0],
         place=pp(d.BEHIND, np(d.THE, "house")),
         front="comment",
     ),

@@ -12,7 +12,7 @@ import pytest
 import sacrebleu
 
 from flaxformer_mt.data import synthetic
-from flaxformer_mt.data.grammar.inventory import assignments, held_out
+from flaxformer_mt.data.grammar.splits import assignments, held_out
 
 TRAIN_SIZE = 20_000
 WORD = r"[\w'-]+"

@@ -1,4 +1,4 @@
-"""Sampling of clauses from what a split allows.
+"""Drawing clauses from what a split allows.
 
 Two rules keep the source unambiguous, so that it determines its translation. Nothing follows an
 object's relative clause in its clause, and a clause with a complement has its adjuncts in front:
@@ -8,16 +8,33 @@ not both.
 
 from __future__ import annotations
 
-from flaxformer_mt.data.grammar import determiners as d, syntax as s
-from flaxformer_mt.data.grammar.phrases import (
-    MASS_CATEGORIES,
-    PERSON,
-    PERSON_OR_ANIMAL,
-    DeadEnd,
-    Pool,
-)
-from flaxformer_mt.data.grammar.predicates import ANYTIME, TENSES, Predicates, repeat
-from flaxformer_mt.data.grammar.syntax import Argument, Clause, NounPhrase, Relativizer
+from typing import Any
+
+from flaxformer_mt.data.grammar import trees as t, words as w
+from flaxformer_mt.data.grammar.phrases import PERSON_OR_ANIMAL, DeadEnd, Phrases
+from flaxformer_mt.data.grammar.splits import Pool
+
+ANYTIME, PAST, NOW = "anytime", "past", "now"
+"""The span a clause speaks of; the clauses of a sentence agree in it."""
+
+
+def repeat(**weights: int) -> tuple[str, ...]:
+    """Each name as often as its weight says: a uniform draw from it is a weighted one."""
+    return tuple(name for name, weight in weights.items() for _ in range(weight))
+
+
+TENSES: dict[tuple[str, str], tuple[str, ...]] = {}
+"""Weighted tenses by kind of clause and span."""
+for _kind in t.KINDS:
+    TENSES[_kind, ANYTIME] = repeat(
+        present=26, progressive=12, past=24, perfect=14, future=10, modal=16
+    )
+    TENSES[_kind, PAST] = repeat(past=5, modal=1)
+    TENSES[_kind, NOW] = repeat(present=6, progressive=3, perfect=2, future=2, modal=3)
+for _span in (ANYTIME, NOW):
+    TENSES[t.IF, _span] = repeat(present=3, perfect=1, modal=1)
+    TENSES[t.WHEN, _span] = TENSES[t.BEFORE, _span] = (t.PRESENT,)
+TENSES[t.WHEN, PAST] = TENSES[t.BEFORE, PAST] = (t.PAST,)
 
 _FRAMES = repeat(
     transitive=42,
@@ -30,18 +47,26 @@ _FRAMES = repeat(
     price=3,
 )
 _ANIMAL_VERBS = frozenset(
-    (
-        *("schlafen", "schwimmen", "warten", "spielen", "zurückkommen", "einschlafen", "laufen"),
-        *("sehen", "hören", "lieben", "folgen", "finden", "vertrauen"),
-    )
+    "schlafen schwimmen warten spielen zurückkommen einschlafen laufen sehen hören lieben folgen "
+    "finden vertrauen".split()
 )
+_COPULA_MODALS = ("können", "müssen", "sollen")
+_DESCRIBED = (
+    *("place", "animal", "thing", "furniture", "clothing", "vehicle"),
+    *("text", "opening", "food", "dish", "drink", "drink"),
+)
+_GOODS = ("thing", "furniture", "clothing", "vehicle", "text", "food")
 _ADVERBIAL = ("intransitive", "transitive")
-_EDIBLE = MASS_CATEGORIES | {"food"}
-_TABLE: Pool = ("dish", "drink")
+_EDIBLE = w.MASS | {"food"}
 _POINTING = ("the", "this", "possessive")
+_COMPANY = (w.WITH, w.WITH, w.WITHOUT)
 
 
-class Clauses(Predicates):
+def _category(argument: t.Argument | None) -> str:
+    return argument.noun.category if isinstance(argument, t.NounPhrase) else ""
+
+
+class Clauses(Phrases):
     """Draws single clauses of every kind."""
 
     def clause(
@@ -49,40 +74,139 @@ class Clauses(Predicates):
         kind: str,
         *,
         span: str = ANYTIME,
-        subject: Argument | None = None,
+        subject: t.Argument | None = None,
         relatives: float = 0.0,
         adjuncts: float = 1.0,
-    ) -> Clause:
+    ) -> t.Clause:
         """A clause; `relatives` and `adjuncts` scale the chances of relative clauses and adjuncts.
 
         A given `subject` is the relative pronoun of a person.
         """
         frame = self.pick(_FRAMES)
         tense = self.pick(TENSES[kind, span])
-        if kind == s.BEFORE and frame in ("copula", "price"):
+        if kind == t.BEFORE and frame in ("copula", "price"):
             raise DeadEnd
         if frame == "copula":
-            return self.copula(kind, tense, span=span, subject=subject, adjuncts=adjuncts)
+            return self._copula(kind, tense, span=span, subject=subject, adjuncts=adjuncts)
         if frame == "price":
-            return self.price(kind, tense, subject)
+            return self._price(kind, tense, subject)
         verb = self.verb(frame, tense, kind)
         if subject is None:
             animal = verb.lemma in _ANIMAL_VERBS and self.random() < 0.25
-            subject = self.subject(PERSON_OR_ANIMAL if animal else PERSON)
-        clause = Clause(kind, verb, tense, subject)
+            subject = self.subject(PERSON_OR_ANIMAL if animal else w.PEOPLE)
+        clause = t.Clause(kind, verb, tense, subject)
         self.inflect(clause, span)
         self._arguments(clause)
         closed = self._modify(clause, relatives)
         self._adjuncts(clause, adjuncts, closed=closed)
         return clause
 
-    def _arguments(self, clause: Clause) -> None:
+    def verb(self, frame: str, tense: str, kind: str) -> w.Verb:
+        verb: w.Verb = self.pick(self.find(f"{tense}.{kind}", frame))
+        return verb
+
+    def inflect(self, clause: t.Clause, span: str) -> None:
+        """Choose the modal verb and the negation, or a negative subject."""
+        if clause.tense == t.MODAL:
+            past = span == PAST or (span == ANYTIME and self.random() < 0.4)
+            tense = t.PAST if past else t.PRESENT
+            clause.modal = self.pick(self.find(f"{tense}.{clause.kind}", t.MODAL))
+        draw = self.random()
+        if draw < 0.2 and clause.kind != t.BEFORE:
+            clause.negated = True
+        elif draw < 0.22 and isinstance(clause.subject, t.NounPhrase):
+            clause.subject = self.noun_phrase("no-subject", (_category(clause.subject),))
+
+    def happens(self, clause: t.Clause) -> bool:
+        """Whether the clause is an action that has a place of its own."""
+        visited = _category(clause.object) == "place"
+        return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
+
+    def _copula(
+        self,
+        kind: str,
+        tense: str,
+        *,
+        span: str = ANYTIME,
+        subject: t.Argument | None = None,
+        adjuncts: float = 0.0,
+        category: str = "person",
+    ) -> t.Clause:
+        """A clause with "be"; a given `subject` is a relative pronoun, its head of `category`."""
+        if tense == t.PROGRESSIVE or (tense == t.PERFECT and span == NOW):
+            tense = t.PRESENT
+        elif tense == t.PERFECT:
+            tense = t.PAST if kind not in (t.IF, t.WHEN, t.BEFORE) else t.PRESENT
+        if subject is None:
+            if self.random() < 0.4:
+                category = self.pick(_DESCRIBED)
+                described = 0.5 if category in w.MASS else 0.15
+                subject = self.noun_phrase("subject", (category,), adjective=described)
+            else:
+                subject = self.subject()
+        clause = t.Clause(kind, w.COPULA, tense, subject)
+        self.inflect(clause, span)
+        if clause.modal is not None and clause.modal.lemma not in _COPULA_MODALS:
+            raise DeadEnd
+        draw = self.random()
+        if category != "person" or draw > 0.5:
+            clause.predicate = self._quality(kind, category)
+        elif draw < 0.2:
+            clause.predicate = t.Age(self.pick(self.find(f"age.{t.POSITION[kind]}")))
+        elif draw < 0.32:
+            clause.place = self.place()
+        else:
+            clause.predicate = self._profession(clause)
+        if clause.place is not None and self.random() < 0.4 * adjuncts:
+            clause.time = self.when(clause, t.POSITION[kind])
+        return clause
+
+    def _profession(self, clause: t.Clause) -> t.NounPhrase:
+        """ "is a good teacher": in the subject's number and natural gender."""
+        subject = clause.subject
+        if isinstance(subject, t.NounPhrase):
+            feminine = subject.noun.gender == w.FEMININE
+        elif isinstance(subject, t.Relativizer):
+            feminine = subject.column == w.FEMININE
+        else:
+            feminine = subject is w.SHE
+        plural = "plural-" if subject.person == w.PLURAL_PERSON else ""
+        name = f"{'negated-' if clause.negated else ''}{plural}predicate"
+        pool = ("profession_f",) if feminine else ("profession_m",)
+        return self.noun_phrase(name, pool, adjective=1.0)
+
+    def _quality(self, kind: str, category: str) -> t.Quality | t.Comparison:
+        draw = self.random()
+        pattern = "comparison" if draw < 0.2 and category == "person" else "predicate"
+        fitting = self.find(f"{pattern}.{t.POSITION[kind]}", category)
+        adjective = self.pick(fitting)
+        if pattern == "comparison":
+            return t.Comparison(adjective, self.noun_phrase("standard", w.PEOPLE))
+        other = self.pick(fitting)
+        if draw > 0.8 and other.scale != adjective.scale:
+            return t.Quality((adjective, other))
+        return t.Quality((adjective,))
+
+    def _price(self, kind: str, tense: str, subject: t.Argument | None) -> t.Clause:
+        """ "costs three hundred euros": goods cost; a given subject stands for people."""
+        if subject is not None or tense in (t.PAST, t.MODAL):
+            raise DeadEnd
+        if tense != t.FUTURE:
+            tense = t.PRESENT
+        verb = self.verb("price", tense, kind)
+        goods = self.noun_phrase("subject", (self.pick(_GOODS),))
+        clause = t.Clause(kind, verb, tense, goods, negated=self.chance(0.15))
+        euros = 2 + int(self.random() * 98) if self.chance(0.5) else self.round_number()
+        clause.predicate = t.Price(euros)
+        return clause
+
+    def _arguments(self, clause: t.Clause) -> None:
         verb = clause.verb
         if verb.frame == "dative":
             clause.recipient = self._someone(clause, "recipient", self.pick(verb.objects))
         elif verb.frame in ("transitive", "ditransitive", "placing"):
             if verb.frame == "ditransitive":
-                clause.recipient = self._someone(clause, "recipient", PERSON)
+                clause.recipient = self._someone(clause, "recipient", w.PEOPLE)
             pool = self.pick(verb.objects)
             name = "negated-object" if clause.negated else "object"
             if "person" in pool:
@@ -90,118 +214,103 @@ class Clauses(Predicates):
             else:
                 clause.object = self.noun_phrase(name, pool, adjective=0.4)
             if verb.frame == "placing":
-                clause.place = self.surface()
+                # Onto what something is put: the accusative of direction.
+                surface = self.noun_phrase("path", ("furniture",), adjective=0.2)
+                clause.place = t.PrepositionalPhrase(w.ON, surface)
 
-    def _someone(self, clause: Clause, name: str, pool: Pool) -> Argument:
+    def _someone(self, clause: t.Clause, name: str, pool: Pool) -> t.Argument:
         """A pronoun, but not the subject again (that would be reflexive), or a noun phrase."""
         if self.random() < 0.35:
-            pronoun = self.pick(d.PRONOUNS)
+            pronoun = self.pick(w.PRONOUNS)
             if pronoun is not clause.subject:
                 return pronoun
         return self.noun_phrase(name, pool)
 
-    def _modify(self, clause: Clause, relatives: float) -> bool:
+    def _modify(self, clause: t.Clause, relatives: float) -> bool:
         """Maybe a relative clause or a possessor; True when one on the object ends the clause."""
         draw = self.random()
         target, subject = clause.object, clause.subject
         if draw < 0.2 * relatives:
             if (
-                isinstance(target, NounPhrase)
+                isinstance(target, t.NounPhrase)
                 and clause.place is None
-                and (target.determiner.kind in _POINTING or target.determiner is d.A)
+                and (target.determiner.kind in _POINTING or target.determiner is w.A)
             ):
-                target.relative = self._other(clause, self.relative(target))
+                target.relative = self._relative(target, clause.verb)
                 return True
         elif draw < 0.35 * relatives:
-            if isinstance(subject, NounPhrase) and not subject.determiner.negative:
-                subject.relative = self._other(clause, self.relative(subject))
+            if isinstance(subject, t.NounPhrase) and not subject.determiner.negative:
+                subject.relative = self._relative(subject, clause.verb)
         elif draw > 0.8:
             for phrase in (target, subject):
-                if isinstance(phrase, NounPhrase) and phrase.determiner is d.THE:
-                    phrase.possessor = self.noun_phrase("possessor", PERSON, adjective=0.2)
+                if isinstance(phrase, t.NounPhrase) and phrase.determiner is w.THE:
+                    phrase.possessor = self.noun_phrase("possessor", w.PEOPLE, adjective=0.2)
                     break
         return False
 
-    def _other(self, clause: Clause, relative: Clause) -> Clause:
-        """A relative clause with another verb than the clause that it stands in."""
-        if relative.verb is clause.verb:
+    def _relative(self, head: t.NounPhrase, outer: w.Verb) -> t.Clause:
+        """A relative clause of another verb than the clause that it stands in."""
+        clause = self._any_relative(head)
+        if clause.verb is outer:
             raise DeadEnd
-        return relative
+        return clause
 
-    def relative(self, head: NounPhrase) -> Clause:
+    def _any_relative(self, head: t.NounPhrase) -> t.Clause:
         """A relative clause: its head is subject, object, dative object or company in it."""
         category = head.noun.category
-        gap = Relativizer(category in PERSON, head.column)
+        gap = t.Relativizer(category in w.PEOPLE, head.column)
         draw = self.random()
-        tense = self.pick(TENSES[s.RELATIVE, ANYTIME])
+        tense = self.pick(TENSES[t.RELATIVE, ANYTIME])
+        part: dict[str, Any]
         if gap.animate and draw < 0.55:
-            return self.clause(s.RELATIVE, subject=gap, adjuncts=0.6)
+            return self.clause(t.RELATIVE, subject=gap, adjuncts=0.6)
         if not gap.animate and draw < 0.35:
-            return self.copula(s.RELATIVE, tense, subject=gap, category=category)
+            return self._copula(t.RELATIVE, tense, subject=gap, category=category)
         if gap.animate and draw < 0.7:
-            verb = self.verb("dative", tense, s.RELATIVE)
-            clause = Clause(s.RELATIVE, verb, tense, self.subject(), recipient=gap)
+            verb, part = self.verb("dative", tense, t.RELATIVE), {"recipient": gap}
         elif gap.animate and draw < 0.78:
-            verb = self.verb("intransitive", tense, s.RELATIVE)
-            company = s.PrepositionalPhrase(d.WITH, gap)
-            clause = Clause(s.RELATIVE, verb, tense, self.subject(), companion=company)
+            verb = self.verb("intransitive", tense, t.RELATIVE)
+            part = {"companion": t.PrepositionalPhrase(w.WITH, gap)}
         else:
-            verbs = self.inventory.governors.get((tense, category))
-            if verbs is None:
-                raise DeadEnd
-            clause = Clause(s.RELATIVE, self.pick(verbs), tense, self.subject(), object=gap)
+            verb, part = self.pick(self.find(f"{tense}.{t.RELATIVE}", category)), {"object": gap}
+        clause = t.Clause(t.RELATIVE, verb, tense, self.subject(), **part)
         self.inflect(clause, ANYTIME)
         self._adjuncts(clause, 0.4, company=False)
         return clause
 
     def _adjuncts(
-        self, clause: Clause, scale: float, *, closed: bool = False, company: bool = True
+        self, clause: t.Clause, scale: float, *, closed: bool = False, company: bool = True
     ) -> None:
         """Frequency or time, direction, manner or company or place."""
+        position = t.POSITION[clause.kind]
         draw = self.random()
-        if draw < 0.08 and not clause.negated and clause.tense in (s.PRESENT, s.PAST, s.PERFECT):
-            clause.frequency = self._adverb("frequency", clause.kind)
+        if draw < 0.08 and not clause.negated and clause.tense in (t.PRESENT, t.PAST, t.PERFECT):
+            clause.frequency = self.pick(self.find(f"frequency.{position}"))
         if clause.verb.frame == "motion":
             clause.place = self.direction()
         if closed:
             return
         if 0.08 <= draw < 0.08 + 0.32 * scale:
-            clause.time = self.when(clause, s.POSITION[clause.kind])
+            clause.time = self.when(clause, position)
         draw = self.random()
-        edible = self._edible(clause.object)
+        edible = _category(clause.object) in _EDIBLE
         if draw < (0.35 if edible else 0.12) * scale:
             if company and clause.verb.frame in ("motion", *_ADVERBIAL):
                 clause.companion = self._company(clause, edible)
         elif draw < 0.24 * scale:
-            if self.happens(clause):
-                if not clause.negated:
-                    clause.manner = self._adverb("manner", clause.kind)
+            if self.happens(clause) and not clause.negated:
+                clause.manner = self.pick(self.find(f"manner.{position}"))
         elif draw < 0.5 * scale:
             if self.happens(clause):
                 clause.place = self.place()
 
-    def happens(self, clause: Clause) -> bool:
-        """Whether the clause is an action that has a place of its own."""
-        target = clause.object
-        visited = isinstance(target, NounPhrase) and target.noun.category == "place"
-        return clause.verb.frame in _ADVERBIAL and not (clause.verb.stative or visited)
-
-    def _adverb(self, pattern: str, kind: str) -> s.Adverb:
-        adverbs = self.inventory.adverbs.get((pattern, s.POSITION[kind]))
-        if adverbs is None:
-            raise DeadEnd
-        return self.pick(adverbs)
-
-    def _edible(self, target: Argument | None) -> bool:
-        return isinstance(target, NounPhrase) and target.noun.category in _EDIBLE
-
-    def _company(self, clause: Clause, edible: bool) -> s.PrepositionalPhrase:
-        if edible:
-            phrase = self.company(_TABLE, (d.WITH, d.WITH, d.WITHOUT), adjective=0.6)
-            if isinstance(clause.object, NounPhrase) and isinstance(phrase.argument, NounPhrase):
-                if clause.object.noun is phrase.argument.noun:
-                    raise DeadEnd
-            return phrase
-        if clause.verb.frame == "motion":
-            return self.company(PERSON_OR_ANIMAL, (d.WITH, d.WITH, d.WITHOUT))
-        return self.company(PERSON_OR_ANIMAL, (d.WITH, d.WITH, d.WITHOUT, d.FOR))
+    def _company(self, clause: t.Clause, edible: bool) -> t.PrepositionalPhrase:
+        if not edible:
+            choices = _COMPANY if clause.verb.frame == "motion" else (*_COMPANY, w.FOR)
+            return self.company(PERSON_OR_ANIMAL, choices)
+        phrase = self.company(("dish", "drink"), _COMPANY, adjective=0.6)
+        eaten, beside = clause.object, phrase.argument
+        if isinstance(eaten, t.NounPhrase) and isinstance(beside, t.NounPhrase):
+            if eaten.noun is beside.noun:
+                raise DeadEnd
+        return phrase

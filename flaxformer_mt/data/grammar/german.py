@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from flaxformer_mt.data.grammar.determiners import (
+from flaxformer_mt.data.grammar import trees as t
+from flaxformer_mt.data.grammar.words import (
+    ACCUSATIVE,
+    CARDINALS,
     CONJUNCTIONS,
-    CONTRACTIONS,
-    RELATIVE,
+    DATIVE,
+    GENITIVE,
+    NOMINATIVE,
+    RELATIVE_PRONOUNS,
     THE,
+    Adverb,
     Pronoun,
 )
-from flaxformer_mt.data.grammar.nouns import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE
-from flaxformer_mt.data.grammar.numbers import CARDINALS
-from flaxformer_mt.data.grammar.syntax import (
-    FUTURE,
-    MODAL,
-    PAST,
-    PERFECT,
-    QUESTION,
-    VERB_SECOND,
-    WHEN,
-    Age,
-    Argument,
-    Clause,
-    Comparison,
-    Coordination,
-    NounPhrase,
-    PrepositionalPhrase,
-    Price,
-    Quality,
-    Relativizer,
-    Sentence,
-    Time,
-)
-from flaxformer_mt.data.grammar.text import punctuate
 
 _AUXILIARIES = {
     "haben": ("habe", "hast", "hat", "haben"),
@@ -40,9 +22,19 @@ _AUXILIARIES = {
     "werden": ("werde", "wirst", "wird", "werden"),
 }
 _ASKED = {"where": "wo", "when": "wann", "why": "warum"}
+# Preposition and article that German writes as one word.
+_CONTRACTIONS = {
+    ("in", "dem"): "im",
+    ("an", "dem"): "am",
+    ("von", "dem"): "vom",
+    ("zu", "dem"): "zum",
+    ("zu", "der"): "zur",
+    ("in", "das"): "ins",
+    ("an", "das"): "ans",
+}
 
 
-def sentence(tree: Sentence) -> str:
+def sentence(tree: t.Sentence) -> str:
     """The German text of a sentence, cased and punctuated."""
     out: list[str] = []
     if tree.before is not None:
@@ -53,181 +45,60 @@ def sentence(tree: Sentence) -> str:
         out.append(",")
         clause(out, tree.after)
     if tree.second is not None:
-        if tree.conjunction == "but":
-            out += (",", "aber")
-        else:
-            out.append("und")
+        out += (",", "aber") if tree.conjunction == "but" else ("und",)
         clause(out, tree.second)
-    return punctuate(out, "?" if tree.main.kind == QUESTION else ".")
+    return t.punctuated(out, "?" if tree.main.kind == t.QUESTION else ".")
 
 
-def clause(out: list[str], tree: Clause) -> None:
+def clause(out: list[str], tree: t.Clause) -> None:
     """Append a clause's tokens."""
     finite, particle, nonfinite = _verb_forms(tree)
-    if tree.kind not in VERB_SECOND:
-        _verb_final(out, tree, particle + finite, nonfinite)
-        return
-    _first_field(out, tree)
-    out.append(finite)
-    if tree.inverts:
-        argument(out, tree.subject, NOMINATIVE)
-    _middle_field(out, tree)
-    if particle:
-        out.append(particle)
-    if nonfinite:
-        out.append(nonfinite)
-    _complement(out, tree)
-
-
-def _first_field(out: list[str], tree: Clause) -> None:
-    """The one constituent before the finite verb; none in a yes-no question."""
-    if not tree.inverts:
-        argument(out, tree.subject, NOMINATIVE)
-    elif tree.asked:
-        out.append(_ASKED[tree.asked])
-    elif tree.front == "object":
-        assert tree.object is not None
-        argument(out, tree.object, ACCUSATIVE)
-    elif tree.front == "recipient":
-        assert tree.recipient is not None
-        argument(out, tree.recipient, DATIVE)
-    elif tree.front == "time":
-        _time(out, tree.time)
-    elif tree.front == "place":
-        assert tree.place is not None
-        prepositional(out, tree.place)
-    elif tree.front == "comment":
-        assert tree.comment is not None
-        out.append(tree.comment.german)
-
-
-def _verb_final(out: list[str], tree: Clause, finite: str, nonfinite: str) -> None:
-    if tree.kind == WHEN and tree.tense == PAST:
-        out.append("als")
-    elif tree.kind in CONJUNCTIONS:
-        out.append(CONJUNCTIONS[tree.kind][1])
+    if tree.kind in t.VERB_SECOND:
+        # One constituent before the finite verb; none in a yes-no question.
+        if not tree.inverts:
+            argument(out, tree.subject, NOMINATIVE)
+        elif tree.asked:
+            out.append(_ASKED[tree.asked])
+        elif tree.front and tree.front != "clause":
+            _part(out, getattr(tree, tree.front), _case(tree.front))
+        out.append(finite)
+        if tree.inverts:
+            argument(out, tree.subject, NOMINATIVE)
+        _middle_field(out, tree)
+        out += [word for word in (particle, nonfinite) if word]
     else:
-        _relativized(out, tree)
-    if not isinstance(tree.subject, Relativizer):
-        argument(out, tree.subject, NOMINATIVE)
-    _middle_field(out, tree)
-    if nonfinite:
-        out.append(nonfinite)
-    out.append(finite)
-    _complement(out, tree)
-
-
-def _relativized(out: list[str], tree: Clause) -> None:
-    """The relative pronoun, in the case of the argument it stands for."""
-    if isinstance(tree.subject, Relativizer):
-        argument(out, tree.subject, NOMINATIVE)
-    elif isinstance(tree.object, Relativizer):
-        argument(out, tree.object, ACCUSATIVE)
-    elif isinstance(tree.recipient, Relativizer):
-        argument(out, tree.recipient, DATIVE)
-    else:
-        assert tree.companion is not None
-        prepositional(out, tree.companion)
-
-
-def _verb_forms(tree: Clause) -> tuple[str, str, str]:
-    """(finite form, separated particle, infinitive or participle); empty where there is none."""
-    verb, tense, person = tree.verb, tree.tense, tree.subject.person
-    if tense == PAST and verb.preterite is not None:
-        return verb.preterite[person], "", ""
-    if tense in (PAST, PERFECT):
-        return _AUXILIARIES[verb.auxiliary][person], "", verb.participle
-    if tense == FUTURE:
-        return _AUXILIARIES["werden"][person], "", verb.lemma
-    if tense == MODAL:
-        assert tree.modal is not None
-        return tree.modal.german[person], "", verb.lemma
-    return verb.present[person], verb.particle, ""
-
-
-def _middle_field(out: list[str], tree: Clause) -> None:
-    """Pronouns, time, dative, accusative, nicht, manner, company, place, predicate."""
-    receiver = tree.recipient if tree.front != "recipient" else None
-    target = tree.object if tree.front != "object" else None
-    if isinstance(target, Pronoun):
-        argument(out, target, ACCUSATIVE)
-    if isinstance(receiver, Pronoun):
-        argument(out, receiver, DATIVE)
-    if tree.front != "time":
-        _time(out, tree.time)
-    if tree.frequency is not None:
-        out.append(tree.frequency.german)
-    if isinstance(receiver, (NounPhrase, Coordination)):
-        argument(out, receiver, DATIVE)
-    if isinstance(target, (NounPhrase, Coordination)):
-        argument(out, target, ACCUSATIVE)
-    if tree.negated and not _negated_by_determiner(tree):
-        out.append("nicht")
-    if tree.manner is not None:
-        out.append(tree.manner.german)
-    if tree.companion is not None and not isinstance(tree.companion.argument, Relativizer):
-        prepositional(out, tree.companion)
-    if tree.place is not None and tree.front != "place":
-        prepositional(out, tree.place)
-    if tree.predicate is not None:
-        _predicate(out, tree.predicate)
-
-
-def _negated_by_determiner(tree: Clause) -> bool:
-    """ "not a car" is "kein Auto": the determiner of an indefinite object or predicate negates."""
-    return any(
-        isinstance(part, NounPhrase) and part.determiner.negative
-        for part in (tree.object, tree.predicate)
-    )
-
-
-def _complement(out: list[str], tree: Clause) -> None:
+        if tree.kind == t.RELATIVE:
+            _relative_pronoun(out, tree)
+        else:
+            past = tree.kind == t.WHEN and tree.tense == t.PAST
+            out.append("als" if past else CONJUNCTIONS[tree.kind])
+        if not isinstance(tree.subject, t.Relativizer):
+            argument(out, tree.subject, NOMINATIVE)
+        _middle_field(out, tree)
+        out += [word for word in (nonfinite, particle + finite) if word]
     if tree.complement is not None:
         out.append(",")
         clause(out, tree.complement)
 
 
-def _time(out: list[str], time: Time | PrepositionalPhrase | None) -> None:
-    if isinstance(time, Time):
-        out.append(time.german)
-    elif time is not None:
-        prepositional(out, time)
-
-
-def _predicate(out: list[str], predicate: NounPhrase | Quality | Comparison | Age | Price) -> None:
-    if isinstance(predicate, Quality):
-        out.append(" und ".join([adjective.german for adjective in predicate.adjectives]))
-    elif isinstance(predicate, NounPhrase):
-        noun_phrase(out, predicate, NOMINATIVE)
-    elif isinstance(predicate, Comparison):
-        out += ("so", predicate.adjective.german, "wie")
-        noun_phrase(out, predicate.standard, NOMINATIVE)
-    elif isinstance(predicate, Age):
-        out += (CARDINALS[predicate.years][1], "Jahre alt")
-    else:
-        out += (CARDINALS[predicate.euros][1], "Euro")
-
-
-def argument(out: list[str], tree: Argument, case: int) -> None:
+def argument(out: list[str], tree: t.Argument, case: int) -> None:
     """Append an argument in a case."""
-    if isinstance(tree, NounPhrase):
+    if isinstance(tree, t.NounPhrase):
         noun_phrase(out, tree, case)
     elif isinstance(tree, Pronoun):
         out.append(tree.german[case])
-    elif isinstance(tree, Relativizer):
-        out.append(RELATIVE[case][tree.column])
+    elif isinstance(tree, t.Relativizer):
+        out.append(RELATIVE_PRONOUNS[case][tree.column])
     else:
         noun_phrase(out, tree.first, case)
         out.append("und")
         noun_phrase(out, tree.second, case)
 
 
-def noun_phrase(out: list[str], tree: NounPhrase, case: int) -> None:
+def noun_phrase(out: list[str], tree: t.NounPhrase, case: int) -> None:
     """Append a noun phrase: determiner and adjective agree in gender, number and case."""
-    column = tree.column
-    determiner = tree.determiner
-    word = determiner.german[case][column]
-    if word:
+    determiner, column = tree.determiner, tree.column
+    if word := determiner.german[case][column]:
         out.append(word)
     if tree.number is not None:
         out.append(CARDINALS[tree.number][1])
@@ -242,13 +113,84 @@ def noun_phrase(out: list[str], tree: NounPhrase, case: int) -> None:
         out.append(",")
 
 
-def prepositional(out: list[str], tree: PrepositionalPhrase) -> None:
-    """Append a prepositional phrase, preposition and article contracted (im, zum, ins)."""
-    preposition = tree.preposition
-    start = len(out)
-    out.append(preposition.german)
-    argument(out, tree.argument, preposition.case)
-    if isinstance(tree.argument, NounPhrase) and tree.argument.determiner is THE:
-        contracted = CONTRACTIONS.get((preposition.german, out[start + 1]))
-        if contracted is not None:
-            out[start : start + 2] = [contracted]
+def _case(field: str) -> int:
+    return DATIVE if field == "recipient" else ACCUSATIVE
+
+
+def _part(out: list[str], part: t.Argument | t.Adjunct | None, case: int = ACCUSATIVE) -> None:
+    """An adjunct, or an argument in a case; preposition and article are contracted (im, zum)."""
+    if isinstance(part, t.PrepositionalPhrase):
+        preposition, start = part.preposition, len(out)
+        out.append(preposition.german)
+        argument(out, part.argument, preposition.case)
+        if isinstance(part.argument, t.NounPhrase) and part.argument.determiner is THE:
+            contracted = _CONTRACTIONS.get((preposition.german, out[start + 1]))
+            if contracted is not None:
+                out[start : start + 2] = [contracted]
+    elif isinstance(part, (t.Time, Adverb)):
+        out.append(part.german)
+    elif part is not None:
+        argument(out, part, case)
+
+
+def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
+    """It stands in the case of the argument that it stands for."""
+    if isinstance(tree.subject, t.Relativizer):
+        argument(out, tree.subject, NOMINATIVE)
+    elif isinstance(tree.object, t.Relativizer):
+        argument(out, tree.object, ACCUSATIVE)
+    elif isinstance(tree.recipient, t.Relativizer):
+        argument(out, tree.recipient, DATIVE)
+    else:
+        _part(out, tree.companion)
+
+
+def _verb_forms(tree: t.Clause) -> tuple[str, str, str]:
+    """(finite form, separated particle, infinitive or participle); empty where there is none."""
+    verb, tense, person = tree.verb, tree.tense, tree.subject.person
+    if tense == t.PAST and verb.preterite:
+        return verb.preterite[person], "", ""
+    if tense in (t.PAST, t.PERFECT):
+        return _AUXILIARIES[verb.auxiliary][person], "", verb.participle
+    if tense == t.FUTURE:
+        return _AUXILIARIES["werden"][person], "", verb.lemma
+    if tree.modal is not None:
+        return tree.modal.german[person], "", verb.lemma
+    return verb.present[person], verb.particle, ""
+
+
+def _middle_field(out: list[str], tree: t.Clause) -> None:
+    """Pronouns, time, dative, accusative, nicht, manner, company, place, predicate."""
+    arguments = [(tree.in_place(field), _case(field)) for field in ("object", "recipient")]
+    for part, case in arguments:
+        if isinstance(part, Pronoun):
+            argument(out, part, case)
+    _part(out, tree.in_place("time"))
+    _part(out, tree.frequency)
+    for part, case in reversed(arguments):
+        if not isinstance(part, Pronoun):
+            _part(out, part, case)
+    # "not a car" is "kein Auto": the determiner of an indefinite object or predicate negates.
+    if tree.negated and not any(
+        isinstance(part, t.NounPhrase) and part.determiner.negative
+        for part in (tree.object, tree.predicate)
+    ):
+        out.append("nicht")
+    for adjunct in ("manner", "companion", "place"):
+        _part(out, tree.in_place(adjunct))
+    if tree.predicate is not None:
+        _predicate(out, tree.predicate)
+
+
+def _predicate(out: list[str], predicate: t.Predicate) -> None:
+    if isinstance(predicate, t.Quality):
+        out.append(" und ".join([adjective.german for adjective in predicate.adjectives]))
+    elif isinstance(predicate, t.NounPhrase):
+        noun_phrase(out, predicate, NOMINATIVE)
+    elif isinstance(predicate, t.Comparison):
+        out += ("so", predicate.adjective.german, "wie")
+        noun_phrase(out, predicate.standard, NOMINATIVE)
+    elif isinstance(predicate, t.Age):
+        out += (CARDINALS[predicate.years][1], "Jahre alt")
+    else:
+        out += (CARDINALS[predicate.euros][1], "Euro")

@@ -1,4 +1,4 @@
-"""Sampling of noun phrases and adjuncts from what a split allows."""
+"""Drawing phrases, predicates and times from what a split allows."""
 
 from __future__ import annotations
 
@@ -6,60 +6,67 @@ import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from flaxformer_mt.data.grammar import determiners as d, syntax, times
-from flaxformer_mt.data.grammar.constructions import (
+from flaxformer_mt.data.grammar import trees as t, words as w
+from flaxformer_mt.data.grammar.splits import (
     COUNT_OPTIONS,
     MASS_OPTIONS,
     NUMBERED_ROLES,
     ROLE_CASES,
-    Option,
+    Allowed,
+    Pool,
+    declension,
+    noun_construction,
     number_lemma,
     role_of,
 )
-from flaxformer_mt.data.grammar.inventory import Inventory
-from flaxformer_mt.data.grammar.nouns import NOUNS, PEOPLE
-from flaxformer_mt.data.grammar.syntax import Argument, NounPhrase, PrepositionalPhrase, Time
-from flaxformer_mt.data.grammar.times import Adverb
 
 T = TypeVar("T")
-Pool = tuple[str, ...]
+PERSON_OR_ANIMAL: Pool = (*w.PEOPLE, "animal")
 
-PERSON: Pool = PEOPLE
-PERSON_OR_ANIMAL: Pool = (*PEOPLE, "animal")
-MASS_CATEGORIES = frozenset(name for name, nouns in NOUNS.items() if nouns[0].mass)
+_ROLE = {name: role_of(name) for name in COUNT_OPTIONS}
+_GENERAL_PLACES = (w.BEHIND, w.NEXT_TO, w.IN_FRONT_OF)
+_STATIC = {
+    noun: w.Preposition(*noun.static, ROLE_CASES["place"])
+    for noun in w.NOUNS
+    if noun.category == "place"
+}
+_PATHS = {
+    "in": (w.INTO, w.INTO, w.INTO, w.THROUGH),
+    "an": (w.AROUND,),
+    "auf": (w.ONTO, w.ONTO, w.AROUND),
+}
+_LONGEST = dict(zip(w.MONTHS, (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+_DAY = {ordinal: number for number, ordinal in enumerate(w.ORDINALS, start=1)}
 
 
 class DeadEnd(Exception):
     """The choices so far leave nothing that this split allows: draw the sentence anew."""
 
 
-def _spread(options: list[Option]) -> tuple[tuple[bool, tuple[d.Determiner, ...]], ...]:
-    return tuple((plural, group) for weight, plural, group in options for _ in range(weight))
+def date(ordinal: w.Adverb, month: w.Adverb) -> tuple[str, str]:
+    """ "on the third of May", "am dritten Mai"; raises DeadEnd for the thirtieth of February."""
+    if _DAY[ordinal] > _LONGEST[month]:
+        raise DeadEnd
+    return f"on the {ordinal.english} of {month.english}", f"am {ordinal.german} {month.german}"
 
 
-_COUNT = {role: _spread(options) for role, options in COUNT_OPTIONS.items()}
-_MASS = {role: _spread(options) for role, options in MASS_OPTIONS.items()}
-_ROLE = {name: role_of(name) for name in COUNT_OPTIONS}
-_GENERAL_PLACES = (d.BEHIND, d.NEXT_TO, d.IN_FRONT_OF)
-_STATIC = {
-    noun: d.Preposition(noun.static[0], noun.static[1], ROLE_CASES["place"])
-    for noun in NOUNS["place"]
-    if noun.static is not None
-}
-_PATHS = {
-    "in": (d.INTO, d.INTO, d.INTO, d.THROUGH),
-    "an": (d.AROUND,),
-    "auf": (d.ONTO, d.ONTO, d.AROUND),
-}
-_ENTERED = {noun: _PATHS[preposition.german] for noun, preposition in _STATIC.items()}
+def clock(hour: int) -> tuple[str, str]:
+    """ "at three o'clock", "um drei Uhr"; one is "ein" before "Uhr"."""
+    english, german = w.CARDINALS[hour]
+    return f"at {english} o'clock", f"um {'ein' if hour == 1 else german} Uhr"
+
+
+def half_past(hour: int) -> tuple[str, str]:
+    """ "at half past three", "um halb vier": German names the hour that follows."""
+    return f"at half past {w.CARDINALS[hour][0]}", f"um halb {w.CARDINALS[hour % 12 + 1][1]}"
 
 
 class Phrases:
     """Draws phrases; its only randomness is `random()`, whose stream Python keeps stable."""
 
-    def __init__(self, rng: random.Random, inventory: Inventory) -> None:
+    def __init__(self, rng: random.Random, allowed: Allowed) -> None:
         self.random = rng.random
-        self.inventory = inventory
+        self.allowed = allowed
 
     def pick(self, choices: Sequence[T]) -> T:
         return choices[int(self.random() * len(choices))]
@@ -67,36 +74,39 @@ class Phrases:
     def chance(self, probability: float) -> bool:
         return self.random() < probability
 
-    def noun_phrase(self, name: str, pool: Pool, *, adjective: float = 0.35) -> NounPhrase:
-        """A noun phrase in a role or a variant of one, as COUNT_OPTIONS names them."""
-        options = (_MASS if pool[0] in MASS_CATEGORIES else _COUNT)[name]
-        plural, group = self.pick(options)
+    def find(self, construction: str, key: str | Pool = "") -> list[Any]:
+        """What this split allows there; raises DeadEnd if there is nothing."""
+        found = self.allowed.get((construction, key))
+        if found is None:
+            raise DeadEnd
+        return found
+
+    def noun_phrase(self, name: str, pool: Pool, *, adjective: float = 0.35) -> t.NounPhrase:
+        """A noun phrase in a role or a variant of one, as COUNT_OPTIONS names them.
+
+        It has an adjective with that probability, if this split has one for the noun and its form.
+        """
+        plural, group = self.pick((MASS_OPTIONS if pool[0] in w.MASS else COUNT_OPTIONS)[name])
         role = _ROLE[name]
         determiner = self.pick(group) if len(group) > 1 else group[0]
-        nouns = self.inventory.nouns.get((role, plural, determiner.kind), {}).get(pool)
-        if nouns is None:
-            raise DeadEnd
-        phrase = NounPhrase(determiner, self.pick(nouns), plural, role)
-        if determiner is d.COUNTED:
+        nouns = self.find(noun_construction(role, plural, determiner.kind), pool)
+        phrase = t.NounPhrase(determiner, self.pick(nouns), plural, role)
+        if determiner is w.COUNTED:
             if role not in NUMBERED_ROLES:
                 raise DeadEnd
             phrase.number = self._count(role)
         if self.random() < adjective:
-            self.describe(phrase)
+            form = declension(determiner.paradigm, ROLE_CASES[role], phrase.column)
+            fitting = self.allowed.get((form, phrase.noun.category))
+            phrase.adjective = self.pick(fitting) if fitting else None
         return phrase
-
-    def describe(self, phrase: NounPhrase) -> None:
-        """Add an adjective that fits the noun, if this split has one for its form."""
-        key = (phrase.determiner.paradigm, ROLE_CASES[phrase.role], phrase.column)
-        fitting = self.inventory.adjectives.get(key, {}).get(phrase.noun.category)
-        if fitting is not None:
-            phrase.adjective = self.pick(fitting)
 
     def _count(self, role: str) -> int:
         """Mostly below 100; sometimes a round number, rarely any other up to 9999."""
         draw = self.random()
         if draw < 0.9:
-            return self.pick(self.inventory.numbers["count", role])
+            number: int = self.pick(self.find(f"count.{role}"))
+            return number
         if draw < 0.98:
             return self.round_number()
         number = 102 + int(self.random() * 9898)
@@ -106,86 +116,69 @@ class Phrases:
     def round_number(self) -> int:
         return (1 + int(self.random() * 9)) * (100 if self.random() < 0.6 else 1000)
 
-    def subject(self, pool: Pool = PERSON) -> Argument:
+    def subject(self, pool: Pool = w.PEOPLE) -> t.Argument:
         """A pronoun, a noun phrase, or two of them."""
         draw = self.random()
         if draw < 0.3:
-            return self.pick(d.PRONOUNS)
+            return self.pick(w.PRONOUNS)
         if draw < 0.37:
-            first = self.noun_phrase("subject", PERSON, adjective=0.2)
-            second = self.noun_phrase("subject", PERSON, adjective=0.2)
-            if first.noun is second.noun or d.COUNTED in (first.determiner, second.determiner):
+            first = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
+            second = self.noun_phrase("subject", w.PEOPLE, adjective=0.2)
+            if first.noun is second.noun or w.COUNTED in (first.determiner, second.determiner):
                 raise DeadEnd
-            return syntax.Coordination(first, second)
+            return t.Coordination(first, second)
         return self.noun_phrase("subject", pool)
 
-    def place(self) -> PrepositionalPhrase:
+    def place(self) -> t.PrepositionalPhrase:
         """Where: "in the park", "at the station", "behind the old house"."""
         phrase = self.noun_phrase("place", ("place",), adjective=0.2)
-        if self.random() < 0.75:
-            return PrepositionalPhrase(_STATIC[phrase.noun], phrase)
-        return PrepositionalPhrase(self.pick(_GENERAL_PLACES), phrase)
+        static = self.random() < 0.75
+        preposition = _STATIC[phrase.noun] if static else self.pick(_GENERAL_PLACES)
+        return t.PrepositionalPhrase(preposition, phrase)
 
-    def direction(self) -> PrepositionalPhrase:
+    def direction(self) -> t.PrepositionalPhrase:
         """Where to: "to" and "from" govern the dative, "into", "onto", "through" the accusative."""
         if self.random() < 0.55:
             phrase = self.noun_phrase("goal", ("place",), adjective=0.2)
-            return PrepositionalPhrase(d.TO if self.random() < 0.75 else d.FROM, phrase)
+            return t.PrepositionalPhrase(w.TO if self.random() < 0.75 else w.FROM, phrase)
         phrase = self.noun_phrase("path", ("place",), adjective=0.2)
-        return PrepositionalPhrase(self.pick(_ENTERED[phrase.noun]), phrase)
-
-    def surface(self) -> PrepositionalPhrase:
-        """Onto what something is put: the accusative of direction."""
-        return PrepositionalPhrase(d.ON, self.noun_phrase("path", ("furniture",), adjective=0.2))
+        return t.PrepositionalPhrase(self.pick(_PATHS[phrase.noun.static[1]]), phrase)
 
     def company(
-        self, pool: Pool, prepositions: Sequence[d.Preposition], *, adjective: float = 0.3
-    ) -> PrepositionalPhrase:
+        self, pool: Pool, prepositions: Sequence[w.Preposition], *, adjective: float = 0.3
+    ) -> t.PrepositionalPhrase:
         """With, without or for whom or what."""
         preposition = self.pick(prepositions)
-        role = "with" if preposition is d.WITH else "for"
+        role = "with" if preposition is w.WITH else "for"
         if role == "for" and pool is PERSON_OR_ANIMAL:
-            pool = PERSON
-        return PrepositionalPhrase(preposition, self.noun_phrase(role, pool, adjective=adjective))
+            pool = w.PEOPLE
+        phrase = self.noun_phrase(role, pool, adjective=adjective)
+        return t.PrepositionalPhrase(preposition, phrase)
 
-    def time(self, position: str, tense: str) -> Time | PrepositionalPhrase:
-        """When: a fixed phrase, a day, a month, a date, a clock time or an event."""
+    def when(self, clause: t.Clause, position: str) -> t.Time | t.PrepositionalPhrase:
+        """A time that fits the clause's tense: an adverb, a day, a date, an hour or an event."""
+        tense = t.PAST if clause.modal is not None and clause.modal.past else clause.tense
         draw = self.random()
-        if tense == syntax.PERFECT or draw < 0.3:
-            adverb = self._time("time", position, tense)
-            return Time(adverb.english, adverb.german, ((adverb.lemma, "time"),))
-        if draw < 0.45:
-            adverb = self._time("day", position, tense)
-            return Time(adverb.english, adverb.german, ((adverb.lemma, "day"),))
+        if tense == t.PERFECT or draw < 0.45:
+            pattern = "time" if tense == t.PERFECT or draw < 0.3 else "day"
+            adverb = self._time(pattern, position, tense)
+            return t.Time(adverb.english, adverb.german, ((adverb.lemma, pattern),))
         if draw < 0.53:
             month = self._time("month", position, tense)
-            return Time(*times.month(month), ((month.lemma, "month"),))
+            english, german = f"in {month.english}", f"im {month.german}"
+            return t.Time(english, german, ((month.lemma, "month"),))
         if draw < 0.73:
-            ordinal, month = (
-                self._time("ordinal", position, tense),
-                self._time("date", position, tense),
-            )
-            if not times.exists(ordinal, month):
-                raise DeadEnd
-            return Time(
-                *times.date(ordinal, month), ((ordinal.lemma, "ordinal"), (month.lemma, "date"))
-            )
+            ordinal = self._time("ordinal", position, tense)
+            month = self._time("date", position, tense)
+            parts = ((ordinal.lemma, "ordinal"), (month.lemma, "date"))
+            return t.Time(*date(ordinal, month), parts)
         if draw < 0.88:
-            pattern, spell = ("clock", times.clock) if draw < 0.81 else ("half", times.half_past)
-            hour = self.pick(self._times(pattern, position, tense))
-            return Time(*spell(hour), ((number_lemma(hour), pattern),))
-        return self._event()
-
-    def _times(self, pattern: str, position: str, tense: str) -> tuple[Any, ...]:
-        found = self.inventory.times.get((pattern, position, tense))
-        if found is None:
-            raise DeadEnd
-        return found
-
-    def _time(self, pattern: str, position: str, tense: str) -> Adverb:
-        return self.pick(self._times(pattern, position, tense))
-
-    def _event(self) -> PrepositionalPhrase:
-        preposition = self.pick((d.AFTER, d.BEFORE, d.DURING))
+            pattern, spell = ("clock", clock) if draw < 0.81 else ("half", half_past)
+            hour = self._time(pattern, position, tense)
+            return t.Time(*spell(hour), ((number_lemma(hour), pattern),))
+        preposition = self.pick((w.AFTER, w.BEFORE, w.DURING))
         phrase = self.noun_phrase("event", ("event",), adjective=0.0)
-        return PrepositionalPhrase(preposition, phrase)
+        return t.PrepositionalPhrase(preposition, phrase)
+
+    def _time(self, pattern: str, position: str, tense: str) -> Any:
+        return self.pick(self.find(f"{pattern}.{position}", tense))

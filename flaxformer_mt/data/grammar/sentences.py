@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from flaxformer_mt.data.grammar import determiners as d, syntax as s
-from flaxformer_mt.data.grammar.clauses import Clauses
-from flaxformer_mt.data.grammar.phrases import PERSON, DeadEnd
-from flaxformer_mt.data.grammar.predicates import ANYTIME, NOW, PAST, TENSES, repeat
-from flaxformer_mt.data.grammar.syntax import Clause, NounPhrase, Sentence
-from flaxformer_mt.data.grammar.times import COMMENTS
+from flaxformer_mt.data.grammar import trees as t, words as w
+from flaxformer_mt.data.grammar.clauses import ANYTIME, NOW, PAST, TENSES, Clauses, repeat
+from flaxformer_mt.data.grammar.phrases import DeadEnd
+from flaxformer_mt.data.grammar.trees import Clause, NounPhrase, Sentence
 
 _BEFORE_KINDS = repeat(because=4, although=3, **{"if": 3}, when=4)
 _AFTER_KINDS = repeat(because=5, although=3, **{"if": 2}, when=3, before=3)
@@ -31,7 +29,7 @@ class Sentences(Clauses):
     def _sentence(self) -> Sentence:
         draw = self.random()
         if draw < 0.2:
-            return Sentence(self.clause(s.MAIN, relatives=1.3))
+            return Sentence(self.clause(t.MAIN, relatives=1.3))
         if draw < 0.4:
             return Sentence(self._fronted())
         if draw < 0.54:
@@ -40,28 +38,28 @@ class Sentences(Clauses):
             kind = self.pick(_BEFORE_KINDS)
             span = self._span(kind)
             before = self.clause(kind, span=span, relatives=0.4, adjuncts=0.6)
-            main = self.clause(s.FRONTED, span=span, relatives=0.4, adjuncts=0.6)
+            main = self.clause(t.FRONTED, span=span, relatives=0.4, adjuncts=0.6)
             main.front = "clause"
             return Sentence(main, before=before)
         if draw < 0.8:
             kind = self.pick(_AFTER_KINDS)
             span = self._span(kind)
-            main = self.clause(s.MAIN, span=span, relatives=0.4, adjuncts=0.6)
+            main = self.clause(t.MAIN, span=span, relatives=0.4, adjuncts=0.6)
             after = self.clause(kind, span=span, relatives=0.4, adjuncts=0.6)
             return Sentence(main, after=after)
         if draw < 0.91:
             return Sentence(self._reported())
-        span = self._span(s.MAIN)
-        first = self.clause(s.MAIN, span=span, adjuncts=0.5)
-        second = self.clause(s.MAIN, span=span, adjuncts=0.5)
+        span = self._span(t.MAIN)
+        first = self.clause(t.MAIN, span=span, adjuncts=0.5)
+        second = self.clause(t.MAIN, span=span, adjuncts=0.5)
         return Sentence(first, second=second, conjunction="and" if self.chance(0.6) else "but")
 
     def _span(self, kind: str) -> str:
-        return PAST if kind != s.IF and self.random() < 0.45 else NOW
+        return PAST if kind != t.IF and self.random() < 0.45 else NOW
 
     def _fronted(self) -> Clause:
         """A statement with a time, place, object or comment in front."""
-        clause = self.clause(s.FRONTED, relatives=0.8, adjuncts=0.3)
+        clause = self.clause(t.FRONTED, relatives=0.8, adjuncts=0.3)
         draw = self.random()
         if draw < 0.35 and clause.frequency is None and clause.predicate is None:
             clause.time, clause.front = self.when(clause, "front"), "time"
@@ -72,21 +70,21 @@ class Sentences(Clauses):
                 raise DeadEnd
             clause.front = "object"
         else:
-            clause.comment, clause.front = self.pick(COMMENTS), "comment"
+            clause.comment, clause.front = self.pick(w.COMMENTS), "comment"
         return clause
 
     def _question(self) -> Clause:
         """A yes-no question, or one for a place, time, reason, subject or object."""
-        clause = self.clause(s.QUESTION, relatives=0.3, adjuncts=0.5)
+        clause = self.clause(t.QUESTION, relatives=0.3, adjuncts=0.5)
         draw = self.random()
         if draw < 0.4:
             return clause
         if draw < 0.6:
             self._ask_for_adverb(clause)
         elif draw < 0.72 and clause.verb.frame not in ("copula", "price"):
-            clause.subject = d.WHO
+            clause.subject = w.WHO
         elif clause.verb.frame == "dative":
-            clause.recipient, clause.front = d.WHO, "recipient"
+            clause.recipient, clause.front = w.WHO, "recipient"
         elif clause.object is not None and clause.verb.frame != "placing":
             self._ask_for_object(clause)
         return clause
@@ -106,28 +104,27 @@ class Sentences(Clauses):
         target = clause.object
         clause.front = "object"
         if not isinstance(target, NounPhrase) or self.random() < 0.4:
-            people = not isinstance(target, NounPhrase) or target.noun.category in PERSON
-            clause.object = d.WHO if people else d.WHAT
+            people = not isinstance(target, NounPhrase) or target.noun.category in w.PEOPLE
+            clause.object = w.WHO if people else w.WHAT
         else:
             clause.object = self.noun_phrase("which-object", (target.noun.category,))
 
     def _reported(self) -> Clause:
         """A verb of saying or asking with its complement clause."""
         draw = self.random()
-        kind = s.MAIN if draw < 0.7 else s.FRONTED if draw < 0.85 else s.QUESTION
+        kind = t.MAIN if draw < 0.7 else t.FRONTED if draw < 0.85 else t.QUESTION
         frame = "that" if self.chance(0.65) else "whether"
         span = self._span(kind)
         tense = self.pick(TENSES[kind, span])
-        verb = self.verb(frame, tense, kind)
-        clause = Clause(kind, verb, tense, self.subject())
+        clause = Clause(kind, self.verb(frame, tense, kind), tense, self.subject())
         self.inflect(clause, span)
-        if kind == s.FRONTED:
+        if kind == t.FRONTED:
             if self.chance(0.5):
-                clause.comment, clause.front = self.pick(COMMENTS), "comment"
+                clause.comment, clause.front = self.pick(w.COMMENTS), "comment"
             else:
                 clause.time, clause.front = self.when(clause, "front"), "time"
         clause.complement = self.clause(
-            s.THAT if frame == "that" else s.WHETHER,
+            t.THAT if frame == "that" else t.WHETHER,
             span=PAST if span == PAST else ANYTIME,
             relatives=0.4,
             adjuncts=0.6,

@@ -8,17 +8,19 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from flaxformer_mt.data.grammar.adjectives import Adjective
-from flaxformer_mt.data.grammar.determiners import (
+from flaxformer_mt.data.grammar.words import (
+    PLURAL,
     PLURAL_PERSON,
     THIRD,
+    Adjective,
+    Adverb,
     Determiner,
+    Modal,
+    Noun,
     Preposition,
     Pronoun,
+    Verb,
 )
-from flaxformer_mt.data.grammar.nouns import PLURAL, Noun
-from flaxformer_mt.data.grammar.times import Adverb
-from flaxformer_mt.data.grammar.verbs import Modal, Verb
 
 MAIN, FRONTED, QUESTION, RELATIVE = "main", "fronted", "question", "relative"
 BECAUSE, ALTHOUGH, IF, BEFORE, WHEN = "because", "although", "if", "before", "when"
@@ -26,21 +28,13 @@ THAT, WHETHER = "that", "whether"
 VERB_SECOND = (MAIN, FRONTED, QUESTION)
 """Clause kinds with the German finite verb in front; in every other kind it stands last."""
 
-VERB_FINAL = (BECAUSE, ALTHOUGH, IF, BEFORE, WHEN, THAT, WHETHER, RELATIVE)
-KINDS = VERB_SECOND + VERB_FINAL
+KINDS = (*VERB_SECOND, BECAUSE, ALTHOUGH, IF, BEFORE, WHEN, THAT, WHETHER, RELATIVE)
 POSITIONS = (*VERB_SECOND, "final")
 """Kinds as adverbials and predicates see them: all verb-final ones are one."""
+POSITION = {kind: kind if kind in VERB_SECOND else "final" for kind in KINDS}
 
-POSITION: dict[str, str] = {kind: kind if kind in VERB_SECOND else "final" for kind in KINDS}
-
-PRESENT, PROGRESSIVE, PAST, PERFECT, FUTURE, MODAL = (
-    "present",
-    "progressive",
-    "past",
-    "perfect",
-    "future",
-    "modal",
-)
+PRESENT, PROGRESSIVE, PAST = "present", "progressive", "past"
+PERFECT, FUTURE, MODAL = "perfect", "future", "modal"
 TENSES = (PRESENT, PROGRESSIVE, PAST, PERFECT, FUTURE, MODAL)
 
 
@@ -126,6 +120,9 @@ class Price:
     euros: int
 
 
+Predicate: TypeAlias = NounPhrase | Quality | Comparison | Age | Price
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Time:
     """A time in both languages; `parts` are its lemmas with the name of the pattern each is in."""
@@ -135,14 +132,17 @@ class Time:
     parts: tuple[tuple[str, str], ...]
 
 
+Adjunct: TypeAlias = Adverb | Time | PrepositionalPhrase
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Clause:
     """One clause: a verb, its arguments and its adjuncts.
 
-    `front` names what stands first in a FRONTED clause ("time", "place", "object", "comment", or
-    "clause" for a subordinate one outside of this tree) or in a QUESTION ("object", "recipient").
-    `asked` is the adverb a question asks for: "where", "when" or "why". `recipient` is the dative
-    argument, of "helfen" as of "geben".
+    `front` names the field that stands first in a FRONTED clause ("time", "place", "object",
+    "comment"; "clause" is a subordinate one outside of this tree) or in a QUESTION ("object",
+    "recipient"). `asked` is the adverb a question asks for: "where", "when" or "why". `recipient`
+    is the dative argument, of "helfen" as of "geben".
     """
 
     kind: str
@@ -153,7 +153,7 @@ class Clause:
     negated: bool = False
     object: Argument | None = None
     recipient: Argument | None = None
-    predicate: NounPhrase | Quality | Comparison | Age | Price | None = None
+    predicate: Predicate | None = None
     time: Time | PrepositionalPhrase | None = None
     frequency: Adverb | None = None
     manner: Adverb | None = None
@@ -172,6 +172,12 @@ class Clause:
             return not (isinstance(self.subject, Pronoun) and self.subject.interrogative)
         return bool(self.front)
 
+    def in_place(self, field: str) -> Argument | Adjunct | None:
+        """An argument or adjunct, unless it stands in front or is the relative pronoun there."""
+        part: Argument | Adjunct | None = getattr(self, field)
+        pronoun = part.argument if isinstance(part, PrepositionalPhrase) else part
+        return None if field == self.front or isinstance(pronoun, Relativizer) else part
+
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Sentence:
@@ -183,3 +189,11 @@ class Sentence:
     after: Clause | None = None
     second: Clause | None = None
     conjunction: str = ""
+
+
+def punctuated(tokens: list[str], mark: str) -> str:
+    """Tokens to text: commas joined to words, doubled or final ones merged, a capital in front."""
+    text = " ".join(tokens)
+    if "," in text:
+        text = text.replace(" , ,", " ,").removesuffix(" ,").replace(" ,", ",")
+    return text[0].upper() + text[1:] + mark

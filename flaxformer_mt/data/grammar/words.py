@@ -1,0 +1,324 @@
+"""The words of the built-in grammar with their forms, from the tables beside this file.
+
+A "-" in a table is nothing. Entries are compared by identity: each stands in its table once.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import importlib.resources
+from collections.abc import Iterator
+
+NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
+MASCULINE, FEMININE, NEUTER, PLURAL = range(4)
+"""Columns of every German declension: three genders, and the plural that has none."""
+FIRST, SECOND, THIRD, PLURAL_PERSON = range(4)
+"""Rows of a verb's present: ich, du, er, wir."""
+WEAK, MIXED, STRONG = range(3)
+PARADIGM_NAMES = ("weak", "mixed", "strong")
+
+ANY = "any"
+"""The tense of a time that fits all of them but the perfect."""
+
+# _ENDINGS[paradigm][case][column] of adjectives.
+_ENDINGS = (
+    (("e", "e", "e", "en"), ("en", "e", "e", "en"), ("en",) * 4, ("en",) * 4),
+    (("er", "e", "es", "en"), ("en", "e", "es", "en"), ("en",) * 4, ("en",) * 4),
+    (
+        ("er", "e", "es", "e"),
+        ("en", "e", "es", "e"),
+        ("em", "er", "em", "en"),
+        ("en", "er", "en", "er"),
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Noun:
+    """A noun; `german[plural][case]` are its German forms, `static` is how one is "at" a place."""
+
+    lemma: str
+    english: tuple[str, str]
+    gender: int
+    german: tuple[tuple[str, ...], tuple[str, ...]]
+    category: str
+    static: tuple[str, str]
+
+    @property
+    def mass(self) -> bool:
+        return not self.english[1]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Adjective:
+    """An adjective; `german` is its predicative form, `forms[paradigm][case][column]` the others.
+
+    It describes nouns of its `categories`. Two adjectives of one `scale` exclude each other:
+    nothing is both big and small.
+    """
+
+    lemma: str
+    english: str
+    german: str
+    forms: tuple[tuple[tuple[str, ...], ...], ...]
+    categories: frozenset[str]
+    scale: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Verb:
+    """A verb and what it governs.
+
+    `english` is (base, third person, -ing, past, participle). `present` is German without its
+    separable `particle`; `lemma` (the infinitive) and `participle` include it. A `movable` English
+    particle stands behind a pronoun object (picks him up). `objects` are alternative pools of noun
+    categories. A `preterite` (sein, haben) replaces the perfect as the German past.
+    """
+
+    lemma: str
+    frame: str
+    english: tuple[str, ...]
+    present: tuple[str, ...]
+    participle: str
+    english_particle: str
+    movable: bool
+    particle: str
+    auxiliary: str
+    stative: bool
+    objects: tuple[tuple[str, ...], ...]
+    preterite: tuple[str, ...]
+
+    @property
+    def past_is_distinct(self) -> bool:
+        """False for "read": "they read" would be present or past, and have two translations."""
+        return self.english[0] != self.english[3]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Modal:
+    """A modal verb in one tense.
+
+    `english` is the auxiliary that "not" follows; where it is empty, `finite` (they, she) and
+    `base` are full verbs with do-support: wants to, does not want to.
+    """
+
+    lemma: str
+    past: bool
+    english: str
+    finite: tuple[str, str]
+    base: str
+    german: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Adverb:
+    """A fixed adverbial; `tense` restricts a time to the tenses it fits ("yesterday": the past)."""
+
+    english: str
+    german: str
+    tense: str = ANY
+
+    @property
+    def lemma(self) -> str:
+        return self.german
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Determiner:
+    """A determiner: English singular and plural, German by case and column.
+
+    `kind` is its class in constructions, `paradigm` how it inflects adjectives; a `negative` one
+    carries the clause's negation ("not a" is "kein"), so that no "nicht" is needed.
+    """
+
+    english: tuple[str, str]
+    german: tuple[tuple[str, ...], ...]
+    paradigm: int
+    kind: str
+    negative: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Pronoun:
+    """A personal or interrogative pronoun: English subject and object, German by case."""
+
+    english: tuple[str, str]
+    german: tuple[str, str, str]
+    person: int
+    interrogative: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Preposition:
+    """A preposition and the case it governs in this use (two-way ones appear twice)."""
+
+    english: str
+    german: str
+    case: int
+
+
+def _rows(table: str) -> Iterator[dict[str, str]]:
+    text = (importlib.resources.files(__package__) / f"{table}.tsv").read_text("utf-8")
+    for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
+        yield {column: "" if cell == "-" else cell for column, cell in row.items()}
+
+
+def _noun(row: dict[str, str]) -> Noun:
+    oblique, plural, dative = row["oblique"], row["plural"], row["dative_plural"]
+    return Noun(
+        row["nominative"],
+        (row["english"], row["english_plural"]),
+        ("der", "die", "das").index(row["article"]),
+        (
+            (row["nominative"], oblique, oblique, row["genitive"]),
+            (plural, plural, dative, plural),
+        ),
+        row["category"],
+        (row["at_english"], row["at_german"]),
+    )
+
+
+def _adjective(row: dict[str, str]) -> Adjective:
+    forms = tuple(
+        tuple(tuple(row["stem"] + ending for ending in case) for case in paradigm)
+        for paradigm in _ENDINGS
+    )
+    categories = frozenset(row["describes"].split())
+    return Adjective(row["german"], row["english"], row["german"], forms, categories, row["scale"])
+
+
+def _verb(row: dict[str, str]) -> Verb:
+    preterite = tuple(row[f"preterite_{person}"] for person in ("ich", "du", "er", "wir"))
+    return Verb(
+        row["german"],
+        row["frame"],
+        tuple(row[form] for form in ("english", "third", "ing", "past", "participle")),
+        tuple(row[person] for person in ("ich", "du", "er", "wir")),
+        row["german_participle"],
+        row["english_particle"],
+        bool(row["movable"]),
+        row["particle"],
+        row["auxiliary"],
+        bool(row["stative"]),
+        tuple(tuple(pool.split()) for pool in row["objects"].split("/") if pool),
+        preterite if any(preterite) else (),
+    )
+
+
+def _modal(row: dict[str, str]) -> Modal:
+    german = tuple(row[person] for person in ("ich", "du", "er", "wir"))
+    finite = (row["finite"], row["third"])
+    return Modal(row["german"], bool(row["past"]), row["english"], finite, row["base"], german)
+
+
+def _determiner(row: dict[str, str]) -> Determiner:
+    cases = ("nominative", "accusative", "dative", "genitive")
+    return Determiner(
+        (row["english"], row["english_plural"]),
+        tuple(tuple(row[case].split()) or ("",) * 4 for case in cases),
+        PARADIGM_NAMES.index(row["paradigm"]),
+        row["kind"],
+        bool(row["negative"]),
+    )
+
+
+def _adverbs(kind: str) -> tuple[Adverb, ...]:
+    rows = (row for row in _rows("adverbs") if row["kind"] == kind)
+    return tuple(Adverb(row["english"], row["german"], row["tense"]) for row in rows)
+
+
+NOUNS = tuple(map(_noun, _rows("nouns")))
+CATEGORIES = tuple(dict.fromkeys(noun.category for noun in NOUNS))
+"""Of nouns: what verbs and adjectives select."""
+PEOPLE = ("person", "profession_m", "profession_f")
+"""Categories of people: only professions are predicates ("a good teacher"), by natural gender."""
+MASS = frozenset(noun.category for noun in NOUNS if noun.mass)
+ADJECTIVES = tuple(map(_adjective, _rows("adjectives")))
+VERBS = tuple(map(_verb, _rows("verbs")))
+"""In the order of their frames, which say what arguments they take."""
+COPULA = VERBS[-1]
+MODALS = tuple(map(_modal, _rows("modals")))
+
+SIMPLE_TIMES, DAYS, MONTHS = _adverbs("time"), _adverbs("day"), _adverbs("month")
+MANNERS = _adverbs("manner")
+"""How: after the objects in both languages."""
+FREQUENCIES = _adverbs("frequency")
+"""How often: before the English verb, in the German middle field where a time stands."""
+COMMENTS = _adverbs("comment")
+"""Sentence adverbs: in front, with inversion in German."""
+
+DETERMINERS = {row["name"]: _determiner(row) for row in _rows("determiners")}
+THE, A, BARE, NOT_A, NOT_BARE, NO, THIS, EVERY, WHICH, ALL, MANY, SOME, COUNTED = (
+    DETERMINERS[name]
+    for name in "the a bare not_a not_bare no this every which all many some counted".split()
+)
+POSSESSIVES = tuple(DETERMINERS[name] for name in "my your his her our their".split())
+# The genitive of a relative pronoun is never used.
+RELATIVE_PRONOUNS = (*THE.german[:2], ("dem", "der", "dem", "denen"))
+
+PRONOUNS = (
+    Pronoun(("I", "me"), ("ich", "mich", "mir"), FIRST),
+    Pronoun(("you", "you"), ("du", "dich", "dir"), SECOND),
+    Pronoun(("he", "him"), ("er", "ihn", "ihm"), THIRD),
+    Pronoun(("she", "her"), ("sie", "sie", "ihr"), THIRD),
+    Pronoun(("we", "us"), ("wir", "uns", "uns"), PLURAL_PERSON),
+    Pronoun(("they", "them"), ("sie", "sie", "ihnen"), PLURAL_PERSON),
+)
+SHE = PRONOUNS[3]
+WHO = Pronoun(("who", "whom"), ("wer", "wen", "wem"), THIRD, interrogative=True)
+WHAT = Pronoun(("what", "what"), ("was", "was", "was"), THIRD, interrogative=True)
+
+WITH = Preposition("with", "mit", DATIVE)
+WITHOUT = Preposition("without", "ohne", ACCUSATIVE)
+FOR = Preposition("for", "für", ACCUSATIVE)
+TO = Preposition("to", "zu", DATIVE)
+FROM = Preposition("from", "von", DATIVE)
+INTO = Preposition("into", "in", ACCUSATIVE)
+THROUGH = Preposition("through", "durch", ACCUSATIVE)
+AROUND = Preposition("around", "um", ACCUSATIVE)
+ONTO = Preposition("onto", "auf", ACCUSATIVE)
+ON = Preposition("on", "auf", ACCUSATIVE)
+BEHIND = Preposition("behind", "hinter", DATIVE)
+NEXT_TO = Preposition("next to", "neben", DATIVE)
+IN_FRONT_OF = Preposition("in front of", "vor", DATIVE)
+AFTER = Preposition("after", "nach", DATIVE)
+BEFORE = Preposition("before", "vor", DATIVE)
+DURING = Preposition("during", "während", GENITIVE)
+
+CONJUNCTIONS = {
+    "because": "weil",
+    "although": "obwohl",
+    "if": "falls",
+    "before": "bevor",
+    "when": "wenn",
+    "that": "dass",
+    "whether": "ob",
+}
+"""Of subordinate clauses, in German. "when" is "als" over a simple past, which the source shows."""
+
+_NUMBERS = tuple(_rows("numbers"))
+ORDINALS = tuple(Adverb(row["english_ordinal"], row["german_ordinal"]) for row in _NUMBERS[1:32])
+"""Of 1 to 31, as a date has them: "third", "dritten"."""
+
+
+def _cardinal(number: int) -> tuple[str, str]:
+    """142 is "one hundred and forty-two"; German has one word, whose final 1 is "eins"."""
+    thousands, hundreds, rest = number // 1000, number // 100 % 10, number % 100
+    small = _NUMBERS[rest]
+    english = [f"{_NUMBERS[thousands]['english']} thousand"] if thousands else []
+    english += [f"{_NUMBERS[hundreds]['english']} hundred"] if hundreds else []
+    if rest or not english:
+        english.append(f"and {small['english']}" if english else small["english"])
+    german = f"{_digit(thousands)}tausend".removeprefix("ein") if thousands else ""
+    if hundreds:
+        german += f"{_digit(hundreds)}hundert" if german or hundreds > 1 else "hundert"
+    return " ".join(english), german + (small["german"] if rest or not german else "")
+
+
+def _digit(number: int) -> str:
+    return "ein" if number == 1 else _NUMBERS[number]["german"]
+
+
+CARDINALS = tuple(map(_cardinal, range(10_000)))
+"""Both words of each number."""
