@@ -42,7 +42,7 @@ from benchmarks.training_contest import ROOT, accelerator
 from benchmarks.training_report import without_paths
 from flaxformer_mt.reproduction.result_file import COMMIT, read_results, this_machine, write_result
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.rundir.versions import git_commit
+from flaxformer_mt.versions import git_commit
 
 SCORING = 90.0  # seconds that are kept for scoring what was trained
 CURVE = 12  # points of the loss curve

@@ -31,8 +31,8 @@ from flaxformer_mt.reproduction.planned import (
     step_digest,
 )
 from flaxformer_mt.reproduction.result_file import Result, read_result, this_machine, write_result
-from flaxformer_mt.rundir.atomic import write_json
-from flaxformer_mt.rundir.versions import git_commit
+from flaxformer_mt.rundir.paths import write_json
+from flaxformer_mt.versions import git_commit
 
 TOPOLOGY, PLACE = "v5e:2x4", "v5e_8"
 SECONDS = "compile_seconds"  # the detail that has them, by the plan's digest

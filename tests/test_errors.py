@@ -21,7 +21,7 @@ from flaxformer_mt.errors import FAILED, FINAL, exit_status
 from flaxformer_mt.export.errors import ModelImportError
 from flaxformer_mt.files.reading import JsonError
 from flaxformer_mt.planning.topology import TopologyError
-from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
+from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 from flaxformer_mt.training.progress import DivergenceError
 
 # Caught by their own rooms, answered to a client, or raised as a stop.

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.rundir import stored
+from flaxformer_mt.rundir import checkpoint_format
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.rundir.layout import open_run
@@ -106,8 +106,8 @@ def ending(workdir: Path, *, step: int = STEPS) -> Ending:
     """Of a finished run; raises RunDirectoryError and CheckpointError where it is not whole."""
     run = open_run(workdir)
     folder = run.checkpoints / str(step)
-    meta = stored.read_meta(folder)
-    progress = stored.read_document(folder, meta, "position")
+    meta = checkpoint_format.read_meta(folder)
+    progress = checkpoint_format.read_document(folder, meta, "position")
     reports = [
         {key: value for key, value in line.items() if key not in TIMES}
         for line in read_metrics(run.metrics)

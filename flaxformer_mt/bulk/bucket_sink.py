@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, read_record, write_record
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, asking, exists, persistently
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir.atomic import read_json, write_json
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import read_json, write_json
 
 FORMAT = 2  # of the record
 

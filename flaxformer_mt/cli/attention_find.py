@@ -13,7 +13,6 @@ from flaxformer_mt.cli.arguments import positive, say
 from flaxformer_mt.cli.pictures import drawn, make_folder, write_picture
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.config import freeze
-from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.figures import FigureError
@@ -23,9 +22,9 @@ from flaxformer_mt.figures.find_report import highlights, legend, table, to_json
 from flaxformer_mt.figures.maps import KINDS, pick
 from flaxformer_mt.figures.sentences import attend, sentences_of
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
-from flaxformer_mt.rundir.atomic import write_json
+from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run, read_record
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.paths import as_path, write_json
 
 
 def add_find(parser: argparse.ArgumentParser) -> None:

@@ -6,15 +6,10 @@ from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import add_workdir, make_parser, positive, say
 from flaxformer_mt.config import freeze
-from flaxformer_mt.rundir.averaging import (
-    average_checkpoints,
-    averaged_steps,
-    stale_average,
-    write_average,
-)
-from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+from flaxformer_mt.rundir.checkpoint_choice import averaged_steps, has_average, stale_average
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
-from flaxformer_mt.rundir.selection import has_average
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:

@@ -20,8 +20,7 @@ from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.evaluation.significance import TRIALS
 from flaxformer_mt.evaluation.systems import common_case, common_text, common_tokenizer, find_output
 from flaxformer_mt.evaluation.testsets import load_testset
-from flaxformer_mt.rundir.atomic import write_json
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.paths import as_path, write_json
 
 _EPILOG = """SYSTEM is a file of hypotheses, one a line, of whatever toolkit; a run directory, of
 which --set names an evaluation; or the NAME.json that `evaluate` has written. NAME=SYSTEM gives

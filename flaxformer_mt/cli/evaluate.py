@@ -24,7 +24,6 @@ from flaxformer_mt.cli.scoring import (
 from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
 from flaxformer_mt.cli.sets import VALID, given_text, sets_of
 from flaxformer_mt.config import freeze
-from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.distributed import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
@@ -33,6 +32,7 @@ from flaxformer_mt.evaluation.examples import SHOWN
 from flaxformer_mt.evaluation.scoring import assess
 from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.parallel import HEARTBEAT, Processes, joined
+from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.rundir.paths import as_path
 

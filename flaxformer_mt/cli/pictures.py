@@ -13,8 +13,7 @@ from flaxformer_mt.figures.canvas import Form, Layout, Size, rendered
 from flaxformer_mt.figures.heat_maps import heat_maps
 from flaxformer_mt.figures.line_drawing import line_drawing
 from flaxformer_mt.figures.maps import Picked, weights_of
-from flaxformer_mt.rundir.atomic import write_bytes, write_text
-from flaxformer_mt.rundir.paths import as_path, is_remote
+from flaxformer_mt.rundir.paths import as_path, is_remote, write_bytes, write_text
 
 _Parser = argparse.ArgumentParser | argparse._ArgumentGroup
 

@@ -12,11 +12,11 @@ from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
-from flaxformer_mt.rundir.selection import list_steps
 
 
 @contextlib.contextmanager

@@ -23,11 +23,10 @@ from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import layout
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
+from flaxformer_mt.rundir.layout import RunDirectory, reopen
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.rundir.selection import list_steps
-from flaxformer_mt.rundir.status import reopen
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:

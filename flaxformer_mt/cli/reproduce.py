@@ -23,9 +23,8 @@ from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from flaxformer_mt.reproduction.run_rows import Ending, Rows, listing
 from flaxformer_mt.reproduction.scaling import RULE
 from flaxformer_mt.reproduction.settings import TEXTS, Corpus, Settings
-from flaxformer_mt.rundir.atomic import write_text
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
-from flaxformer_mt.rundir.paths import as_path, is_remote
+from flaxformer_mt.rundir.paths import as_path, is_remote, write_text
 
 _EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, and scored; a row
 that is done is not done again, a stopped one goes on, a failed one is noted and the others go on.

@@ -23,14 +23,12 @@ from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.config.load import apply_override, refuse_vain
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel import Processes
-from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import list_steps, load_params
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, read_status, reopen
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.rundir.status import read_status, reopen
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.state import StartError, check_same_form
 
@@ -171,7 +169,7 @@ def weights_of(
             f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
         )
     # Here, because decoding is much to load for a run that begins with no other's weights.
-    from flaxformer_mt.decoding.chosen import chosen_weights
+    from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
 
     which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 

@@ -15,14 +15,13 @@ from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.model import parameters
 from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
 from flaxformer_mt.parallel.host_memory import share_one_heap
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.growing import GrowingFiles, growing_files
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, write_status
 from flaxformer_mt.rundir.lock import Holding
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.rundir.status import Status, read_status, write_status
+from flaxformer_mt.rundir.staged_files import GrowingFiles, growing_files
 from flaxformer_mt.training.instruments import (
     Goodput,
     Instruments,

@@ -20,8 +20,7 @@ from flaxformer_mt.parsing.gold import describe_left_out, trees_of_parses
 from flaxformer_mt.parsing.normal_form import normal_form
 from flaxformer_mt.parsing.repair import flat, rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
-from flaxformer_mt.rundir.atomic import write_json, writing
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.paths import as_path, write_json, writing
 
 _EPILOG = """linearize makes the two files that a model is trained on (--config parsing); translate
 turns sentences into linearised trees; rebuild makes trees of those; score compares them with gold

@@ -14,7 +14,6 @@ from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.attention_weights import Attention, attend_part
-from flaxformer_mt.decoding.chosen import Chosen, Which, chosen_weights
 from flaxformer_mt.decoding.decode import DecodingError, compile_batches, decode_ids
 from flaxformer_mt.decoding.forced import Scored, score_parts
 from flaxformer_mt.decoding.sampling import Sampling
@@ -38,6 +37,7 @@ from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
 from flaxformer_mt.parallel import local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import open_run, read_record
 

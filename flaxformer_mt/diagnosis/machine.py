@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from flaxformer_mt.diagnosis.finding import Finding, Value
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
-from flaxformer_mt.rundir.versions import git_commit
+from flaxformer_mt.versions import git_commit
 
 _GIB = 1 << 30
 _PACKAGES = (

@@ -15,9 +15,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flaxformer_mt.diagnosis.finding import Finding, State
 from flaxformer_mt.parallel import Processes
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.paths import is_remote
-from flaxformer_mt.rundir.retention import KeepPolicy
 
 _BYTES = 1 << 26  # a quarter of the base model's parameters
 _GB = 1e9

@@ -14,9 +14,8 @@ from flaxformer_mt.evaluation.examples import worst_and_best
 from flaxformer_mt.evaluation.page import page
 from flaxformer_mt.evaluation.scoring import Assessment
 from flaxformer_mt.evaluation.segments import read_segments
-from flaxformer_mt.rundir.atomic import remove_file, write_json, write_text
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.paths import exists, is_remote
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import exists, is_remote, remove_file, write_json, write_text
 
 
 @dataclasses.dataclass(frozen=True)

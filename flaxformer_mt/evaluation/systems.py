@@ -11,9 +11,8 @@ from typing import Any
 from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.evaluation_files import Files, kept_names, read_kept
 from flaxformer_mt.evaluation.segments import read_segments
-from flaxformer_mt.rundir.atomic import read_json
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import as_path, exists
+from flaxformer_mt.rundir.paths import as_path, exists, read_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

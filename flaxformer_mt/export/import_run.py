@@ -32,10 +32,9 @@ from flaxformer_mt.export.reference import Reference
 from flaxformer_mt.export.sample import sample_lines
 from flaxformer_mt.export.weights import to_params
 from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.rundir.status import Status, write_status
+from flaxformer_mt.rundir.layout import RunDirectory, Status, write_status
 
 BOUND = 1e-3
 _TABLE_TOLERANCE = 1e-3  # of stored sinusoids, which may be float16

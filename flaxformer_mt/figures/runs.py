@@ -11,10 +11,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.rundir.layout import open_run, read_record
-from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.rundir.reports import column, is_number, last_told, progress
-from flaxformer_mt.rundir.status import read_status
+from flaxformer_mt.rundir.layout import open_run, read_record, read_status
+from flaxformer_mt.rundir.metrics_log import column, is_number, last_told, progress, read_metrics
 
 Axis = Literal["steps", "tokens", "hours"]
 AXES: tuple[Axis, ...] = get_args(Axis)

@@ -25,11 +25,10 @@ from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.provenance import training_details
 from flaxformer_mt.reproduction.records import FULL, REDUCED
 from flaxformer_mt.reproduction.result_file import Result, write_result
-from flaxformer_mt.rundir.atomic import read_json
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
-from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.rundir.reports import progress
+from flaxformer_mt.rundir.metrics_log import progress, read_metrics
+from flaxformer_mt.rundir.paths import read_json
 
 # The paper's counts are rounded, and those of the corpora at hand differ a little.
 _ENOUGH = 0.9

@@ -19,10 +19,10 @@ from flaxformer_mt.figures.maps import pick, weights_of, whole_word
 from flaxformer_mt.figures.sentences import attend, sentences_of
 from flaxformer_mt.figures.statistics import pronouns_of
 from flaxformer_mt.reproduction.settings import TEXTS, Settings
-from flaxformer_mt.rundir.atomic import write_bytes
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from flaxformer_mt.rundir.paths import write_bytes
 
 # By the search that finds what each shows; of the encoder's self-attention all three.
 FIGURES = {"long distance": "figure3", "anaphora": "figure4", "structure": "figure5"}

@@ -12,8 +12,8 @@ from flaxformer_mt.reproduction.experiment import Experiment, again
 from flaxformer_mt.reproduction.paper import Row, RowError
 from flaxformer_mt.reproduction.planned import Planned, planned_by_layers, planned_steps
 from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
-from flaxformer_mt.rundir.atomic import read_json, remove_file, write_json
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import read_json, remove_file, write_json
 
 FAILED = "failed"  # the folder, below that of the results
 FULL, REDUCED = "measured at full scale", "measured at reduced scale"

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir.atomic import read_json, remove_file, write_bytes, write_json
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.versions import git_commit, package_versions
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import read_json, remove_file, write_bytes, write_json
+from flaxformer_mt.versions import git_commit, package_versions
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 # Of a checkout its commit; an installed package knows its release alone.

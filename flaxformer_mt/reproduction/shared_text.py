@@ -21,9 +21,9 @@ from flaxformer_mt.data.corpus.source import open_source
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.prepare.manifest import settings_of
 from flaxformer_mt.files.atomic import replacing
-from flaxformer_mt.rundir.atomic import write_json, writing
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import write_json, writing
 
 Say = Callable[[str], None]
 

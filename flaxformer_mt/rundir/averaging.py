@@ -10,22 +10,19 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.rundir import orbax_quiet, stored
-from flaxformer_mt.rundir.errors import CheckpointError, DamagedError
-from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import is_remote
-from flaxformer_mt.rundir.remote_folders import remove, replace
-from flaxformer_mt.rundir.selection import (
+from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir.checkpoint_choice import (
     AVERAGE,
     BEFORE,
     average_folder,
     best_steps,
-    existing_average,
-    has_average,
     joined,
     list_steps,
     regular_steps,
 )
+from flaxformer_mt.rundir.checkpoint_format import bury, composite, first_line, hush, read_weights
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import is_remote, remove, replace
 
 
 def average_checkpoints(
@@ -39,14 +36,14 @@ def average_checkpoints(
     kept in float64 and one checkpoint is in memory at a time. Raises CheckpointError if there are
     fewer than n or one of them is damaged: no other takes its place silently.
     """
-    orbax_quiet.hush()
+    hush()
     if n < 1:
         raise ValueError(f"cannot average {n} checkpoints")
     steps = _choose(run, n, by)
     total: Any = None
     dtypes: Any = None
     for step in steps:
-        arrays = jax.tree.map(np.asarray, stored.read_weights(run.checkpoints / str(step)))
+        arrays = jax.tree.map(np.asarray, read_weights(run.checkpoints / str(step)))
         if total is None:
             dtypes = jax.tree.map(lambda array: array.dtype, arrays)
             total = jax.tree.map(lambda array: array.astype(np.float64), arrays)
@@ -68,12 +65,12 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     when the process is killed. In a bucket, where folders cannot be renamed, a reader sees the
     former ones, then none, then the new ones.
     """
-    orbax_quiet.hush()
+    hush()
     place = run.checkpoints / AVERAGE
     aside = run.checkpoints / f"{AVERAGE}.new"
     before = run.checkpoints / BEFORE
     meta = {"steps": list(steps), "newest": max([*steps, *list_steps(run.checkpoints)])}
-    arguments = stored.composite({"params": params}, {"meta": meta})
+    arguments = composite({"params": params}, {"meta": meta})
     try:
         for leftover in run.checkpoints.glob(f"{AVERAGE}.new*"):
             if is_remote(leftover):
@@ -100,41 +97,8 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
         if before.exists():
             shutil.rmtree(before)
     except Exception as error:  # Orbax and TensorStore raise anything.
-        orbax_quiet.bury(error)
-        raise CheckpointError(
-            f"{place}: cannot be written: {orbax_quiet.first_line(error)}"
-        ) from error
-
-
-def averaged_steps(run: RunDirectory) -> list[int]:
-    """The steps whose mean `checkpoints/average` is. Raises CheckpointError."""
-    return list(_meta(run)["steps"])
-
-
-def stale_average(run: RunDirectory) -> str | None:
-    """A sentence about `checkpoints/average` if the run has saved a newer step since it was made.
-
-    None if it has not, or if there is no average. Raises CheckpointError.
-    """
-    if not has_average(run.checkpoints):
-        return None
-    meta = _meta(run)
-    made = meta.get("newest", max(meta["steps"]))  # early ones do not say
-    newest = max(list_steps(run.checkpoints), default=made)
-    if newest <= made:
-        return None
-    return (
-        f"{run}: the average is of steps {joined(meta['steps'])}, and the run is at step {newest} "
-        "now; run `average` again"
-    )
-
-
-def _meta(run: RunDirectory) -> dict[str, Any]:
-    folder = existing_average(run.checkpoints)
-    try:
-        return stored.read_meta(folder)
-    except DamagedError as error:
-        raise DamagedError(f"{error}; run `average` again") from error
+        bury(error)
+        raise CheckpointError(f"{place}: cannot be written: {first_line(error)}") from error
 
 
 def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[int]:

@@ -21,11 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.files.reading import load_json
-from flaxformer_mt.rundir import cache_use
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError, cache_use
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
-from flaxformer_mt.rundir.paths import asking, exists, is_primary, is_remote, persistently
-from flaxformer_mt.rundir.remote_folders import copy, files_below
+from flaxformer_mt.rundir.paths import (
+    asking,
+    copy,
+    exists,
+    files_below,
+    is_primary,
+    is_remote,
+    persistently,
+)
 
 # By folder, the file without which it is incomplete.
 INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}

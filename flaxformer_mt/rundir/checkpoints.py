@@ -20,16 +20,10 @@ from typing import Any, Literal
 import jax
 import orbax.checkpoint as ocp
 
-from flaxformer_mt.rundir import orbax_quiet, stored
-from flaxformer_mt.rundir.agreement import everywhere, listed_alike
-from flaxformer_mt.rundir.digests import flatten_paths
-from flaxformer_mt.rundir.errors import CheckpointError, DamagedError, UnreadError
-from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import as_path, is_remote
-from flaxformer_mt.rundir.remote_folders import remove
-from flaxformer_mt.rundir.retention import KeepPolicy, ranked, steps_to_keep
-from flaxformer_mt.rundir.selection import (
+from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
+from flaxformer_mt.rundir.checkpoint_choice import (
     AVERAGE as AVERAGE,
+    KeepPolicy,
     Kind,
     best_steps as best_steps,
     existing_average,
@@ -38,9 +32,27 @@ from flaxformer_mt.rundir.selection import (
     joined,
     kind_of,
     list_steps as list_steps,
+    ranked,
     select_step as select_step,
     steps_begun,
+    steps_to_keep,
 )
+from flaxformer_mt.rundir.checkpoint_format import (
+    bury,
+    check_form,
+    composite,
+    everywhere,
+    first_line,
+    hush,
+    listed_alike,
+    read_document,
+    read_meta,
+    read_tree,
+    read_weights,
+)
+from flaxformer_mt.rundir.digests import flatten_paths
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import as_path, is_remote, remove
 
 _TEMPORARY = "[0-9]*.orbax-checkpoint-tmp*"
 _LOGGER = logging.getLogger(__name__)
@@ -80,7 +92,7 @@ class Checkpoints:
         report: Callable[[str], None] = _LOGGER.warning,
         before_save: Callable[[], None] = lambda: None,
     ) -> None:
-        orbax_quiet.hush()
+        hush()
         self.directory = as_path(directory)
         self.policy = policy
         self._before_save = before_save
@@ -107,7 +119,7 @@ class Checkpoints:
             "metrics": dict(snapshot.metrics),
             "best": {"metric": self.policy.metric, "mode": self.policy.mode},
         }
-        arguments = stored.composite(trees, {"position": snapshot.position, "meta": meta})
+        arguments = composite(trees, {"position": snapshot.position, "meta": meta})
         self._note(snapshot.step, meta)
         try:
             # force: when to save is the caller's decision alone.
@@ -213,7 +225,7 @@ class Checkpoints:
         self._irregular: set[int] = set()
         for step in listed_alike(self.directory, list_steps):
             try:
-                self._note(step, stored.read_meta(self.directory / str(step)))
+                self._note(step, read_meta(self.directory / str(step)))
             except DamagedError:
                 continue  # named when it is to be restored
             except UnreadError as error:
@@ -255,8 +267,8 @@ class Checkpoints:
             self._close_manager()
         except Exception as second:
             error.add_note(f"and closing: {second}")
-        orbax_quiet.bury(error)
-        cause = orbax_quiet.first_line(error)
+        bury(error)
+        cause = first_line(error)
         raise CheckpointError(
             f"{self.directory}: a checkpoint could not be saved: {cause}; the earlier ones are "
             "unharmed"
@@ -307,13 +319,13 @@ def load_params(
     where the checkpoint has one, the parameters otherwise. Every array is checked by digest.
     Raises CheckpointError, naming the steps that there are.
     """
-    orbax_quiet.hush()
+    hush()
     if which == "average":
         folder = existing_average(run.checkpoints)
     else:
         folder = run.checkpoints / str(select_step(run.checkpoints, which))
     try:
-        return stored.read_weights(folder, weights)
+        return read_weights(folder, weights)
     except DamagedError as error:
         # Choosing another model in its place is the user's decision.
         raise DamagedError(
@@ -332,21 +344,21 @@ def _read_surely(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
     damage = None
     try:
-        meta = stored.read_meta(folder)
+        meta = read_meta(folder)
         if str(meta["step"]) != folder.name:
             raise DamagedError(
                 f"{folder}: holds step {meta['step']}; give the folder its name back"
             )
         # Before anything is read: settings that do not fit are found in no time.
         for name, tree in abstract.items():
-            stored.check_form(folder, meta, name, flatten_paths(tree))
-        position = stored.read_document(folder, meta, "position")
+            check_form(folder, meta, name, flatten_paths(tree))
+        position = read_document(folder, meta, "position")
     except DamagedError as error:
         damage = error
     # From here on all processes need each other.
     if not everywhere(damage is None):
         raise damage or DamagedError(f"{folder}: cannot be read on another host")
-    trees = {name: stored.read_tree(folder, meta, name, tree) for name, tree in abstract.items()}
+    trees = {name: read_tree(folder, meta, name, tree) for name, tree in abstract.items()}
     return Snapshot(
         step=meta["step"],
         params=trees["params"],

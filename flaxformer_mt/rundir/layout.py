@@ -13,12 +13,11 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from flaxformer_mt.rundir.atomic import read_json, write_json
-from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
-from flaxformer_mt.rundir.paths import as_path, exists, is_remote
-from flaxformer_mt.rundir.versions import git_commit, package_versions
+from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
+from flaxformer_mt.rundir.paths import as_path, exists, is_remote, read_json, write_json
+from flaxformer_mt.versions import git_commit, package_versions
 
 # Raised when an older reader would misread the directory. Every version up to this one loads.
 FORMAT_VERSION = 1
@@ -264,3 +263,59 @@ def _check_is_run(run: RunDirectory) -> None:
             f"{run}: not a run directory: config.json is missing; name the directory that was "
             "given to `train --workdir`"
         )
+
+
+State = Literal["running", "stopped", "finished", "failed"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Status:
+    """`running` also stands after a kill: only a clean end can write another state.
+
+    `stopped` ended on request and goes on where it was; `finished` reached its last step or ran
+    out of patience; `failed` gave up. `reason` is one sentence for people.
+    """
+
+    state: State
+    step: int
+    reason: str = ""
+
+
+def write_status(run: RunDirectory, status: Status) -> None:
+    """Replaces `status.json`. Raises RunDirectoryError."""
+    write_json(run.status_file, dataclasses.asdict(status))
+
+
+def reopen(run: RunDirectory, reason: str) -> None:
+    """Notes that a finished run is to go on; of any other run the status stays.
+
+    It comes before other settings are recorded, not after: whoever is killed between the two would
+    leave a run that is finished by its former settings and is never trained by the new ones.
+    Raises RunDirectoryError.
+    """
+    status = read_status(run)
+    if status is not None and status.state == "finished":
+        write_status(run, Status(state="stopped", step=status.step, reason=reason))
+
+
+def read_status(run: RunDirectory) -> Status | None:
+    """The last status, or None before the first. Raises RunDirectoryError."""
+    if not exists(run.status_file):
+        return None
+    try:
+        content = read_json(run.status_file)
+    except WorkdirError as error:
+        raise WorkdirError(f"{error}; delete it") from error
+    try:
+        status = Status(
+            state=content["state"], step=int(content["step"]), reason=str(content["reason"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise WorkdirError(
+            f"{run.status_file}: is not a status ({type(error).__name__}: {error}); delete it"
+        ) from error
+    if status.state not in get_args(State):
+        raise WorkdirError(
+            f"{run.status_file}: unknown state {status.state!r}; upgrade flaxformer-mt"
+        )
+    return status

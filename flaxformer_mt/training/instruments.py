@@ -18,8 +18,8 @@ from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.parallel.chips import chip_of, product_flops
-from flaxformer_mt.rundir.atomic import read_json, write_json
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import read_json, write_json
 
 _CPU_SIZE = 1024  # a square matrix product that keeps all cores of a usual machine busy
 _CPU_SECONDS = 0.15

@@ -14,8 +14,8 @@ from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel.host_memory import keep_freed_memory
+from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.rundir.selection import Kind
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program, init_and_precompile
 from flaxformer_mt.training.progress import Due, Outcome, Progress, Saves, Skipped, due_after

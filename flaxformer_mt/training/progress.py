@@ -11,10 +11,9 @@ from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.errors import UserError
+from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.errors import CheckpointError
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.rundir.selection import Kind
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.telemetry import Sums, Telemetry

@@ -17,7 +17,7 @@ import numpy as np
 import tqdm
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
 from flaxformer_mt.training.instruments import Utilization, duration
 

@@ -18,20 +18,20 @@ import pytest
 from flaxformer_mt.cli import resolve, train as training
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.rundir import layout, remote_lock
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError, layout, lock
 from flaxformer_mt.rundir.layout import (
     RunDirectory,
+    Status,
     create,
     make_folder,
     open_run,
     read_record,
+    read_status,
     record_start,
+    write_status,
 )
-from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir.lock import locked, remotely_locked
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.rundir.remote_lock import remotely_locked
-from flaxformer_mt.rundir.status import Status, read_status, write_status
 from flaxformer_mt.training.instruments import Goodput
 from flaxformer_mt.training.state import StartError
 from tests.cli.conftest import Run, settings
@@ -196,7 +196,7 @@ def test_of_two_that_begin_a_run_in_a_bucket_one_writes_its_record(
     run, sleep = RunDirectory(as_path(f"gs://{bucket}/runs/two")), time.sleep
     overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
     with remotely_locked(run, "training on it", beat=0.1, settle=0.1):
-        monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: sleep(min(seconds, 0.5)))
+        monkeypatch.setattr(lock.time, "sleep", lambda seconds: sleep(min(seconds, 0.5)))
         with pytest.raises(RunDirectoryError, match=f"process {os.getpid()} on .* is training"):
             training.train_run(str(run), "files", overrides, ["train"])
         assert gcs.names(f"{bucket}/runs/two") == [f"{bucket}/runs/two/lock"]

@@ -14,9 +14,9 @@ from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.retention import KeepPolicy
 
 MAX_LENGTH = 32
 PAIRS = [

@@ -14,13 +14,13 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import DecodingError, Translator, translate_ids, translator as module
-from flaxformer_mt.decoding.chosen import Chosen, chosen_weights
 from flaxformer_mt.decoding.decode import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import split_to_fit
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.rundir import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
-from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
+from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run, parameters
 
 LINES = [source for source, _ in PAIRS]

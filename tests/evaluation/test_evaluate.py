@@ -9,7 +9,7 @@ import pytest
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.evaluation import Scoring, ScoringError, assess, corpus_scores, evaluate
 from flaxformer_mt.evaluation.evaluation_files import kept_names, read_kept
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
 from tests.decoding.runs import PAIRS, make_run
 
 SOURCES = [*(source for source, _ in PAIRS), "the big dog " * 20]

@@ -19,9 +19,8 @@ from flaxformer_mt.evaluation.systems import (
     common_tokenizer,
     find_output,
 )
-from flaxformer_mt.rundir.atomic import write_text
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import as_path, write_text
 from tests.rundir.buckets import bucket, gcs, needs_clients
 
 __all__ = ["bucket", "gcs"]

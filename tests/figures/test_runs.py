@@ -12,8 +12,8 @@ import pytest
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.runs import panels, read_runs
 from flaxformer_mt.rundir import layout
+from flaxformer_mt.rundir.layout import Status, write_status
 from flaxformer_mt.rundir.metrics_log import MetricsLog
-from flaxformer_mt.rundir.status import Status, write_status
 
 
 def train(step: int, loss: float, **values: float) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory, create
-from flaxformer_mt.rundir.retention import KeepPolicy
 from tests.rundir.buckets import bucket, gcs, remote
 
 __all__ = ["bucket", "gcs", "remote"]

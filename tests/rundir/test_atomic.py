@@ -9,9 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from flaxformer_mt.rundir.atomic import read_json, write_json, write_text, writing
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.paths import as_path, read_json, write_json, write_text, writing
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.rundir.averaging import average_checkpoints, averaged_steps, write_average
+from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+from flaxformer_mt.rundir.checkpoint_choice import averaged_steps, default_weights
 from flaxformer_mt.rundir.checkpoints import load_params
-from flaxformer_mt.rundir.errors import CheckpointError
-from flaxformer_mt.rundir.weights import default_weights
 from tests.rundir.snapshots import snapshot, tree
 
 

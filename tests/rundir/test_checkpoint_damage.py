@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, list_steps
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
-from flaxformer_mt.rundir.errors import CheckpointError
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.rundir.selection import list_steps
 from tests.rundir.snapshots import abstract, assert_same, snapshot
 
 KEEP_ALL = KeepPolicy(keep_for_average=100)

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import pytest
 
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
-from flaxformer_mt.rundir.retention import KeepPolicy
 from tests.rundir.snapshots import ENVIRONMENT, abstract, assert_same, snapshot
 
 # Eight devices are a matter of the whole process.
@@ -24,7 +24,7 @@ EIGHT = """
     from tests.rundir.snapshots import assert_same, snapshot
     from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
     from flaxformer_mt.rundir.digests import tree_digest
-    from flaxformer_mt.rundir.retention import KeepPolicy
+    from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 
     assert jax.device_count() == 8
 

@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, best_steps, list_steps, select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
-from flaxformer_mt.rundir.errors import CheckpointError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.rundir.selection import best_steps, list_steps, select_step
 from tests.rundir.snapshots import ENVIRONMENT, abstract, assert_same, snapshot
 
 KEEP_ALL = KeepPolicy(keep_for_average=100)
@@ -216,9 +215,10 @@ def test_parameters_alone_need_no_model(run, saved):
 
 
 def test_a_newer_format_is_refused_and_stays(run, saved, monkeypatch):
-    from flaxformer_mt.rundir import stored
 
-    monkeypatch.setattr(stored, "META_VERSION", 2)
+    from flaxformer_mt.rundir import checkpoint_format
+
+    monkeypatch.setattr(checkpoint_format, "META_VERSION", 2)
     saved(snapshot(1))
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="format version 2, .* up to 1; upgrade"):
@@ -282,7 +282,7 @@ KILLED = """
     import jax
     from tests.rundir.snapshots import snapshot
     from flaxformer_mt.rundir.checkpoints import Checkpoints
-    from flaxformer_mt.rundir.retention import KeepPolicy
+    from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 
     directory = Path(sys.argv[1])
     checkpoints = Checkpoints(directory, KeepPolicy())

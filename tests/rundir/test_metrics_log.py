@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.rundir import paths
-from flaxformer_mt.rundir.errors import RunDirectoryError, WorkdirError
+from flaxformer_mt.rundir import RunDirectoryError, WorkdirError, paths
 from flaxformer_mt.rundir.paths import as_path, is_primary, is_remote, persistently
 
 

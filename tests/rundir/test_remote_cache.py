@@ -8,11 +8,10 @@ import sys
 
 import pytest
 
-from flaxformer_mt.rundir import cache
+from flaxformer_mt.rundir import RunDirectoryError, cache
 from flaxformer_mt.rundir.cache import local_copy, preparing, upload_folder
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.growing import growing_files
 from flaxformer_mt.rundir.layout import create
+from flaxformer_mt.rundir.staged_files import growing_files
 from tests.rundir.buckets import fill, needs_clients
 from tests.rundir.snapshots import ENVIRONMENT
 

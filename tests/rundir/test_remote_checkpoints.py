@@ -6,13 +6,17 @@ import jax
 import numpy as np
 import pytest
 
-from flaxformer_mt.rundir.averaging import average_checkpoints, averaged_steps, write_average
+from flaxformer_mt.rundir import CheckpointError
+from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+from flaxformer_mt.rundir.checkpoint_choice import (
+    KeepPolicy,
+    averaged_steps,
+    default_weights,
+    has_average,
+    list_steps,
+)
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
-from flaxformer_mt.rundir.errors import CheckpointError
-from flaxformer_mt.rundir.remote_folders import COMMITTED, replace
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.rundir.selection import has_average, list_steps
-from flaxformer_mt.rundir.weights import default_weights
+from flaxformer_mt.rundir.paths import COMMITTED, replace
 from tests.rundir.buckets import needs_clients
 from tests.rundir.snapshots import abstract, assert_same, snapshot, tree
 

@@ -13,19 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.rundir import paths, remote_lock
-from flaxformer_mt.rundir.errors import CheckpointError, RunDirectoryError
-from flaxformer_mt.rundir.growing import StagedFiles, growing_files
-from flaxformer_mt.rundir.layout import create, open_run, read_record, record_start
-from flaxformer_mt.rundir.lock import locked
+from flaxformer_mt.rundir import CheckpointError, RunDirectoryError, lock, paths
+from flaxformer_mt.rundir.layout import (
+    Status,
+    create,
+    open_run,
+    read_record,
+    read_status,
+    record_start,
+    write_status,
+)
+from flaxformer_mt.rundir.lock import RemoteHolding, locked, remotely_locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
-from flaxformer_mt.rundir.remote_lock import RemoteHolding, remotely_locked
-from flaxformer_mt.rundir.status import Status, read_status, write_status
+from flaxformer_mt.rundir.staged_files import StagedFiles, growing_files
 from tests.rundir.buckets import needs_clients
 
 pytestmark = needs_clients
 numbered = pytest.mark.skipif(
-    None in remote_lock._numbering().values(), reason="this system does not number boots"
+    None in lock._numbering().values(), reason="this system does not number boots"
 )
 FAST = {"beat": 0.1, "dead_after": 1.0, "settle": 0.1}
 
@@ -81,7 +86,7 @@ def ended() -> int:
 def left_by(pid: int) -> dict[str, object]:
     """The lock of a process that was killed where this one runs."""
     host = socket.gethostname()
-    return {"pid": pid, "host": host, **remote_lock._numbering(), "token": "x", "count": 7}
+    return {"pid": pid, "host": host, **lock._numbering(), "token": "x", "count": 7}
 
 
 @numbered
@@ -98,20 +103,20 @@ def test_a_killed_holder_of_this_machine_is_not_waited_for(remote, ended, caplog
 @pytest.mark.parametrize("value", ["another's", None])
 def test_a_holder_whose_number_means_nothing_here_may_live(ended, key, value, monkeypatch):
     """Two containers of one host name, each of which counts its processes from 1."""
-    assert remote_lock._is_dead_here(left_by(ended))
-    assert not remote_lock._is_dead_here({**left_by(ended), key: value})
-    assert not remote_lock._is_dead_here(
+    assert lock._is_dead_here(left_by(ended))
+    assert not lock._is_dead_here({**left_by(ended), key: value})
+    assert not lock._is_dead_here(
         {name: value for name, value in left_by(ended).items() if name != key}
     )
     # Nor where the system does not say whose numbers they are.
-    monkeypatch.setattr(remote_lock, "_PID_NAMESPACE", Path("/absent"))
-    assert not remote_lock._is_dead_here(left_by(ended))
+    monkeypatch.setattr(lock, "_PID_NAMESPACE", Path("/absent"))
+    assert not lock._is_dead_here(left_by(ended))
 
 
 def test_of_two_at_once_the_later_one_gets_it(remote, monkeypatch):
     first, second = (RemoteHolding(remote, "training on it", beat=60.0) for _ in range(2))
     waits = iter([lambda: second.take(0.0)])
-    monkeypatch.setattr(remote_lock.time, "sleep", lambda _: next(waits, bool)())
+    monkeypatch.setattr(lock.time, "sleep", lambda _: next(waits, bool)())
     with pytest.raises(RunDirectoryError, match="is training on it; wait"):
         first.take(0.5)
     second.check()
@@ -149,7 +154,7 @@ def test_a_lock_that_cannot_be_read_costs_a_save_and_not_the_run(gcs, remote, mo
 
 
 def test_locked_takes_the_lock_that_fits(remote, monkeypatch):
-    monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
     with locked(remote, "training on it") as held:
         held.check()
         assert remote.lock_file.exists()
@@ -231,7 +236,7 @@ def test_a_lasting_failure_ends_training_and_keeps_the_files(gcs, bucket, staged
 
 
 def test_what_ended_training_is_what_is_raised(gcs, bucket, remote, monkeypatch):
-    monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
     reports: list[str] = []
     with pytest.raises(KeyError), growing_files(remote, report=reports.append) as growing:
         growing.metrics.write_text('{"step": 1}\n')

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.rundir.reports import column, last_told, progress
+from flaxformer_mt.rundir.metrics_log import column, last_told, progress
 
 
 def train(step: int, seconds: float, src: float = 10.0, tgt: float = 20.0) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.rundir.retention import KeepPolicy, ranked, steps_to_keep
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, ranked, steps_to_keep
 
 policies = st.builds(
     KeepPolicy,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.rundir import versions
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt import versions
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import (
     FORMAT_VERSION,
     RunDirectory,

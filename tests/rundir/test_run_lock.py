@@ -12,10 +12,9 @@ import sys
 
 import pytest
 
-from flaxformer_mt.rundir.errors import RunDirectoryError
-from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, write_status
 from flaxformer_mt.rundir.lock import locked
-from flaxformer_mt.rundir.status import Status, read_status, write_status
 from tests.rundir.snapshots import ENVIRONMENT
 
 TRAINING = "training on it"

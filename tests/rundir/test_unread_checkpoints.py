@@ -11,12 +11,15 @@ from typing import Any
 import orbax.checkpoint as ocp
 import pytest
 
-from flaxformer_mt.rundir import reading
+from flaxformer_mt.rundir import UnreadError, checkpoint_format
+from flaxformer_mt.rundir.checkpoint_choice import (
+    KeepPolicy,
+    best_steps,
+    default_weights,
+    list_steps,
+    regular_steps,
+)
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.rundir.errors import CheckpointError, UnreadError
-from flaxformer_mt.rundir.retention import KeepPolicy
-from flaxformer_mt.rundir.selection import best_steps, list_steps, regular_steps
-from flaxformer_mt.rundir.weights import default_weights
 from tests.rundir.snapshots import abstract, assert_same, snapshot
 
 FEW = KeepPolicy(keep_latest=1, keep_best=1, keep_for_average=0)
@@ -28,7 +31,7 @@ Failing = Callable[[str, int, int], None]
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
     """Makes reads of an item, "STEP/NAME", fail so many times with this error of the system's."""
-    monkeypatch.setattr(reading, "_WAITS", (0.0, 0.0))
+    monkeypatch.setattr(checkpoint_format, "_WAITS", (0.0, 0.0))
 
     def fail(item: str, number: int, times: int) -> None:
         left = [times]
@@ -66,7 +69,8 @@ def test_what_stays_is_an_error_and_nothing_is_moved(
     with Checkpoints(run.checkpoints, KeepPolicy(), report=pytest.fail) as checkpoints:
         failing(f"2/{item}", errno.EIO, 1000)
         with pytest.raises(
-            UnreadError, match=rf"2: {item} cannot be read: Input/output error, several .* again"
+            UnreadError,
+            match=rf"2: {item} cannot be read: .*output error.*; run the command",
         ):
             checkpoints.restore(*abstract(snapshot(2)))
     assert list_steps(run.checkpoints) == [1, 2]
@@ -86,7 +90,7 @@ Too many open files [os_error_code='24'] [tensorstore_spec='...']"""
             "params cannot be read: Permission denied",
         ),
         (ValueError("PERMISSION_DENIED: reading local file"), "2: params cannot be read"),
-        (MemoryError("too much"), "2: params cannot be read"),
+        (MemoryError("too much"), "2: params cannot be read: MemoryError"),
     ],
 )
 def test_what_the_machine_lacks_is_not_damage(run, saved, monkeypatch, cause, message) -> None:
@@ -97,11 +101,10 @@ def test_what_the_machine_lacks_is_not_damage(run, saved, monkeypatch, cause, me
 
     saved(snapshot(1), snapshot(2))
     monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", fail)
-    monkeypatch.setattr(reading, "_WAITS", ())
+    monkeypatch.setattr(checkpoint_format, "_WAITS", ())
     with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
-        with pytest.raises(CheckpointError, match=message) as raised:
+        with pytest.raises(UnreadError, match=message):
             checkpoints.restore(*abstract(snapshot(2)))
-        assert isinstance(raised.value, UnreadError) == ("Too many" in message)
         assert checkpoints.steps() == [1, 2]
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.digests import tree_digest
-from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.rundir.selection import list_steps
-from flaxformer_mt.rundir.status import read_status
 from tests.rundir.buckets import bucket, gcs, needs_clients
 from tests.system.conftest import Run, tiny
 

@@ -20,12 +20,11 @@ import pytest
 
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.cli.train import train_run
-from flaxformer_mt.rundir import stored
+from flaxformer_mt.rundir import checkpoint_format
 from flaxformer_mt.rundir.checkpoints import list_steps, load_params
 from flaxformer_mt.rundir.digests import tree_digest
-from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from flaxformer_mt.rundir.status import read_status
 from flaxformer_mt.training.telemetry import TIMES
 from tests.system.conftest import ROOT, WARNINGS, tiny
 
@@ -220,7 +219,7 @@ def assert_equal_reports(ours: Path, theirs: Path) -> None:
 
 
 def digests(run: Path, step: int) -> dict[str, Any]:
-    return stored.read_meta(run / "checkpoints" / str(step))["leaves"]
+    return checkpoint_format.read_meta(run / "checkpoints" / str(step))["leaves"]
 
 
 def test_two_equal_one(runs: Runs, one: Path, two: Answers) -> None:

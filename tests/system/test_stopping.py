@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.rundir.layout import open_run
-from flaxformer_mt.rundir.status import read_status
+from flaxformer_mt.rundir.layout import open_run, read_status
 from tests.system.conftest import ROOT, tiny
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")

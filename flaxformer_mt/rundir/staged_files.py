@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from flaxformer_mt.rundir.errors import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.lock import Holding
 from flaxformer_mt.rundir.paths import asking, is_primary, is_remote, persistently, reason
-from flaxformer_mt.rundir.remote_lock import Holding
 
 INTERVAL = 60.0  # seconds between uploads
 PERSISTENT = 1800.0  # seconds without a successful upload after which training ends

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flaxformer_mt.rundir import agreement
-from flaxformer_mt.rundir.agreement import listed_alike
-from flaxformer_mt.rundir.errors import CheckpointError
+from flaxformer_mt.rundir import CheckpointError, checkpoint_format
+from flaxformer_mt.rundir.checkpoint_format import listed_alike
 
 
 class Other:
@@ -19,7 +18,7 @@ class Other:
     def process_allgather(self, mine: np.ndarray) -> np.ndarray:
         listed = self.lists[min(self.asked, len(self.lists) - 1)]
         self.asked += 1
-        return np.stack([mine, agreement._digest(str(listed))])
+        return np.stack([mine, checkpoint_format._digest(str(listed))])
 
 
 @pytest.fixture
@@ -27,9 +26,11 @@ def beside(monkeypatch):
     """Makes this process one of two, the other as given, and time pass at once."""
 
     def make(other: Other) -> Other:
-        monkeypatch.setattr(agreement.jax, "process_count", lambda: 2)
-        monkeypatch.setattr(agreement.multihost_utils, "process_allgather", other.process_allgather)
-        monkeypatch.setattr(agreement.time, "sleep", lambda _: None)
+        monkeypatch.setattr(checkpoint_format.jax, "process_count", lambda: 2)
+        monkeypatch.setattr(
+            checkpoint_format.multihost_utils, "process_allgather", other.process_allgather
+        )
+        monkeypatch.setattr(checkpoint_format.time, "sleep", lambda _: None)
         return other
 
     return make
@@ -37,7 +38,7 @@ def beside(monkeypatch):
 
 def test_alone_nobody_is_asked(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        agreement.multihost_utils, "process_allgather", lambda _: pytest.fail("asked")
+        checkpoint_format.multihost_utils, "process_allgather", lambda _: pytest.fail("asked")
     )
     assert listed_alike(tmp_path, lambda _: [10, 20]) == [10, 20]
 
@@ -60,4 +61,4 @@ def test_folders_that_are_not_one_are_an_error(beside, tmp_path):
     other = beside(Other([]))
     with pytest.raises(CheckpointError, match=r"not every host sees.*sees 10, 20\. All need one"):
         listed_alike(tmp_path, lambda _: [10, 20])
-    assert other.asked == agreement._PATIENCE
+    assert other.asked == checkpoint_format._PATIENCE

@@ -9,23 +9,45 @@ restores flipped bytes in a data file without complaint.
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
+import gc
 import hashlib
+import inspect
 import json
-from collections.abc import Mapping
+import logging
+import os
+import re
+import sys
+import time
+import traceback
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
+from jax.experimental import multihost_utils
 
-from flaxformer_mt.rundir.agreement import everywhere
+from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
 from flaxformer_mt.rundir.digests import dtype_name, flatten_paths, tree_digest
-from flaxformer_mt.rundir.errors import CheckpointError, DamagedError
-from flaxformer_mt.rundir.reading import reading
+from flaxformer_mt.rundir.paths import COMMITTED, is_remote
+
+T = TypeVar("T")
 
 META_VERSION = 1
+# Seconds before another attempt to read. A bucket's clients have made theirs.
+_WAITS = (0.2, 1.0, 5.0)
+# Seconds until all hosts list the same files. NFS shows a folder as it was for up to 60.
+_PATIENCE = 120
+# What an operating system says of files that are missing, or are something else.
+_MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+_REFUSED = re.compile("RESOURCE_EXHAUSTED|PERMISSION_DENIED")
+_OS_ERROR = re.compile(r"(?:os_error_code='|OS error )(\d+)")
 
 
 def composite(trees: Mapping[str, Any], documents: Mapping[str, Any]) -> ocp.args.Composite:
@@ -226,3 +248,159 @@ def _frozen_json(name: str, content: Any) -> Any:
 
 def _checksum(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def everywhere(ok: bool) -> bool:
+    """Whether every process says so.
+
+    One that read well would otherwise wait forever for one that did not.
+    """
+    if jax.process_count() == 1:
+        return ok
+    return bool(np.all(multihost_utils.process_allgather(np.asarray(ok))))
+
+
+def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> list[int]:
+    """The steps of a directory, once every process lists the same ones.
+
+    Processes that took different steps for the newest would go on from different weights. Raises
+    CheckpointError.
+    """
+    steps = list_steps(directory)
+    if jax.process_count() == 1:
+        return steps
+    for _ in range(_PATIENCE):  # counted, not timed: all must give up in the same round
+        if _alike(str(steps)):
+            return steps
+        time.sleep(1)
+        steps = list_steps(directory)
+    seen = ", ".join(str(step) for step in steps) or "none"
+    raise CheckpointError(
+        f"{directory}: not every host sees the same checkpoints there; this one sees {seen}. All "
+        "need one folder that they share: look at how it is mounted"
+    )
+
+
+def _alike(text: str) -> bool:
+    found = multihost_utils.process_allgather(_digest(text))
+    return len(set(np.ravel(found).tolist())) == 1
+
+
+def _digest(text: str) -> np.int32:
+    return np.int32(zlib.crc32(text.encode()) >> 1)  # JAX's integers have 31 bits without a sign
+
+
+def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
+    """What `read` gives of the item `name` of the checkpoint in `folder`.
+
+    Raises DamagedError where files are missing or are not what they should be. Any other failure
+    is the machine's or the store's and says nothing about the checkpoint: it is tried again, and
+    then is an UnreadError.
+    """
+    waits = () if is_remote(folder) else _WAITS
+    for wait in (*waits, None):
+        try:
+            if not is_remote(folder):
+                # Orbax asks whether there is something, and takes any failure for a no.
+                os.stat(folder / name)
+            return read()
+        except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on.
+            bury(error)
+            said = f"{folder}: {name} cannot be read: {first_line(error)}"
+            if _is_damage(folder, error):
+                raise DamagedError(said) from error
+            if wait is None:
+                advice = "run the command again; if that persists, move the folder elsewhere"
+                raise UnreadError(f"{said}; {advice}") from error
+        time.sleep(wait)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _is_damage(folder: Path, error: Exception) -> bool:
+    for link in _chain(error):
+        if isinstance(link, MemoryError) or _REFUSED.search(str(link)):
+            return False
+    return _answers(folder) if is_remote(folder) else _os_errors(error) <= _MISSING
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came of: Orbax wraps TensorStore's, which alone give the reason."""
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _os_errors(error: BaseException) -> set[int]:
+    """The operating system's numbers for what went wrong, Python's and TensorStore's."""
+    codes: set[int] = set()
+    for link in _chain(error):
+        codes.update(int(code) for code in _OS_ERROR.findall(str(link)))
+        if isinstance(link, OSError):  # Orbax raises its own without a number
+            missing = isinstance(link, FileNotFoundError)
+            codes.add(link.errno or (errno.ENOENT if missing else errno.EIO))
+    return codes
+
+
+def _answers(folder: Path) -> bool:
+    """Whether the store that `folder` lies in can be read at all: what then fails is damage."""
+    try:
+        (folder / COMMITTED).read_bytes()
+    except FileNotFoundError:
+        return True
+    except Exception:
+        return False
+    return True
+
+
+def hush() -> None:
+    """Silences Orbax for this process: what concerns a user reaches them as one exception, once.
+
+    A failed operation logs the same failure several times and abandons dozens of reads, each of
+    which then complains that nobody retrieved its exception (as gcsfs's do).
+    """
+    for logger, is_news in (("absl", _not_of_orbax), ("asyncio", _not_abandoned)):
+        if is_news not in logging.getLogger(logger).filters:
+            logging.getLogger(logger).addFilter(is_news)
+    if getattr(sys.unraisablehook, "func", None) is not _complain:
+        sys.unraisablehook = functools.partial(_complain, sys.unraisablehook)
+
+
+def bury(error: BaseException) -> None:
+    """Ends the coroutines that hang on the frames of a failed operation of Orbax.
+
+    Otherwise they die whenever memory is next collected, with a complaint each. The error keeps
+    its traceback and its causes.
+    """
+    for link in _chain(error):
+        traceback.clear_frames(link.__traceback__)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        gc.collect()
+
+
+def first_line(error: BaseException) -> str:
+    """The error in one line; TensorStore's go on with pages of specification."""
+    text = str(error).strip().split("\n", 1)[0][:300]
+    shown = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # The reason, such as a full disk, stands behind all the names of files.
+    reasons = [os.strerror(code) for code in sorted(_os_errors(error))]
+    return ": ".join([*(reason for reason in reasons if reason not in shown), shown])
+
+
+def _not_abandoned(record: logging.LogRecord) -> bool:
+    return "exception was never retrieved" not in record.getMessage()
+
+
+def _not_of_orbax(record: logging.LogRecord) -> bool:
+    return "/orbax/checkpoint/" not in record.pathname.replace("\\", "/")
+
+
+def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:
+    """Passes on all but what belongs to the closed event loops of failed reads."""
+    source = unraisable.object
+    if inspect.iscoroutine(source) and "/orbax/checkpoint/" in source.cr_code.co_filename:
+        return
+    # TensorStore's thread hands a result to the loop that the failed read had.
+    if source is not None or str(unraisable.exc_value) != "Event loop is closed":
+        hook(unraisable)

@@ -41,7 +41,7 @@ def git_commit(package: Path | None = None) -> str | None:
     is absent, or when the package merely lies somewhere below another project's checkout, as an
     installed one inside a virtual environment does.
     """
-    package = (package or Path(__file__).parent.parent).resolve()
+    package = (package or Path(__file__).parent).resolve()
     told = os.environ.get("FLAXFORMER_COMMIT") or None
     top = _git(package, "rev-parse", "--show-toplevel")
     if not top or Path(top).resolve() != package.parent:

@@ -1,0 +1,278 @@
+"""Which checkpoints of a run are kept, which there are, and which of them a name means."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
+from flaxformer_mt.rundir.checkpoint_format import read_meta
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KeepPolicy:
+    """Keeps the `keep_latest` newest and the `keep_best` best steps, and what is to be averaged.
+
+    To be averaged are the `keep_for_average` newest of those that were not saved for a start, a
+    stop or an end alone: where a run was stopped or extended decides about no other checkpoint.
+    Best is the highest (`mode` "max", as for BLEU) or lowest ("min", as for a loss) value of
+    `metric` among the metrics saved with a checkpoint; those without it are never best.
+    """
+
+    keep_latest: int = 2
+    keep_best: int = 1
+    keep_for_average: int = 5
+    metric: str = "bleu"
+    mode: Literal["max", "min"] = "max"
+
+
+def ranked(
+    metrics: Mapping[int, Mapping[str, Any]], metric: str, mode: Literal["max", "min"]
+) -> list[int]:
+    """Steps from best to worst; of equal values the earlier step first, as patience counts.
+
+    Steps without the metric, or with one that is not finite, are left out.
+    """
+    sign = -1.0 if mode == "max" else 1.0
+    values = {
+        step: sign * float(found[metric])
+        for step, found in metrics.items()
+        if isinstance(found.get(metric), (int, float)) and math.isfinite(found[metric])
+    }
+    return sorted(values, key=lambda step: (values[step], step))
+
+
+def steps_to_keep(
+    steps: Sequence[int],
+    metrics: Mapping[int, Mapping[str, Any]],
+    policy: KeepPolicy,
+    *,
+    irregular: Container[int] = (),
+) -> set[int]:
+    """The steps that `policy` keeps, out of `steps` with their `metrics`.
+
+    `irregular` ones were saved because the run started, stopped or ended there.
+    """
+    present = {step: metrics.get(step, {}) for step in steps}
+    best = ranked(present, policy.metric, policy.mode)[: policy.keep_best]
+    newest_first = sorted(steps, reverse=True)
+    regular = [step for step in newest_first if step not in irregular]
+    # Never none: the newest checkpoint is what a resumed run continues from.
+    newest = newest_first[: max(1, policy.keep_latest)]
+    return {*newest, *regular[: policy.keep_for_average], *best}
+
+
+AVERAGE = "average"
+BEFORE = "average.before"
+
+# What a checkpoint was saved for: the weights that a run began with, an interval, the end of
+# training where no interval ends, or a stop on request.
+Kind = Literal["start", "regular", "end", "stop"]
+
+
+def list_steps(directory: Path) -> list[int]:
+    """Steps in a checkpoints directory, in order, whole or not; in a bucket the committed ones."""
+    if is_remote(directory):
+        # One that is being saved, or whose saving was killed, is no step yet.
+        return [step for step in steps_begun(directory) if is_there(directory / str(step))]
+    if not directory.is_dir():
+        return []
+    return sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal() and p.is_dir())
+
+
+def steps_begun(directory: Path) -> list[int]:
+    """Steps in a bucket, committed or not."""
+    try:
+        found = asking(directory, "read", lambda: [path.name for path in directory.iterdir()])
+    except FileNotFoundError:
+        return []
+    return sorted(int(name) for name in found if name.isdecimal())
+
+
+def is_there(folder: Path) -> bool:
+    """Whether there is a checkpoint, a complete one if in a bucket."""
+    if is_remote(folder):
+        return asking(folder, "read", (folder / COMMITTED).exists)
+    return folder.is_dir()
+
+
+def has_average(directory: Path) -> bool:
+    """Whether a checkpoints directory holds averaged parameters."""
+    return is_there(average_folder(directory))
+
+
+def average_folder(directory: Path) -> Path:
+    """Where averaged parameters lie, or are to lie if there are none.
+
+    Whoever was killed while replacing them has left those of before under another name.
+    """
+    place, before = directory / AVERAGE, directory / BEFORE
+    return before if not is_remote(place) and not place.is_dir() and before.is_dir() else place
+
+
+def existing_average(directory: Path) -> Path:
+    """Where averaged parameters lie. Raises CheckpointError if there are none."""
+    if not has_average(directory):
+        raise CheckpointError(
+            f"{directory.parent}: has no averaged parameters; `average` makes them from its "
+            "checkpoints"
+        )
+    return average_folder(directory)
+
+
+def select_step(directory: Path, which: Literal["best", "latest"] | int) -> int:
+    """The step that `which` names in a checkpoints directory. Raises CheckpointError."""
+    steps = list_steps(directory)
+    if not steps:
+        raise CheckpointError(f"{directory}: holds no checkpoint; train the run first")
+    if which == "latest":
+        return steps[-1]
+    if which == "best":
+        return best_steps(directory, 1)[0]
+    if which in steps:
+        return which
+    raise CheckpointError(f"{directory}: has no checkpoint {which}; there are {joined(steps)}")
+
+
+def best_steps(directory: Path, n: int) -> list[int]:
+    """At most n steps, the best first, by what the newest checkpoint calls best.
+
+    Raises CheckpointError if no checkpoint was validated.
+    """
+    metas = dict(readable_metas(directory))
+    if metas:
+        best = metas[max(metas)]["best"]
+        metrics = {step: meta["metrics"] for step, meta in metas.items()}
+        if order := ranked(metrics, best["metric"], best["mode"]):
+            return order[:n]
+    raise CheckpointError(
+        f"{directory}: no checkpoint carries a validation result, so none is best; there are "
+        f"{joined(list_steps(directory))}"
+    )
+
+
+def kind_of(meta: Mapping[str, Any]) -> Kind:
+    """What the checkpoint that so describes itself was saved for; early ones do not say."""
+    kind: Kind = meta.get("kind", "regular")
+    return kind
+
+
+def is_regular(meta: Mapping[str, Any]) -> bool:
+    """Whether any longer run, undisturbed and begun from nothing, would have this checkpoint."""
+    return kind_of(meta) == "regular"
+
+
+def regular_steps(directory: Path) -> list[int]:
+    """The steps that may be averaged, in order: regular ones, and the end of the run.
+
+    An end from which the run was extended is not among them. A damaged step is: it is named when it
+    is used.
+    """
+    steps = list_steps(directory)
+    irregular = {
+        step
+        for step, meta in readable_metas(directory)
+        if not (is_regular(meta) or (kind_of(meta) == "end" and step == steps[-1]))
+    }
+    return [step for step in steps if step not in irregular]
+
+
+def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every step's description of itself, those of damaged steps left out.
+
+    A damaged step is named when something wants that very step; here it only has no metrics. One
+    that the machine fails to read is an UnreadError: what is best or regular would else be decided
+    without it.
+    """
+    for step in list_steps(directory):
+        try:
+            yield step, read_meta(directory / str(step))
+        except DamagedError:
+            continue
+
+
+def joined(steps: Sequence[int]) -> str:
+    """Steps as a message lists them."""
+    return ", ".join(str(step) for step in steps)
+
+
+def averaged_steps(run: RunDirectory) -> list[int]:
+    """The steps whose mean `checkpoints/average` is. Raises CheckpointError."""
+    return list(_average_meta(run)["steps"])
+
+
+def stale_average(run: RunDirectory) -> str | None:
+    """A sentence about `checkpoints/average` if the run has saved a newer step since it was made.
+
+    None if it has not, or if there is no average. Raises CheckpointError.
+    """
+    if not has_average(run.checkpoints):
+        return None
+    meta = _average_meta(run)
+    made = meta.get("newest", max(meta["steps"]))  # early ones do not say
+    newest = max(list_steps(run.checkpoints), default=made)
+    if newest <= made:
+        return None
+    return (
+        f"{run}: the average is of steps {joined(meta['steps'])}, and the run is at step {newest} "
+        "now; run `average` again"
+    )
+
+
+def _average_meta(run: RunDirectory) -> dict[str, Any]:
+    folder = existing_average(run.checkpoints)
+    try:
+        return read_meta(folder)
+    except DamagedError as error:
+        raise DamagedError(f"{error}; run `average` again") from error
+
+
+def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
+    """The average if one was made and the run is where it was then, else the best, else the latest.
+
+    Raises UnreadError if it cannot be told at the moment which is the best.
+    """
+    if has_average(run.checkpoints) and not stale_average(run):
+        return "average"
+    try:
+        select_step(run.checkpoints, "best")
+    except UnreadError:
+        raise
+    except CheckpointError:
+        return "latest"
+    return "best"
+
+
+_LOGGER = logging.getLogger(__name__)
+
+Which = Literal["auto", "best", "latest", "average"] | int
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A checkpoint, and its name: "average of steps 1100, 1200", "step 1200", "best, step 1200"."""
+
+    checkpoint: Literal["average"] | int
+    name: str
+
+
+def chosen_weights(run: RunDirectory, which: Which) -> Chosen:
+    """The checkpoint that a name means at this moment. Raises CheckpointError.
+
+    Logs a warning if there is an average and the run has gone on since.
+    """
+    named = default_weights(run) if which == "auto" else which
+    if named == "average":
+        chosen = Chosen("average", f"average of steps {joined(averaged_steps(run))}")
+    else:
+        step = select_step(run.checkpoints, named)
+        chosen = Chosen(step, f"step {step}" if named == step else f"{named}, step {step}")
+    if which in ("auto", "average") and (stale := stale_average(run)):
+        _LOGGER.warning("warning: %s. The weights used are '%s'", stale, chosen.name)
+    return chosen
