@@ -32,8 +32,7 @@ import numpy as np
 from jaxtyping import Array
 
 from benchmarks import RESULTS
-from flaxformer_mt.model.attention import attention_weights, weighted
-from flaxformer_mt.model.masks import attention_mask
+from flaxformer_mt.model.attention import attention_mask, attention_weights, weighted
 from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 TOKENS = 24_576  # of a side: the paper's batch, in whole rows of 256

@@ -1,8 +1,8 @@
 """A hook of MkDocs: the files of the repository that the pages link to, as pages of the site.
 
-The pages are read on GitHub as well, where `../flaxformer_mt/model/norm.py` is the file itself. In
-the site every such link leads to a page that shows the file, and one whose text names a symbol,
-`model/norm.py:LayerNorm` or `tests/.../test_x.py::test_y`, to its line there.
+The pages are read on GitHub as well, where `../flaxformer_mt/model/layers.py` is the file itself.
+In the site every such link leads to a page that shows the file, and one whose text names a symbol,
+`model/layers.py:LayerNorm` or `tests/.../test_x.py::test_y`, to its line there.
 So the site holds all that it links to, and needs no other host.
 """
 

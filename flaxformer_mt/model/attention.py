@@ -1,21 +1,21 @@
-"""Multi-head scaled dot-product attention (paper, section 3.2)."""
+"""Multi-head scaled dot-product attention (paper, section 3.2), and who may attend to whom."""
 
 from __future__ import annotations
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.initializers import declare, glorot_flattened
-from flaxformer_mt.model.masks import mask_bias
 from flaxformer_mt.model.products import product
 
 Keys = Float[Array, "rows keys heads d_k"]
 Values = Float[Array, "rows keys heads d_v"]
 
+MASKED = -1e9  # added to the scores of masked positions: exp() of it is exactly 0 in float32
 
 # Query, key and value projections begin as parts of one d x 3d matrix with Glorot's bound, which is
 # 1/sqrt(2) of that for each alone: the paper does not say, fairseq does the same. With the full
@@ -23,6 +23,35 @@ Values = Float[Array, "rows keys heads d_v"]
 # on Multi30k the encoder's outputs within a sentence became nearly one vector during the warm-up
 # (validation perplexity after 300 steps 195, against 138 with this) and stayed so.
 _INWARD_GAIN = 0.5**0.5
+
+
+def attention_mask(
+    query_segment_ids: Int[Array, "rows queries"],
+    key_segment_ids: Int[Array, "rows keys"],
+    *,
+    causal: bool = False,
+) -> Bool[Array, "rows queries keys"]:
+    """True where a query may attend to a key: same segment, not padding (segment 0), not later.
+
+    `causal` compares indices in the row, which inside a segment order its tokens (paper,
+    section 3.2.3). The row of a padding query is False throughout.
+    """
+    same_segment = query_segment_ids[:, :, None] == key_segment_ids[:, None, :]
+    mask = same_segment & (key_segment_ids[:, None, :] != 0)
+    if causal:
+        queries = jnp.arange(query_segment_ids.shape[1])
+        keys = jnp.arange(key_segment_ids.shape[1])
+        mask &= (queries[:, None] >= keys[None, :])[None]
+    return mask
+
+
+def mask_bias(mask: Bool[Array, "..."]) -> Float[Array, "..."]:
+    """The mask as a float32 term of the scores: 0 where allowed, -1e9 elsewhere.
+
+    It is finite, so a row with nothing to attend to gets some finite average and no NaN; what
+    stands there is padding, which no real position reads.
+    """
+    return jnp.where(mask, jnp.float32(0), jnp.float32(MASKED))
 
 
 def attention_weights(

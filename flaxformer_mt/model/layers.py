@@ -1,18 +1,68 @@
-"""One encoder layer and one decoder layer (paper, section 3.1)."""
+"""One encoder layer and one decoder layer (paper, section 3.1), and what they are made of."""
 
 from __future__ import annotations
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
 from flaxformer_mt.model.attention import MultiHeadAttention
 from flaxformer_mt.model.dropout import Dropout
-from flaxformer_mt.model.feed_forward import FeedForward
-from flaxformer_mt.model.norm import LayerNorm
+from flaxformer_mt.model.initializers import declare, glorot_flattened
+from flaxformer_mt.model.products import product
 
 KeysValues = dict[str, Array]  # {"key": [..., d_k], "value": [..., d_v]}
+ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu}
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis, in float32 always.
+
+    Ba et al. (2016). The variance is the mean of squared deviations: E[x^2] - E[x]^2 cancels where
+    the mean is large.
+    """
+
+    epsilon: float
+
+    @nn.compact
+    def __call__(
+        self, x: Float[Array, "rows length d_model"]
+    ) -> Float[Array, "rows length d_model"]:
+        d_model = (x.shape[-1],)
+        scale = declare(self, "scale", nn.initializers.ones, ("embed",), d_model)
+        bias = declare(self, "bias", nn.initializers.zeros, ("embed",), d_model)
+
+        x = x.astype(jnp.float32)
+        deviation = x - x.mean(axis=-1, keepdims=True)
+        variance = jnp.square(deviation).mean(axis=-1, keepdims=True)
+        normalised = deviation * jax.lax.rsqrt(variance + self.epsilon)
+        return normalised * scale[None, None] + bias[None, None]
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_in + b_in) W_out + b_out (paper, section 3.3), or another activation than max."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self, x: Float[Array, "rows length d_model"], *, deterministic: bool
+    ) -> Float[Array, "rows length d_model"]:
+        d_model, d_ff, dtype = self.config.d_model, self.config.d_ff, self.config.dtype
+        kernel, bias = glorot_flattened(1), nn.initializers.zeros
+        w_in = declare(self, "w_in", kernel, ("embed", "mlp"), (d_model, d_ff))
+        b_in = declare(self, "b_in", bias, ("mlp",), (d_ff,))
+        w_out = declare(self, "w_out", kernel, ("mlp", "embed"), (d_ff, d_model))
+        b_out = declare(self, "b_out", bias, ("embed",), (d_model,))
+
+        activate = ACTIVATIONS[self.config.activation]
+        hidden = activate(product("bld,df->blf", x, w_in, dtype) + b_in[None, None])
+        hidden = nn.with_logical_constraint(hidden, ("batch", "length", "mlp"))
+        hidden = Dropout(self.config.ffn_dropout)(hidden, deterministic=deterministic)
+        return product("blf,fd->bld", hidden, w_out, dtype) + b_out[None, None]
 
 
 class Residual(nn.Module):

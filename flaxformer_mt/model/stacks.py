@@ -10,8 +10,7 @@ from flax.core.scope import LazyRng
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, KeysValues
-from flaxformer_mt.model.norm import LayerNorm
+from flaxformer_mt.model.layers import DecoderLayer, EncoderLayer, KeysValues, LayerNorm
 
 
 class Encoder(nn.Module):

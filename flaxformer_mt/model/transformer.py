@@ -8,9 +8,9 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
+from flaxformer_mt.model.attention import attention_mask
 from flaxformer_mt.model.cache import Cache
 from flaxformer_mt.model.embedding import Embedding
-from flaxformer_mt.model.masks import attention_mask
 from flaxformer_mt.model.products import product
 from flaxformer_mt.model.stacks import Decoder, Encoder
 

@@ -61,5 +61,5 @@ def test_names_lead_to_their_lines(built: Path) -> None:
         line = site().line_of(file.read_text(encoding="utf-8"), name)
         place = f"source/{file.relative_to(ROOT)}.html"
         assert f'href="{place}#__codelineno-0-{line}"' in html
-    shown = (built / "source/flaxformer_mt/model/norm.py.html").read_text(encoding="utf-8")
+    shown = (built / "source/flaxformer_mt/model/layers.py.html").read_text(encoding="utf-8")
     assert 'id="__codelineno-0-12"' in shown and "LayerNorm" in shown

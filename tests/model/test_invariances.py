@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from flaxformer_mt.model.attention import attention_mask, mask_bias
 from flaxformer_mt.model.embedding import Embedding
-from flaxformer_mt.model.masks import attention_mask, mask_bias
 from tests.model.examples import (
     VOCAB,
     apply,
