@@ -106,12 +106,14 @@ def noun_phrase(out: list[str], tree: t.NounPhrase) -> None:
 
 def _part(out: list[str], part: t.Argument | t.Adjunct | None) -> None:
     """An adjunct, or an argument that is not the subject."""
+    if part is None:
+        return
     if isinstance(part, t.PrepositionalPhrase):
         out.append(part.preposition.english)
         argument(out, part.argument, OBJECT)
     elif isinstance(part, (t.Time, Adverb)):
         out.append(part.english)
-    elif part is not None:
+    else:
         argument(out, part, OBJECT)
 
 

@@ -119,6 +119,8 @@ def _case(field: str) -> int:
 
 def _part(out: list[str], part: t.Argument | t.Adjunct | None, case: int = ACCUSATIVE) -> None:
     """An adjunct, or an argument in a case; preposition and article are contracted (im, zum)."""
+    if part is None:
+        return
     if isinstance(part, t.PrepositionalPhrase):
         preposition, start = part.preposition, len(out)
         out.append(preposition.german)
@@ -129,7 +131,7 @@ def _part(out: list[str], part: t.Argument | t.Adjunct | None, case: int = ACCUS
                 out[start : start + 2] = [contracted]
     elif isinstance(part, (t.Time, Adverb)):
         out.append(part.german)
-    elif part is not None:
+    else:
         argument(out, part, case)
 
 

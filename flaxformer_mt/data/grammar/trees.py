@@ -175,8 +175,10 @@ class Clause:
     def in_place(self, field: str) -> Argument | Adjunct | None:
         """An argument or adjunct, unless it stands in front or is the relative pronoun there."""
         part: Argument | Adjunct | None = getattr(self, field)
+        if part is None or field == self.front:
+            return None
         pronoun = part.argument if isinstance(part, PrepositionalPhrase) else part
-        return None if field == self.front or isinstance(pronoun, Relativizer) else part
+        return None if isinstance(pronoun, Relativizer) else part
 
 
 @dataclasses.dataclass(slots=True, eq=False)

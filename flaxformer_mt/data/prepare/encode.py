@@ -159,13 +159,16 @@ def _filter_text(
     chunk: Chunk, fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
 ) -> None:
     places, file = fates.kept(), chunk.source.label
-    dropped = filters.identical(src, tgt, settings.filter)
+    dropped = np.zeros(len(places), bool)
+    if settings.filter.identical:
+        # But for blanks at the ends.
+        dropped[:] = [a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)]
     detail = "source and target are one text"
     fates.drop(places[dropped], filters.IDENTICAL, itertools.repeat((file, detail)))
     for side, sentences, script in zip(
         ("source", "target"), (src, tgt), settings.scripts, strict=True
     ):
-        found = filters.other_script(sentences, script, settings.filter) & ~dropped
+        found = filters.other_script(sentences, script, settings.filter.script) & ~dropped
         detail = f"under {settings.filter.script:.0%} of the {side}'s letters are {script}"
         fates.drop(places[found], filters.SCRIPT, itertools.repeat((file, detail)))
         dropped |= found
@@ -174,12 +177,14 @@ def _filter_text(
 def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
     places, label = encoded.fates.kept(), chunk.source.label
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
+    shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
     # A side may look like text and have no tokens: a model's own rules can remove it.
-    void = np.minimum(src, tgt) == 1
-    long = filters.too_long(src, tgt, settings.filter) & ~void
+    void = shorter == 1
+    long = (longer > settings.filter.max_length) & ~void
     uneven = np.zeros(len(places), bool)
-    if chunk.split == "train":
-        uneven = filters.uneven(src, tgt, settings.filter) & ~void & ~long
+    if chunk.split == "train" and settings.filter.max_ratio:
+        with np.errstate(over="ignore"):
+            uneven = (longer > settings.filter.max_ratio * shorter) & ~void & ~long
     for reason, mask in (
         (corpora.EMPTY_SIDE, void),
         (filters.TOO_LONG, long),

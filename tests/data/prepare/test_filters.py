@@ -1,194 +1,120 @@
-"""Filters at their borders, and a hand-made bad corpus with the report that it must give."""
+"""Scripts, of languages and of letters, and the set of pairs seen."""
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
+import hashlib
+import unicodedata
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
-from flaxformer_mt.data.prepare import (
-    PrepareError,
-    describe,
-    prepare,
-    read_manifest,
-    valid_text,
-)
-from flaxformer_mt.data.prepare.filters import identical, other_script, too_long, uneven
-from tests.data.prepare.corpora import write
+from flaxformer_mt.data.prepare.filters import Seen, count_letters, hashes, other_script, script_of
 
-SRC = np.array([1, 10, 11, 2, 30, 4])
-TGT = np.array([1, 10, 2, 11, 10, 12])
-
-
-def test_too_long_counts_either_side() -> None:
-    found = too_long(SRC, TGT, FilterConfig(max_length=10))
-    assert found.tolist() == [False, False, True, True, True, True]
-
-
-def test_uneven_is_exceeding_the_factor_in_either_direction() -> None:
-    found = uneven(SRC, TGT, FilterConfig(max_ratio=3.0))
-    assert found.tolist() == [False, False, True, True, False, False]
-
-
-def test_ratio_zero_keeps_all() -> None:
-    assert not uneven(SRC, TGT, FilterConfig(max_ratio=0.0)).any()
+# A sentence of each script, from the first article of the Universal Declaration of Human Rights.
+SENTENCES = {
+    "en": "All human beings are born free and equal in dignity and rights.",
+    "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren.",
+    "vi": "Tất cả mọi người sinh ra đều được tự do và bình đẳng.",
+    "ru": "Все люди рождаются свободными и равными в своём достоинстве.",
+    "el": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι.",
+    "hy": "Բոլոր մարդիկ ծնվում են ազատ ու հավասար",
+    "he": "כל בני האדם נולדו בני חורין ושווים בערכם ובזכויותיהם",
+    "ar": "يولد جميع الناس أحرارًا متساوين في الكرامة والحقوق",
+    "hi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता",
+    "bn": "সমস্ত মানুষ স্বাধীনভাবে সমান মর্যাদা এবং অধিকার নিয়ে জন্মগ্রহণ করে",
+    "ta": "மனிதப் பிறவியினர் சகலரும் சுதந்திரமாகவே பிறக்கின்றனர்",
+    "th": "มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกัน",
+    "ka": "ყველა ადამიანი იბადება თავისუფალი და თანასწორი",
+    "am": "የሰው ልጅ ሁሉ ሲወለድ ነጻና በክብርና በመብትም እኩልነት ያለው ነው",
+    "ko": "모든 인간은 태어날 때부터 자유로우며 그 존엄과 권리에 있어 동등하다",
+    "ja": "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である",
+    "zh": "人人生而自由，在尊严和权利上一律平等",
+}
+HAN = {"ja", "ko", "zh"}
+"""Languages that have Han characters in common."""
 
 
-def test_identical_sides_are_so_but_for_blanks_at_the_ends() -> None:
-    src, tgt = [b"a b", b" a b", b"a b", b"A b"], [b"a b", b"a b\t", b"a  b", b"a b"]
-    assert identical(src, tgt, FilterConfig(identical=True)).tolist() == [True, True, False, False]
-    assert not identical(src, tgt, FilterConfig()).any()
+@pytest.mark.parametrize("language", SENTENCES)
+def test_a_sentence_is_in_the_script_of_its_language_alone(language: str) -> None:
+    sentence = SENTENCES[language].encode()
+    script = script_of(language)
+    assert script is not None
+    [letters], [own] = count_letters([sentence], script)
+    assert letters == own > 10
+    for other in SENTENCES:
+        other_script = script_of(other)
+        assert other_script is not None
+        if other_script != script and not {language, other} <= HAN:
+            assert count_letters([sentence], other_script)[1] == [0]
+
+
+def test_codes_with_subtags() -> None:
+    assert script_of("pt-BR") == "Latn" and script_of("DE") == "Latn"
+    assert script_of("sr") == "Cyrl" and script_of("sr-Latn") == script_of("sr_latn_RS") == "Latn"
+    assert script_of("zh-Hant") == "Hant" and script_of("zh_CN") == "Hani"
+    assert script_of("xx") is None and script_of("") is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=20), min_size=1))
+def test_letters_are_counted_as_unicode_does(texts: list[str]) -> None:
+    letters, own = count_letters([text.encode() for text in texts], "Latn")
+    expected = [sum(unicodedata.category(c).startswith("L") for c in text) for text in texts]
+    assert letters.tolist() == expected and (own <= letters).all()
+
+
+def test_letters_of_several_scripts_or_of_none() -> None:
+    sentences = [text.encode() for text in ("5 µg", "ـ", "ー", "A・ー")]
+    for script, own in (("Latn", [2, 0, 0, 1]), ("Arab", [1, 1, 0, 0]), ("Jpan", [1, 0, 1, 1])):
+        assert count_letters(sentences, script)[1].tolist() == own
 
 
 def test_the_share_of_letters_in_the_script_decides() -> None:
     sentences = [text.encode() for text in ("abcж", "abжж", "aжжж", "12 ?!", "日本", "é ñ", "")]
-    found = other_script(sentences, "Latn", FilterConfig(script=0.5))
+    found = other_script(sentences, "Latn", 0.5)
     assert found.tolist() == [False, False, True, False, True, False, False]
-    assert not other_script(sentences, "Latn", FilterConfig(script=0.0)).any()
-    assert not other_script([], "Latn", FilterConfig(script=0.5)).any()
+    assert not other_script(sentences, "Latn", 0.0).any()
+    assert not other_script([], "Latn", 0.5).any()
 
 
-GOOD = [(f"word {a} of {b}".encode(), f"Wort {a} von {b}".encode()) for a in "uvw" for b in "xyz"]
-BAD = [
-    (b"word u of x", b"Wort u von x"),  # 1: corpus "good" has it
-    (b"\xc3(", b"x"),  # 2
-    (b"a bell \x07", b"x"),  # 3
-    (" \u200b\u200c\u200d\u2060\ufeff".encode(), b"x"),  # 4: shows nothing
-    ("\u2581".encode(), b"word"),  # 5: a blank in disguise
-    (b"of", b"of "),  # 6
-    ("слово of слово".encode(), b"Wort"),  # 7
-    (b"word of", "слово".encode()),  # 8
-    (b"of " * 31, b"von"),  # 9: too long before it is too uneven
-    (b"of", b"von " * 7),  # 10: 2 to 8 tokens
-    (b"of", b"von " * 6),  # 11: 2 to 7 tokens
-    (b"of", b"von " * 6),  # 12
-    (b"word w of z", b"Wort w von y"),  # 13
-    (b"of", b"of"),  # 14
-    (b"1 2", b"3"),  # 15: digits are in any script
-]
-EXPECTED = {
-    "duplicate": [
-        (1, "bad.en", "the same pair came before"),
-        (12, "bad.en", "the same pair came before"),
-    ],
-    "invalid UTF-8": [(2, "bad.en", "byte 0xC3 at byte 1")],
-    "control character": [(3, "bad.en", "U+0007 at byte 8")],
-    "empty side": [
-        (4, "bad.en", "the source is blank"),
-        (5, "bad.en", "the source is blank"),
-    ],
-    "identical sides": [
-        (6, "bad.en", "source and target are one text"),
-        (14, "bad.en", "source and target are one text"),
-    ],
-    "another script": [
-        (7, "bad.en", "under 60% of the source's letters are Latn"),
-        (8, "bad.en", "under 60% of the target's letters are Latn"),
-    ],
-    "too long": [(9, "bad.en", "32 source and 2 target tokens")],
-    "length ratio": [(10, "bad.en", "2 source and 8 target tokens")],
-}  # fmt: skip
+KEYS = (
+    st.integers(0, 40)
+    | st.integers(0, 2**64 - 1)
+    | st.builds(lambda n: n << 20, st.integers(0, 40))
+)
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> DataConfig:
-    text = tmp_path / "text"
-    write(text, "good", GOOD * 4)
-    write(text, "bad", BAD)
-    return DataConfig(
-        src_lang="en",
-        tgt_lang="de",
-        folder=str(text),
-        train=(
-            CorpusConfig(name="good", src="good.en", tgt="good.de"),
-            CorpusConfig(name="bad", src="bad.en", tgt="bad.de"),
-        ),
-        valid=CorpusConfig(src="bad.en", tgt="bad.de"),
-        # Large enough that every word is one token.
-        vocabulary=VocabularyConfig(size=65),
-        filter=FilterConfig(
-            max_length=31, max_ratio=3.5, identical=True, duplicates=True, script=0.6
-        ),
-    )
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(KEYS, max_size=50), max_size=5))
+def test_it_is_a_set(batches: list[list[int]]) -> None:
+    seen, reference = Seen(), set()
+    for batch in batches:
+        expected = []
+        for key in batch:
+            # 0 marks a free slot and stands for 1.
+            expected.append(max(key, 1) not in reference)
+            reference.add(max(key, 1))
+        assert seen.add(np.array(batch, np.uint64)).tolist() == expected
+    assert len(seen) == len(reference)
 
 
-def test_a_bad_corpus_gives_exactly_this_report(config: DataConfig, tmp_path: Path) -> None:
-    lines: list[str] = []
-    store = prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
-    assert any("15 pairs read, 3 kept, dropped: " in line for line in lines)
-    manifest = read_manifest(tmp_path / "run" / "data")
-    good, bad, valid = manifest["corpora"]
-    assert (good["read"], good["kept"], good["dropped"]) == (36, 9, {"duplicate": 27})
-    assert [example["line"] for example in good["examples"]] == [10, 11, 12, 13, 14]
-    # Lines 11, 13 and 15 are left.
-    assert (bad["read"], bad["kept"]) == (15, 3) and len(store.train) == 9 + 3
-    assert bad["dropped"] == {reason: len(places) for reason, places in EXPECTED.items()}
-    found = [
-        (example["reason"], example["line"], Path(example["file"]).name, example["detail"])
-        for example in bad["examples"]
-    ]
-    expected = [(reason, *place) for reason, places in EXPECTED.items() for place in places]
-    assert found == sorted(expected, key=lambda example: example[1])
-    # Of validation only what the model cannot take is left out.
-    assert valid["dropped"] == {
-        "invalid UTF-8": 1,
-        "control character": 1,
-        "empty side": 2,
-        "too long": 1,
-    }
-    # What is decoded and scored is all that is text.
-    assert len(valid_text(tmp_path / "run" / "data")[0]) == 11
-
-    folder = tmp_path / "text"
-    table = describe(manifest).split("\n")
-    start = table.index("data.train.bad                            15           3          12")
-    assert table[start + 1 : start + 20] == [
-        "  duplicate                                                        2",
-        f"    {folder}/bad.en:1: the same pair came before",
-        f"    {folder}/bad.en:12: the same pair came before",
-        "  invalid UTF-8                                                    1",
-        f"    {folder}/bad.en:2: byte 0xC3 at byte 1",
-        "  control character                                                1",
-        f"    {folder}/bad.en:3: U+0007 at byte 8",
-        "  empty side                                                       2",
-        f"    {folder}/bad.en:4: the source is blank",
-        f"    {folder}/bad.en:5: the source is blank",
-        "  identical sides                                                  2",
-        f"    {folder}/bad.en:6: source and target are one text",
-        f"    {folder}/bad.en:14: source and target are one text",
-        "  another script                                                   2",
-        f"    {folder}/bad.en:7: under 60% of the source's letters are Latn",
-        f"    {folder}/bad.en:8: under 60% of the target's letters are Latn",
-        "  too long                                                         1",
-        f"    {folder}/bad.en:9: 32 source and 2 target tokens",
-        "  length ratio                                                     1",
-    ]
+def test_it_grows_and_stays_small() -> None:
+    keys = np.random.default_rng(1).integers(1, 2**64, 300_000, np.uint64)
+    seen = Seen()
+    for part in np.split(keys, 30):
+        assert seen.add(part).all()
+    assert len(seen) == 300_000
+    assert not any(seen.add(part).any() for part in np.split(keys[::-1], 50))
+    # 8 bytes a slot, between a third and two thirds of the slots in use.
+    assert 12 * len(keys) <= seen.nbytes <= 24 * len(keys)
 
 
-def test_examples_are_the_first_lines_of_their_reason(config: DataConfig, tmp_path: Path) -> None:
-    """Also where a reason has two causes, whose pairs alternate."""
-    cyrillic = "слово".encode()
-    pairs = [(b"word", cyrillic)] * 2 + [(cyrillic, b"Wort")] * 6 + [(b"word", cyrillic)] * 6
-    write(tmp_path / "text", "bad", [*pairs, *GOOD])
-    config = dataclasses.replace(config, vocabulary=VocabularyConfig(size=50))
-    prepare(config, seed=1, directory=tmp_path / "run")
-    account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
-    of_script = [e["line"] for e in account["examples"] if e["reason"] == "another script"]
-    assert of_script == [1, 2, 3, 4, 5]
-    assert account["dropped"]["another script"] == 14
-
-
-def test_a_language_without_known_script_is_an_error(config: DataConfig, tmp_path: Path) -> None:
-    unknown = dataclasses.replace(config, tgt_lang="xx")
-    with pytest.raises(PrepareError) as caught:
-        prepare(unknown, seed=1, directory=tmp_path / "run")
-    assert str(caught.value) == (
-        "data.tgt_lang = 'xx': its script is not known, and data.filter.script needs it: add it to "
-        "the code, such as 'xx-Latn', or set data.filter.script to 0"
-    )
-    assert not (tmp_path / "run").exists()
-    named = dataclasses.replace(config, tgt_lang="xx-Latn")
-    prepare(named, seed=1, directory=tmp_path / "run")
+def test_texts_are_equal_but_for_blanks_at_the_ends() -> None:
+    pairs = [(b"a", b"b"), (b" a", b"b\t"), (b"ab", b""), (b"", b"ab"), (b"b", b"a"), (b"a b", b"")]
+    found = hashes(pairs)
+    assert found[0] == found[1] and len(set(found.tolist())) == 5
+    assert found.dtype == np.dtype("<u8")
+    # The same in every process and on every machine.
+    digest = hashlib.blake2b(b"a\0b", digest_size=8).digest()
+    assert hashes([(b"a", b"b")]).tolist() == [int.from_bytes(digest, "little")]

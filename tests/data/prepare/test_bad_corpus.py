@@ -1,0 +1,160 @@
+"""A hand-made bad corpus, at the filters' borders, with the report that it must give."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
+from flaxformer_mt.data.prepare import (
+    PrepareError,
+    describe,
+    prepare,
+    read_manifest,
+    valid_text,
+)
+from tests.data.prepare.corpora import write
+
+GOOD = [(f"word {a} of {b}".encode(), f"Wort {a} von {b}".encode()) for a in "uvw" for b in "xyz"]
+BAD = [
+    (b"word u of x", b"Wort u von x"),  # 1: corpus "good" has it
+    (b"\xc3(", b"x"),  # 2
+    (b"a bell \x07", b"x"),  # 3
+    (" \u200b\u200c\u200d\u2060\ufeff".encode(), b"x"),  # 4: shows nothing
+    ("\u2581".encode(), b"word"),  # 5: a blank in disguise
+    (b"of", b"of "),  # 6
+    ("слово of слово".encode(), b"Wort"),  # 7
+    (b"word of", "слово".encode()),  # 8
+    (b"of " * 31, b"von"),  # 9: too long before it is too uneven
+    (b"of", b"von " * 7),  # 10: 2 to 8 tokens
+    (b"of", b"von " * 6),  # 11: 2 to 7 tokens
+    (b"of", b"von " * 6),  # 12
+    (b"word w of z", b"Wort w von y"),  # 13
+    (b"of", b"of"),  # 14
+    (b"1 2", b"3"),  # 15: digits are in any script
+]
+EXPECTED = {
+    "duplicate": [
+        (1, "bad.en", "the same pair came before"),
+        (12, "bad.en", "the same pair came before"),
+    ],
+    "invalid UTF-8": [(2, "bad.en", "byte 0xC3 at byte 1")],
+    "control character": [(3, "bad.en", "U+0007 at byte 8")],
+    "empty side": [
+        (4, "bad.en", "the source is blank"),
+        (5, "bad.en", "the source is blank"),
+    ],
+    "identical sides": [
+        (6, "bad.en", "source and target are one text"),
+        (14, "bad.en", "source and target are one text"),
+    ],
+    "another script": [
+        (7, "bad.en", "under 60% of the source's letters are Latn"),
+        (8, "bad.en", "under 60% of the target's letters are Latn"),
+    ],
+    "too long": [(9, "bad.en", "32 source and 2 target tokens")],
+    "length ratio": [(10, "bad.en", "2 source and 8 target tokens")],
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> DataConfig:
+    text = tmp_path / "text"
+    write(text, "good", GOOD * 4)
+    write(text, "bad", BAD)
+    return DataConfig(
+        src_lang="en",
+        tgt_lang="de",
+        folder=str(text),
+        train=(
+            CorpusConfig(name="good", src="good.en", tgt="good.de"),
+            CorpusConfig(name="bad", src="bad.en", tgt="bad.de"),
+        ),
+        valid=CorpusConfig(src="bad.en", tgt="bad.de"),
+        # Large enough that every word is one token.
+        vocabulary=VocabularyConfig(size=65),
+        filter=FilterConfig(
+            max_length=31, max_ratio=3.5, identical=True, duplicates=True, script=0.6
+        ),
+    )
+
+
+def test_a_bad_corpus_gives_exactly_this_report(config: DataConfig, tmp_path: Path) -> None:
+    lines: list[str] = []
+    store = prepare(config, seed=1, directory=tmp_path / "run", report=lines.append)
+    assert any("15 pairs read, 3 kept, dropped: " in line for line in lines)
+    manifest = read_manifest(tmp_path / "run" / "data")
+    good, bad, valid = manifest["corpora"]
+    assert (good["read"], good["kept"], good["dropped"]) == (36, 9, {"duplicate": 27})
+    assert [example["line"] for example in good["examples"]] == [10, 11, 12, 13, 14]
+    # Lines 11, 13 and 15 are left.
+    assert (bad["read"], bad["kept"]) == (15, 3) and len(store.train) == 9 + 3
+    assert bad["dropped"] == {reason: len(places) for reason, places in EXPECTED.items()}
+    found = [
+        (example["reason"], example["line"], Path(example["file"]).name, example["detail"])
+        for example in bad["examples"]
+    ]
+    expected = [(reason, *place) for reason, places in EXPECTED.items() for place in places]
+    assert found == sorted(expected, key=lambda example: example[1])
+    # Of validation only what the model cannot take is left out.
+    assert valid["dropped"] == {
+        "invalid UTF-8": 1,
+        "control character": 1,
+        "empty side": 2,
+        "too long": 1,
+    }
+    # What is decoded and scored is all that is text.
+    assert len(valid_text(tmp_path / "run" / "data")[0]) == 11
+
+    folder = tmp_path / "text"
+    table = describe(manifest).split("\n")
+    start = table.index("data.train.bad                            15           3          12")
+    assert table[start + 1 : start + 20] == [
+        "  duplicate                                                        2",
+        f"    {folder}/bad.en:1: the same pair came before",
+        f"    {folder}/bad.en:12: the same pair came before",
+        "  invalid UTF-8                                                    1",
+        f"    {folder}/bad.en:2: byte 0xC3 at byte 1",
+        "  control character                                                1",
+        f"    {folder}/bad.en:3: U+0007 at byte 8",
+        "  empty side                                                       2",
+        f"    {folder}/bad.en:4: the source is blank",
+        f"    {folder}/bad.en:5: the source is blank",
+        "  identical sides                                                  2",
+        f"    {folder}/bad.en:6: source and target are one text",
+        f"    {folder}/bad.en:14: source and target are one text",
+        "  another script                                                   2",
+        f"    {folder}/bad.en:7: under 60% of the source's letters are Latn",
+        f"    {folder}/bad.en:8: under 60% of the target's letters are Latn",
+        "  too long                                                         1",
+        f"    {folder}/bad.en:9: 32 source and 2 target tokens",
+        "  length ratio                                                     1",
+    ]
+
+
+def test_examples_are_the_first_lines_of_their_reason(config: DataConfig, tmp_path: Path) -> None:
+    """Also where a reason has two causes, whose pairs alternate."""
+    cyrillic = "слово".encode()
+    pairs = [(b"word", cyrillic)] * 2 + [(cyrillic, b"Wort")] * 6 + [(b"word", cyrillic)] * 6
+    write(tmp_path / "text", "bad", [*pairs, *GOOD])
+    config = dataclasses.replace(config, vocabulary=VocabularyConfig(size=50))
+    prepare(config, seed=1, directory=tmp_path / "run")
+    account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
+    of_script = [e["line"] for e in account["examples"] if e["reason"] == "another script"]
+    assert of_script == [1, 2, 3, 4, 5]
+    assert account["dropped"]["another script"] == 14
+
+
+def test_a_language_without_known_script_is_an_error(config: DataConfig, tmp_path: Path) -> None:
+    unknown = dataclasses.replace(config, tgt_lang="xx")
+    with pytest.raises(PrepareError) as caught:
+        prepare(unknown, seed=1, directory=tmp_path / "run")
+    assert str(caught.value) == (
+        "data.tgt_lang = 'xx': its script is not known, and data.filter.script needs it: add it to "
+        "the code, such as 'xx-Latn', or set data.filter.script to 0"
+    )
+    assert not (tmp_path / "run").exists()
+    named = dataclasses.replace(config, tgt_lang="xx-Latn")
+    prepare(named, seed=1, directory=tmp_path / "run")
