@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 
 from flaxformer_mt import __version__
-from flaxformer_mt.config import CorpusConfig, ExperimentConfig
+from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, read_pairs
 from flaxformer_mt.data.prepare import read_manifest
 from flaxformer_mt.decoding.translator import Translator
@@ -63,8 +63,11 @@ def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
     )
     if "f1" not in experiment.row.values:
         return test
-    target = _target(corpus, data.folder, key)
-    return dataclasses.replace(test, gold=gold_trees(target, len(pairs), say=say))
+    files = open_source(corpus, data.folder, key).files
+    if "tgt" not in files:
+        raise CorpusError(f"{key}: gold trees are looked for beside two files: kind 'files'")
+    gold = gold_trees(Path(str(files["tgt"])), len(pairs), say=say)
+    return dataclasses.replace(test, gold=gold)
 
 
 def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:
@@ -88,11 +91,10 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         directory=run.evaluation,
         scoring=experiment.scoring,
     )
-    metrics, signatures = _scores(found)
+    metrics, signatures = _scores(found), dict(found.scores.signatures)
+    outputs = [item.text for item in found.translations]
     if test.gold:
-        f1, malformed = parse_f1(
-            test.sources, [item.text for item in found.translations], test.gold
-        )
+        f1, malformed = parse_f1(test.sources, outputs, test.gold)
         metrics = {"f1": f1, "malformed": malformed, **metrics}
         signatures = {"f1": PARSE_SIGNATURE, **signatures}
     goodput, devices = read_json(run.goodput), jax.device_count()
@@ -104,6 +106,9 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         "device_hours": wall * devices / 3600,
         "averaged_checkpoints": averaged,
     }
+    train, wanted = experiment.config.data.train, sum(experiment.row.pairs.values())
+    names = [corpus.path if corpus.kind == "tfds" else corpus.name for corpus in train]
+    enough = counted["pairs"] >= _ENOUGH * wanted
     return write_result(
         results / f"{experiment.name}.json",
         command=experiment.command,
@@ -114,25 +119,23 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         details={
             **experiment.details(),
             **training_details(read_record(run), goodput, devices),
-            "status": FULL if _is_full(experiment, counted["pairs"]) else REDUCED,
-            "data": _data(experiment.config.data.train, counted["pairs"]),
+            "status": FULL if experiment.is_the_paper_s and enough else REDUCED,
+            "data": f"{', '.join(names)}: {counted['pairs']:,.0f} training pairs",
             "test": f"{test.name}, {len(test.sources):,} sentences",
         },
-        hypotheses={test.name: [item.text for item in found.translations]},
+        hypotheses={test.name: outputs},
         release=__version__,
     )
 
 
-def _scores(found: Evaluation) -> tuple[dict[str, float], dict[str, str]]:
+def _scores(found: Evaluation) -> dict[str, float]:
     """The paper's BLEU first, where it has a meaning; each with its interval."""
     metrics: dict[str, float] = {}
-    order = sorted(found.scores.metrics, key=lambda name: name != "bleu_paper")
-    for name in order:
+    for name in sorted(found.scores.metrics, key=lambda name: name != "bleu_paper"):
         metrics[name] = found.scores.metrics[name]
-        if name in found.assessment.intervals:
-            spread = found.assessment.intervals[name]
+        if spread := found.assessment.intervals.get(name):
             metrics |= {f"{name}_low": spread.low, f"{name}_high": spread.high}
-    return metrics, dict(found.scores.signatures)
+    return metrics
 
 
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
@@ -167,23 +170,6 @@ def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
             report["tgt_tokens_per_second"] for report in reports if report["kind"] == "train"
         ),
     }
-
-
-def _is_full(experiment: Experiment, pairs: float) -> bool:
-    return experiment.is_the_paper_s and pairs >= _ENOUGH * sum(experiment.row.pairs.values())
-
-
-def _data(train: Sequence[CorpusConfig], pairs: float) -> str:
-    names = [corpus.path if corpus.kind == "tfds" else corpus.name for corpus in train]
-    return f"{', '.join(names)}: {pairs:,.0f} training pairs"
-
-
-def _target(corpus: CorpusConfig, folder: str, key: str) -> Path:
-    """The file of the linearised gold trees, beside which the trees are."""
-    files = open_source(corpus, folder, key).files
-    if "tgt" not in files:
-        raise CorpusError(f"{key}: gold trees are looked for beside two files: kind 'files'")
-    return Path(str(files["tgt"]))
 
 
 def gold_trees(target: Path, count: int, *, say: Callable[[str], None]) -> tuple[Tree, ...]:

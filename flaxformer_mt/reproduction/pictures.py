@@ -108,22 +108,18 @@ def _two_heads(best: Head, found: Found) -> tuple[int, ...]:
     return best.head, second
 
 
-def _views(search: str, both: tuple[int, ...]) -> list[tuple[tuple[int, ...], bool]]:
-    """The pictures of a figure: of which heads (none: all), and whether of one word alone."""
+def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator, say: Say) -> None:
+    """All pictures of a figure: of the sentence in which the best head shows it most."""
+    # Of which heads (none: all), and whether of one word alone.
     views: dict[str, list[tuple[tuple[int, ...], bool]]] = {
         "long distance": [((), True)],
         "anaphora": [(both[:1], False), (both, True)],
         "structure": [((head,), False) for head in both],
     }
-    return views[search]
-
-
-def _draw(best: Head, both: tuple[int, ...], stem: Path, translator: Translator, say: Say) -> None:
-    """All pictures of a figure: of the sentence in which the best head shows it most."""
     example = best.examples[0]
     attention = attend(translator, example.sentence)
     say(f"  {example.query} looks at {example.key} ({example.weight:.2f}): {example.sentence.src}")
-    for heads, alone in _views(best.search.name, both):
+    for heads, alone in views[best.search.name]:
         picked = pick(attention, kind=best.kind, layer=best.layer, heads=heads)
         if alone:
             queries = whole_word(picked.rows, example.row - 1)

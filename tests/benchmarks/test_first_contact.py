@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import lzma
 import os
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 
 from benchmarks import carried, first_contact
 from benchmarks.carried import CannotCollect, collect_wheels, cut
-from benchmarks.first_contact import Part, all_parts, contact, curve
+from benchmarks.first_contact import Part, all_parts, contact
 from flaxformer_mt.reproduction.result_file import read_results
 
 ROOT = Path(__file__).parents[2]
@@ -100,15 +99,6 @@ def test_the_last_part_has_its_time_kept():
     settings = [each for each in text if each.startswith("--config.")]
     assert set(settings) < set(parts["prepare"].command(60.0))
     assert "text" not in [part.name for part in all_parts(Path(), None, toy=False)]
-
-
-def test_a_curve_has_its_ends(tmp_path):
-    lines = [{"kind": "train", "step": 20 * n, "loss": 9.0 - n / 10} for n in range(1, 41)]
-    text = "".join(json.dumps(line) + "\n" for line in [*lines, {"kind": "valid", "step": 800}])
-    (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
-    found = curve(tmp_path / "metrics.jsonl")
-    assert len(found) == first_contact.CURVE
-    assert found["loss_after_20_steps"] == 8.9 and found["loss_after_800_steps"] == 5.0
 
 
 @pytest.fixture

@@ -88,17 +88,6 @@ def test_rows_recorded_before_stay_as_long_as_they_are_the_same(planned, tmp_pat
     assert result.seconds == 40  # without those of the row that is gone
 
 
-def test_a_compilation_is_counted_once_however_often_it_is_asked_for(planned):
-    """Rates above nothing are constants of one program."""
-    compilations = 0
-    rows = (["base"], ["base"], ["base", "c_N4"], ["d_dropout02", "d_ls02"], ["a_h1"])
-    for number, each in zip((2, 0, 0, 0, 2, 4), (*rows, ["d_dropout0", "d_ls0"]), strict=True):
-        asked, result = planned(*(f"table3/{row}" for row in each))
-        assert len(asked) == number
-        compilations += number
-        assert result.seconds == 10 * compilations
-
-
 def test_the_report_has_the_rows_that_are_still_the_same(planned):
     _, result = planned("table3/base", "table3/c_N2")
     page = report(Records(), [result])

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.peer_environments import Environments
 from benchmarks.training_contest import HERE, Contest, Contestant
+from benchmarks.training_contestants.contest import WARM, warmed
 from benchmarks.training_workloads import Workload
 from flaxformer_mt.data.plan import Shape
 
@@ -152,3 +153,23 @@ def test_one_start_is_cold_and_timed_while_there_is_time(tmp_path, seconds):
         assert "toy_good_warm_first_step_seconds" not in metrics
     else:
         assert signatures == {"toy_good_failed": "no time was left for it"}
+
+
+@pytest.mark.parametrize(("shapes", "firsts"), [("aaa", [0]), ("abca", [2, 1, 0])])
+def test_before_it_is_timed_it_does_each_shape_and_ten_steps_more(shapes, firsts) -> None:
+    done: list[int] = []
+
+    class Counting:
+        def __init__(self) -> None:
+            self.shapes = [(ord(shape),) for shape in shapes]
+
+        def step(self, number: int) -> None:
+            done.append(number)
+
+        def loss(self) -> float:
+            return 1.0
+
+    assert warmed(Counting())["shapes"] == len(firsts)
+    once, rest = done[: len(firsts)], done[len(firsts) :]
+    assert sorted(once) == sorted(firsts)
+    assert len(rest) == WARM >= 10 and set(rest) == set(range(len(shapes)))

@@ -61,21 +61,6 @@ def test_a_ratio_is_that_of_the_rounds():
     assert ratio([100, 10, 30], [50, 5, 30]) == 2
 
 
-def test_what_failed_has_a_reason_and_no_figures():
-    failed = Measured(failure="OSError: /usr/lib/python3/dist/torch/lib.so: cannot be opened")
-    metrics, signatures = workload_metrics(
-        "toy", WORK, {"ours": measured(1.0), "peer": failed}, {"float32": 16e9}
-    )
-    assert metrics["toy_peer_failed"] == 1
-    assert signatures["toy_peer_failed"] == "OSError: .../lib.so: cannot be opened"
-    assert not [name for name in metrics if "peer" in name and not name.endswith("failed")]
-    assert "could not run: OSError: .../lib.so" in line("peer", WORK, failed)
-    # Without ours there is no ratio, and without a ceiling no share.
-    metrics, _ = workload_metrics("toy", WORK, {"ours": failed, "peer": measured(1.0)}, {})
-    assert not [name for name in metrics if "times" in name or "share" in name]
-    assert metrics["toy_peer_tokens_per_second"] == 1000
-
-
 def test_another_model_is_disqualified():
     at = round(1_000_000 * (1 + TOLERANCE))
     for count in (1_000_000, at, 2_000_000 - at):

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.training_contestants.contest import (
     Job,
-    Rows,
     read_batches,
     read_rows,
     write_batches,
@@ -21,12 +20,6 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.model.flops import shape_flops
 
 SHAPE = Shape(4, 6, 5)
-
-
-def test_the_workloads_are_configs() -> None:
-    for workload in WORKLOADS.values():
-        workload.load()
-    assert WORKLOADS["base"].load(bfloat16=True).model.dtype == "bfloat16"
 
 
 def test_synthetic_batches_have_no_padding_and_end_marks():
@@ -72,14 +65,3 @@ def test_what_is_written_is_what_contestants_read(tmp_path):
     assert Job.read(tmp_path / "job.json") == job
     assert (job.precision, job.dropout, job.num_heads) == ("bfloat16", 0.3, 4)
     assert (job.learning_rate, job.warmup_steps) == (pytest.approx(0.004), 2000)
-
-
-def test_rows_are_cut_to_their_longest_and_keep_their_tokens():
-    src = np.array([[5, 6, EOS, PAD], [7, EOS, PAD, PAD]], np.int32)
-    tgt = np.array([[EOS, PAD, PAD], [8, EOS, PAD]], np.int32)
-    rows = Rows(src, tgt, tgt)
-    assert not rows.is_full and rows.tgt_tokens == 3
-    cut = rows.trimmed()
-    assert cut.shape == (2, 3, 2) and cut.tgt_tokens == 3
-    assert cut.src.tolist() == [[5, 6, EOS], [7, EOS, PAD]]
-    assert Rows(src[:1, :3], tgt[1:, :2], tgt[1:, :2]).is_full

@@ -54,11 +54,6 @@ def test_on_another_base_a_row_keeps_its_ratios_and_its_rates(row):
     assert toy.training.steps == theirs.training.steps
 
 
-def test_no_two_rows_of_a_toy_ladder_are_one_experiment():
-    digests = [resolve(row, Settings(overrides=TINY)).digest for row in rows_of("table3")]
-    assert len(set(digests)) == 20
-
-
 @pytest.mark.parametrize(
     ("label", "override", "message"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -286,17 +285,3 @@ def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
     page = report(read_records(tmp_path))
     assert "Which of Table 3's orderings hold" not in page
     assert "- `table3_orderings_paper_scale_0_01`: stale: compares runs that are no longer" in page
-
-
-def test_what_was_trained_on_other_text_stands_apart(tmp_path):
-    one = read_result(write(tmp_path, result(experiment())))
-    small = dataclasses.replace(one, name="small", metrics={"bleu_paper": 21.5, "steps": 300.0})
-    trees = dataclasses.replace(one, name="trees", config="parsing:craft", metrics={"f1": 31.25})
-    page = report(Records(), others=[small, trees])
-    section = page.partition("## On other text")[2].partition("\n## ")[0]
-    small_line, trees_line = (line for line in section.split("\n") if line.startswith("| `"))
-    assert small_line.startswith("| `small` | ") and "| 21.50 |  | 300 |" in small_line
-    assert "| not told |" in small_line
-    assert "|  | 31.25 |  |" in trees_line and "`parsing:craft`" in trees_line
-    assert status(page, "base") == "not run"
-    assert "On other text" not in report(Records())

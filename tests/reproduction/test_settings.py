@@ -110,14 +110,6 @@ def test_a_folder_is_that_of_the_prepared_sets(folder, place, tmp_path, monkeypa
     assert found.digest == resolve(row_of("table2/en_fr_big"), TFDS).digest
 
 
-def test_a_set_keeps_a_place_of_its_own():
-    settings = Settings(text="tfds", folder="sets", overrides=("data.valid.data_dir=other",))
-    data = resolve(row_of("table2/en_de_base"), settings).config.data
-    assert data.valid.data_dir == "other" and data.train[0].data_dir.endswith("/sets")
-    files = resolve(row_of("table2/en_fr_big"), Settings(folder="here")).config.data
-    assert (files.folder, files.train[0].data_dir) == ("here", "")
-
-
 @pytest.mark.parametrize("label", ["table4/wsj_only", "table4/semi_supervised"])
 def test_tfds_has_no_trees(label):
     with pytest.raises(RowError, match="no such text as its data.train.*leave --text out"):
