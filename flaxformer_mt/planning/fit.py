@@ -24,10 +24,10 @@ class PlanningError(UserError):
 
 
 def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Shape:
-    """The shape that takes the most memory: of `shapes`, or without data of what the config allows.
+    """The shape that takes the most memory: the longest of `shapes`, or of what the config allows.
 
-    That is the longest one: without data the filter's longest pair (`data.filter.max_length`), or
-    the row of a packed batch, if the config says how long that is. Raises PlanningError.
+    Without data that is the filter's longest pair, or a packed batch's row, if the config says how
+    long that is. Raises PlanningError.
     """
     if shapes:
         return longest(shapes)
@@ -166,9 +166,8 @@ def remedies(
     """What was tried, in order, for a batch that does not fit as it is.
 
     Recomputation alone; then twice as many micro-batches again and again until these fit without
-    it; then with it, up to as many. More micro-batches than fit are no gain: each reads all
-    parameters. `measure` compiles for a number of micro-batches, with or without remat; None: the
-    batch cannot be split into so many, nor into more.
+    it; then with it, up to as many: each reads all parameters. `measure` compiles for a number of
+    micro-batches, with or without remat; None: the batch cannot be split into so many or more.
     """
     tried: list[Remedy] = []
 

@@ -214,27 +214,24 @@ def _ordering(found: Result) -> list[str]:
     ]
     lines, verdicts = [], dict[str, list[str]]()
     for row in rows_of("table3"):
-        prefix = row.name.lower()
-        if f"{prefix}_difference" not in found.metrics:
+        start = f"{row.name.lower()}_"
+        ours = {k.removeprefix(start): v for k, v in found.metrics.items() if k.startswith(start)}
+        if not ours:
             continue
-        of_row = {
-            key: found.metrics[f"{prefix}_{key}"]
-            for key in ("difference", "low", "high", "agreeing", "seeds")
-        }
-        p = found.metrics.get(f"{prefix}_p_randomization")
+        p = ours.get("p_randomization")
         judged = verdict(row, found.metrics) or "the paper has none"
         verdicts.setdefault(judged, []).append(f"`{row.name}`")
         lines.append(
             [
                 f"`{row.name}`",
                 f"{row.values['bleu'] - base.values['bleu']:+.1f}",
-                f"{of_row['difference']:+.2f}",
-                f"{of_row['low']:+.2f} to {of_row['high']:+.2f}",
-                f"{found.metrics[f'{prefix}_p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
-                f"{of_row['agreeing']:.0f} of {of_row['seeds']:.0f}",
+                f"{ours['difference']:+.2f}",
+                f"{ours['low']:+.2f} to {ours['high']:+.2f}",
+                f"{ours['p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
+                f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
                 judged,
                 f"{row.values['perplexity'] - base.values['perplexity']:+.2f}",
-                f"{found.metrics[f'{prefix}_perplexity_difference']:+.2f}",
+                f"{ours['perplexity_difference']:+.2f}",
             ]
         )
     told = "; ".join(f"{what}: {', '.join(names)}" for what, names in verdicts.items())

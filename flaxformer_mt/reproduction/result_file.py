@@ -1,8 +1,6 @@
-"""The one form of a measured result: a file NAME.json.
+"""The one form of a measured result, a file NAME.json: of `reproduce` and of the benchmarks.
 
-`reproduce` and the benchmarks write it, reports and the README's tables are made from it, and
-nobody edits it by hand. Every number a reader meets is traced from here to the command and the
-commit.
+Reports and the README's tables are made from it, and nobody edits it by hand.
 """
 
 from __future__ import annotations
@@ -95,10 +93,7 @@ def this_machine(accelerator: str | None = None) -> Machine:
 
 
 def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
-    """Name and best instructions of the first CPU that Linux describes, as far as it does.
-
-    Without them rates of two machines with as many cores are read as those of one.
-    """
+    """Name and best instructions of the first CPU that Linux describes, as far as it does."""
     try:
         lines = information.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     except OSError:
@@ -125,11 +120,9 @@ def write_result(
     """Writes `path`, named `NAME.json`, and returns what it says.
 
     The lines of each of `hypotheses`, by test set, go to `NAME.SET.hyp.xz` beside it, so that they
-    can be scored again; those of an earlier result of this name are removed.
-
-    Commit, library versions and (unless given) the machine are those of this process. Outside a
-    checkout `release`, a version, stands for the commit. Raises ResultError, and writes nothing, if
-    the result is not of the one form.
+    can be scored again, in place of an earlier result's. Commit, library versions and (unless
+    given) the machine are this process's; outside a checkout `release`, a version, stands for the
+    commit. Raises ResultError, and writes nothing, if the result is not of the one form.
     """
     commit = git_commit() or (f"release {release}" if release else None)
     if commit is None:
