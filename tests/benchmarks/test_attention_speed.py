@@ -38,6 +38,7 @@ def test_all_forms_give_the_same_output_and_gradients(forms: None, name: str) ->
         assert metrics[f"{form}_difference"] <= 1e-5
 
 
+@pytest.mark.extended
 def test_a_form_that_disagrees_shows(forms: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths without the causal mask: another function."""
     work = WORKS["uneven_causal"]

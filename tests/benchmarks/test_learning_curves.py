@@ -27,6 +27,7 @@ def test_losses_are_compared_at_the_same_numbers_of_tokens():
     assert signatures["peer_loss_after_2_thirds"] == "B"
 
 
+@pytest.mark.extended
 def test_the_command_writes_result_and_picture(tmp_path, monkeypatch, capsys):
     """On a corpus of a hundred lines, with losses that a stand-in reports."""
     for split, count in {"train": 100, "val": 8, "test_2016_flickr": 8}.items():

@@ -37,6 +37,7 @@ def test_every_contestant_has_its_file_and_environment():
             assert (folder / "peers" / f"{contestant.environment}.txt").exists()
 
 
+@pytest.mark.extended
 def test_each_workload_has_a_result_in_the_one_form(tmp_path, monkeypatch, capsys):
     """Without contestants: what they measure is tested where they are."""
 
@@ -64,6 +65,7 @@ def test_each_workload_has_a_result_in_the_one_form(tmp_path, monkeypatch, capsy
     assert "400" in capsys.readouterr().out
 
 
+@pytest.mark.extended
 def test_a_ceiling_is_a_rate_that_a_processor_can_have_with_any_numbers(monkeypatch):
     put, multiplied = jax.device_put, []
     monkeypatch.setattr(jax, "device_put", lambda x, where: multiplied.append(x) or put(x, where))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from flaxformer_mt.diagnosis import storage
 from flaxformer_mt.parallel import ALONE
 from flaxformer_mt.rundir.paths import as_path
 from tests.rundir.buckets import bucket, gcs, needs_clients
 
 __all__ = ["bucket", "gcs"]
-pytestmark = needs_clients
+pytestmark = [needs_clients, pytest.mark.extended]
 
 
 def test_a_checkpoint_goes_there_and_back_and_leaves_nothing(gcs: Any, bucket: str) -> None:

@@ -94,6 +94,7 @@ def test_installs_runs_streams_and_reports(worker):
     assert (checkout / ".venv").exists() and not (checkout / "gone.py").exists()
 
 
+@pytest.mark.extended
 def test_status_and_stderr_of_the_command_and_of_a_failed_installation(worker):
     assert worker.run("run", "--", "fail")[:2] == (3, "why it failed\n")
     before = len(worker.calls())
