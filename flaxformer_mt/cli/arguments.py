@@ -82,11 +82,14 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
-    add_settings(parser, "beam_size", "length_penalty")
+    add_settings(parser, "beam_size", "length_penalty", note=" (default: the run's decoding.{})")
 
 
-def add_settings(parser: argparse._ActionsContainer, *names: str) -> None:
-    """A flag for each of these settings under `decoding`, with the schema's explanation."""
+def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = "") -> None:
+    """A flag for each of these settings under `decoding`, with the schema's explanation.
+
+    `note` is added to it, with the setting's name for `{}`.
+    """
     hints = field_types(DecodingConfig)
     for name in names:
         field = DecodingConfig.__dataclass_fields__[name]
@@ -96,7 +99,7 @@ def add_settings(parser: argparse._ActionsContainer, *names: str) -> None:
         elif hints[name] is int:
             numbers = {"beam_size": _beam, "no_repeat_ngram": count}
             form = {"type": numbers.get(name, positive), "metavar": "N"}
-        explanation = f"{field.metadata['help']} (default: the run's)".replace("%", "%%")
+        explanation = f"{field.metadata['help']}{note.format(name)}".replace("%", "%%")
         parser.add_argument(f"--{name.replace('_', '-')}", help=explanation, **form)
 
 

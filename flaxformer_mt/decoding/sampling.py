@@ -7,7 +7,6 @@ hypothesis (the first, second, ... draw) and the token's position, and of nothin
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
@@ -30,19 +29,17 @@ class Sampling:
     def __post_init__(self) -> None:
         # Devices take what is below this for 0.
         least, largest = (float(n) for n in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature = {self.temperature} must be above 0 and finite")
         if not least <= self.temperature <= largest:
             raise ValueError(
-                f"temperature = {self.temperature} must lie between {least:.2g} and {largest:.2g}, "
-                "what float32 can hold"
+                f"temperature = {self.temperature} must be above 0 and, as float32 is, lie between "
+                f"{least:.2g} and {largest:.2g}"
             )
         if self.top_k < 0:
             raise ValueError(f"top_k = {self.top_k} must be at least 0")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p = {self.top_p} must be above 0 and at most 1")
-        if self.top_p < least:
-            raise ValueError(f"top_p = {self.top_p} must be at least {least:.2g}, as float32 is")
+        if not least <= self.top_p <= 1:
+            raise ValueError(
+                f"top_p = {self.top_p} must be above 0 ({least:.2g} in float32) and at most 1"
+            )
 
 
 def seed_words(seed: int, line: int, piece: int) -> tuple[int, ...]:

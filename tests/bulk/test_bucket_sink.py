@@ -53,19 +53,6 @@ def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket):
     assert gcs.objects[f"{bucket}/out/de.txt"] == b"1\n2\n3\n4\n5\n6\nseven\n"
 
 
-def test_what_is_committed_is_uploaded_when_a_call_ends_early(gcs, bucket):
-    clock = Clock()
-    sink, _ = begun(bucket, clock)
-    sink.write(b"one\n")
-    sink.commit(done(1))
-    sink.write(b"half")
-    sink.close()
-    again, found = begun(bucket, clock)
-    assert found == done(1)
-    again.finish()
-    assert gcs.objects[f"{bucket}/out/de.txt"] == b"one\n"
-
-
 def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, bucket, monkeypatch):
     monkeypatch.setattr(bucket_sink, "PART", 10)
     sink, _ = begun(bucket, Clock())
@@ -78,6 +65,7 @@ def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, bucke
     assert gcs.objects[f"{bucket}/out/de.txt"] == b""
 
 
+@pytest.mark.extended
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
 def test_an_output_of_many_megabytes_is_joined(gcs, bucket):
     sink, _ = begun(bucket, Clock())
@@ -179,15 +167,3 @@ def test_restarted_with_fewer_parts_none_is_left(gcs, bucket):
     sink.finish()
     assert gcs.names(f"{bucket}/") == [f"{bucket}/out/de.txt"]
     assert gcs.objects[f"{bucket}/out/de.txt"] == b"one\n"
-
-
-def test_another_call_and_another_store_are_refused(gcs, bucket):
-    sink, _ = begun(bucket, Clock())
-    sink.write(b"one\n")
-    sink.commit(done(1))
-    sink.close()
-    other = BucketSink(f"gs://{bucket}/out/de.txt")
-    with pytest.raises(OutputError, match="state.json: tells of a call with weights 'average'"):
-        other.begin({"weights": "best"})
-    with pytest.raises(OutputError, match="neither a local path nor one in a bucket"):
-        BucketSink("s3://bucket/name")

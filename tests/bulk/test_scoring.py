@@ -85,12 +85,6 @@ def test_objects():
         form.parse(b'{"scored": 1}')
 
 
-def test_a_dot_in_the_key_that_is_written_is_refused():
-    with pytest.raises(ValueError, match="a dot would lead into an object"):
-        PairForm(name="jsonl", scored_key="a.b")
-    assert PairForm(name="jsonl", source_key="a.b", target_key="a.c").source_key == "a.b"
-
-
 def test_sums():
     settings = ScoreSettings(form=PairForm(name="jsonl", tokens_key="tokens"))
     translator = SimpleNamespace(

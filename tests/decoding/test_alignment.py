@@ -153,16 +153,6 @@ def test_a_line_in_parts_has_words_counted_through(translator, diagonal):
         translator.align([(long, long)], overlong="refuse")
 
 
-def test_a_part_of_a_word_adds_to_what_it_looks_at():
-    """In all it looks most at word 3, which is the most of neither part."""
-    first, second = (
-        alignment._Row(7, at, np.array(weights))
-        for at, weights in ((2, [0.5, 0.4]), (3, [0.4, 0.0, 0.5]))
-    )
-    assert (first + second).link() == (second + first).link() == [(3, 7)]
-    assert first.link() == [(2, 7)] and second.link() == [(5, 7)]
-
-
 def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagonal):
     """Of 60,000 by 60,000 words it would take 29 GB."""
     text = "the small cat sees a big dog ."

@@ -138,9 +138,9 @@ def test_temperatures_at_the_ends_of_float32_are_drawn_from(temperature):
         ({"top_p": 0.0}, "top_p = 0.0"),
         ({"top_p": 1.5}, "top_p = 1.5"),
         ({"top_k": -1}, "top_k = -1"),
-        ({"temperature": 1e-46}, "temperature = 1e-46 must lie between 1.2e-38"),
-        ({"temperature": 1e39}, "must lie between"),
-        ({"top_p": 1e-46}, "top_p = 1e-46 must be at least"),
+        ({"temperature": 1e-46}, "temperature = 1e-46 .* lie between 1.2e-38"),
+        ({"temperature": 1e39}, "lie between"),
+        ({"top_p": 1e-46}, "top_p = 1e-46 must be above 0"),
     ],
 )
 def test_what_is_no_distribution_is_refused(changes, message):
