@@ -1,4 +1,12 @@
-"""One that writes at a time on a run directory."""
+"""One that writes at a time on a run directory.
+
+On a disk the kernel keeps the lock. In a bucket it is an object that names its holder, who rewrites
+it every `beat` seconds. Every write and the removal are conditional on the generation that was seen
+last, so that of several that want the lock one gets it, and a holder that was cut off until another
+took over cannot write to it again. Whoever finds a lock waits: a new generation means a living
+holder, the same one for `dead_after` seconds a killed one. Whoever can see that the holder's
+process is no more, on this machine and in this container, need not wait.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +31,18 @@ from flaxformer_mt.rundir import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import asking, is_primary, is_remote, persistently
 
+_LOGGER = logging.getLogger(__name__)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+
+
+class Holding:
+    """A run's lock while it is held. The kernel's cannot be lost."""
+
+    def check(self) -> None:
+        """Raises RunDirectoryError if another process has taken the run over, and CheckpointError
+        where that cannot be told now: the next save may tell."""
+
 
 @contextlib.contextmanager
 def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
@@ -30,8 +50,7 @@ def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
 
     `doing` is what a second one is told that this one does, such as "training on it".
     The kernel ends the lock with its process, however that dies, so a lock file left behind is
-    harmless. On a file system without locks a warning says that nothing guards the run. For a run
-    in a bucket see `remote_lock`.
+    harmless. On a file system without locks a warning says that nothing guards the run.
     """
     if is_remote(run.path):
         with remotely_locked(run, doing) as holding:
@@ -50,7 +69,7 @@ def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise taken(run, _holder(run, descriptor)) from error
+                raise _taken(run, _parsed(os.pread(descriptor, 4096, 0), run)) from error
             warnings.warn(
                 f"{run}: this file system has no locks ({error.strerror}); "
                 "make sure that nothing else writes to it",
@@ -64,42 +83,67 @@ def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
         os.close(descriptor)
 
 
-def _holder(run: RunDirectory, descriptor: int) -> dict[str, Any]:
+@contextlib.contextmanager
+def remotely_locked(
+    run: RunDirectory, doing: str, *, beat: float = 20.0, dead_after: float = 90.0
+) -> Iterator[Holding]:
+    """Holds a run in a bucket; another living holder is a RunDirectoryError naming it.
+
+    Of several processes of a run the first holds it for all.
+    """
+    if not is_primary():
+        yield Holding()
+        return
+    holding = RemoteHolding(run, doing, beat)
+    holding.take(dead_after)
     try:
-        holder = parse_json(os.pread(descriptor, 4096, 0), run.lock_file)
-    except (ValueError, OSError):
-        # Read between its creation and the holder's writing.
-        return {}
-    return holder if isinstance(holder, dict) else {}
-
-
-_LOGGER = logging.getLogger(__name__)
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_PID_NAMESPACE = Path("/proc/self/ns/pid")
-
-
-class Holding:
-    """A run's lock while it is held. The kernel's cannot be lost."""
-
-    def check(self) -> None:
-        """Raises RunDirectoryError if another process has taken the run over, and CheckpointError
-        where that cannot be told now: the next save may tell."""
+        yield holding
+    finally:
+        holding.release()
 
 
 class RemoteHolding(Holding):
-    """A held lock, rewritten every `beat` seconds by a thread."""
+    """A lock in a bucket, rewritten every `beat` seconds by a thread."""
 
     def __init__(self, run: RunDirectory, doing: str, beat: float) -> None:
-        self._run, self._doing, self._beat = run, doing, beat
-        self._token, self._count = uuid.uuid4().hex, 0
+        from google.cloud import storage  # it takes a second, and local runs do not need it
+
+        bucket, _, name = str(run.lock_file).removeprefix("gs://").partition("/")
+        self._blob = storage.Client(project=None).bucket(bucket).blob(name)
+        self._run, self._beat = run, beat
+        self._content = {"pid": os.getpid(), **_numbering(), "doing": doing}
+        self._content["token"] = uuid.uuid4().hex
+        self._generation = 0  # of what is replaced next; 0: nothing is there
         self._lost_to = ""
+        self._writing = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
+    def take(self, dead_after: float) -> None:
+        """Writes the lock, once it is free or was not rewritten for so many seconds."""
+        self._generation, found = self._read()
+        deadline = time.monotonic() + dead_after
+        if self._generation and not _is_dead_here(found):
+            _LOGGER.warning(
+                "%s: was taken by %s; waiting up to %.0f s to see whether that is alive",
+                self._run,
+                _name(found),
+                dead_after,
+            )
+            while self._generation and time.monotonic() < deadline:
+                time.sleep(min(self._beat / 4, dead_after))
+                before, (self._generation, found) = self._generation, self._read()
+                if self._generation not in (0, before):
+                    raise _taken(self._run, found)
+        self._write()
+        if self._lost_to:
+            raise _taken(self._run, self._read()[1])
+        self._thread.start()
+
     def check(self) -> None:
-        # Not what the thread saw last: after a suspended machine wakes up, that is old.
+        # By writing: what the thread did last is old after a suspended machine wakes up.
         try:
-            persistently(self._look)
+            persistently(self._write)
         except RunDirectoryError as error:
             raise CheckpointError(
                 f"{error}; nothing is saved while nobody can tell whose run it is"
@@ -110,141 +154,85 @@ class RemoteHolding(Holding):
                 "be reached from here; nothing more is written to it"
             )
 
-    def take(self, settle: float) -> None:
-        """Writes the lock and makes sure that nobody did at the same time."""
-        self._write()
-        time.sleep(settle)
-        found = self._look()
-        if self._lost_to:
-            raise taken(self._run, found)
-        self._thread.start()
-
     def release(self) -> None:
         self._ended.set()
         self._thread.join()
         # Left behind, it only makes the next one wait.
         with contextlib.suppress(Exception):
-            self._look()
             if not self._lost_to:
-                self._run.lock_file.unlink()
+                self._blob.delete(if_generation_match=self._generation)
 
     def _keep(self) -> None:
-        while not self._ended.wait(self._beat):
-            with contextlib.suppress(Exception):  # the next beat makes up for it
-                self._look()
-                if self._lost_to:
-                    return
+        while not self._lost_to and not self._ended.wait(self._beat):
+            with contextlib.suppress(RunDirectoryError):  # the next beat makes up for it
                 self._write()
 
-    def _look(self) -> dict[str, Any]:
-        found = read(self._run.lock_file)
-        if found is not None and found.get("token") != self._token:
-            self._lost_to = name(found)
-        return found or {}
-
     def _write(self) -> None:
-        self._count += 1
-        content = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "doing": self._doing,
-            **_numbering(),
-            "token": self._token,
-            "count": self._count,
-            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        }
-        data = json.dumps(content).encode()
-        path = self._run.lock_file
-        asking(path, "written", lambda: path.write_bytes(data))
+        with self._writing:
+            asking(self._run.lock_file, "written", self._replace)
+
+    def _replace(self) -> None:
+        from google.api_core.exceptions import PreconditionFailed
+
+        while not self._lost_to:
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            data = json.dumps({**self._content, "time": now}).encode()
+            try:
+                self._blob.upload_from_string(data, if_generation_match=self._generation)
+            except PreconditionFailed:
+                self._generation, found = self._read()
+                # It may be ours, of a write whose answer was lost, or have been removed.
+                if self._generation and found.get("token") != self._content["token"]:
+                    self._lost_to = _name(found)
+            else:
+                self._generation = self._blob.generation
+                return
+
+    def _read(self) -> tuple[int, dict[str, Any]]:
+        """The generation of the lock and what it says; 0 if there is none."""
+        return asking(self._run.lock_file, "read", self._download)
+
+    def _download(self) -> tuple[int, dict[str, Any]]:
+        from google.api_core.exceptions import NotFound
+
+        while (found := self._blob.bucket.get_blob(self._blob.name)) is not None:
+            with contextlib.suppress(NotFound):  # replaced meanwhile
+                return found.generation, _parsed(found.download_as_bytes(), self._run)
+        return 0, {}
 
 
-@contextlib.contextmanager
-def remotely_locked(
-    run: RunDirectory,
-    doing: str,
-    *,
-    beat: float = 20.0,
-    dead_after: float = 90.0,
-    settle: float = 2.0,
-) -> Iterator[Holding]:
-    """Holds the run for this process; another living holder is a RunDirectoryError naming it.
-
-    Of several processes of a run the first holds it for all.
-    """
-    if not is_primary():
-        yield Holding()
-        return
-    _wait_until_free(run, beat, dead_after)
-    holding = RemoteHolding(run, doing, beat)
-    holding.take(settle)
+def _parsed(data: bytes, run: RunDirectory) -> dict[str, Any]:
     try:
-        yield holding
-    finally:
-        holding.release()
-
-
-def read(path: Path) -> dict[str, Any] | None:
-    """What the lock says, or None if there is none. Raises RunDirectoryError."""
-    try:
-        found = parse_json(asking(path, "read", path.read_bytes), path)
-    except FileNotFoundError:
-        return None
-    except ValueError:
+        found = parse_json(data, run.lock_file)
+    except ValueError:  # read between its creation and the holder's writing
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def name(found: dict[str, Any]) -> str:
-    """A lock's holder, for people."""
+def _name(found: dict[str, Any]) -> str:
     if not {"pid", "host"} <= found.keys():
         return "another process"
     return f"process {found['pid']} on {found['host']}"
 
 
-def taken(run: RunDirectory, found: dict[str, Any]) -> RunDirectoryError:
+def _taken(run: RunDirectory, found: dict[str, Any]) -> RunDirectoryError:
     """That a run is held by the one whose lock was `found`; early ones do not say what for."""
     return RunDirectoryError(
-        f"{run}: {name(found)} is {found.get('doing', 'working on it')}; wait for it, stop it, or "
+        f"{run}: {_name(found)} is {found.get('doing', 'working on it')}; wait for it, stop it, or "
         "choose another directory"
     )
 
 
-def _wait_until_free(run: RunDirectory, beat: float, dead_after: float) -> None:
-    first = found = read(run.lock_file)
-    if found is not None and not _is_dead_here(found):
-        _LOGGER.warning(
-            "%s: was taken by %s; waiting up to %.0f s to see whether that is alive",
-            run,
-            name(found),
-            dead_after,
-        )
-    deadline = time.monotonic() + dead_after
-    while found is not None and not _is_dead_here(found) and time.monotonic() < deadline:
-        time.sleep(min(beat / 4, dead_after))
-        found = read(run.lock_file)
-        if found is not None and found != first:
-            raise taken(run, found)
-
-
 def _is_dead_here(found: dict[str, Any]) -> bool:
     """Whether the holder was a process that this one would see if it lived, and does not."""
-    pid = found.get("pid")
-    here = {"host": socket.gethostname(), **_numbering()}
+    here = _numbering()
     if None in here.values() or any(found.get(key) != value for key, value in here.items()):
         return False
-    if not isinstance(pid, int) or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    return isinstance(found.get("pid"), int) and not Path(f"/proc/{found['pid']}").exists()
 
 
-def _numbering() -> dict[str, str | None]:
-    """What a process's number belongs to: the boot of a machine and a namespace of numbers.
+def _numbering() -> dict[str, Any]:
+    """What a process's number belongs to: a host, its boot and a namespace of numbers.
 
     Containers may share a host name, and even a machine, and each count from 1. None where the
     system does not tell.
@@ -254,4 +242,4 @@ def _numbering() -> dict[str, str | None]:
         boot = _BOOT_ID.read_text().strip()
     with contextlib.suppress(OSError):
         namespace = os.readlink(_PID_NAMESPACE)
-    return {"boot": boot, "pid_namespace": namespace}
+    return {"host": socket.gethostname(), "boot": boot, "pid_namespace": namespace}

@@ -195,7 +195,7 @@ def test_of_two_that_begin_a_run_in_a_bucket_one_writes_its_record(
 ) -> None:
     run, sleep = RunDirectory(as_path(f"gs://{bucket}/runs/two")), time.sleep
     overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
-    with remotely_locked(run, "training on it", beat=0.1, settle=0.1):
+    with remotely_locked(run, "training on it", beat=0.1):
         monkeypatch.setattr(lock.time, "sleep", lambda seconds: sleep(min(seconds, 0.5)))
         with pytest.raises(RunDirectoryError, match=f"process {os.getpid()} on .* is training"):
             training.train_run(str(run), "files", overrides, ["train"])
