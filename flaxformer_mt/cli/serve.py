@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import importlib.util
 import os
 import re
@@ -38,13 +39,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = _parser(prog, purpose)
     options = parser.parse_args(arguments)
     chosen = weights(options.weights, parser)
-    for package in ("httptools", "starlette", "uvicorn"):
+    for package in ("httptools", "prometheus_client", "pydantic", "starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise ServeError(
                 f"{package} is not installed: pip install 'flaxformer-mt[serve]', or "
                 "FLAXFORMER_EXTRAS=serve before launch/local.sh"
             )
-    from flaxformer_mt.serving.keys import KeyFileError, read_keys
+    from flaxformer_mt.serving.access import KeyFileError, read_keys
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
     try:
@@ -65,6 +66,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:
         translator, model = _load(options, chosen)
+        # What is loaded stays: no need to search it for garbage while requests are read.
+        gc.freeze()
         server = TranslationServer(translator, model, settings, listener=listener, say=say)
         say(f"{model.src_lang} to {model.tgt_lang}, '{model.weights}': {address(listener)}")
         server.run_until_stopped()

@@ -1,78 +1,188 @@
-"""From results to what clients get as JSON."""
+"""What clients get as JSON: its models, which the OpenAPI document is made of, and their making."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float32
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from starlette.responses import Response
 
-from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.serving.engine import Attended, Translated
-from flaxformer_mt.serving.model_info import confidence
-from flaxformer_mt.serving.requests import AttentionRequest, TranslateRequest
+from flaxformer_mt.serving.model_info import Model, confidence, language_name
+from flaxformer_mt.serving.requests import AttentionRequest, Kind, TranslateTask
 from flaxformer_mt.serving.sentences import Sentences
 
-DECIMALS = 4  # of attention weights: more would be shown by no picture
+_DECIMALS = 4  # of attention weights: more would be shown by no picture
+State = Literal["starting", "ok", "failing", "stopping"]
 
 
-def translations(request: TranslateRequest, found: Sequence[Sequence[Translated]]) -> Any:
-    """Our form: each text with its sentences, and each sentence with its hypotheses."""
-    return {
-        "translations": [
-            {
-                "text": text.joined([each.translation.text for each in sentences]),
-                "sentences": [_sentence(request, each) for each in sentences],
-            }
-            for text, sentences in zip(request.texts, found, strict=True)
+class _Answer(BaseModel):
+    """Fields that are not set are left out."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Alignment(_Answer):
+    source_words: Sequence[str]
+    target_words: Sequence[str]
+    links: Sequence[Annotated[Sequence[NonNegativeInt], Field(min_length=2, max_length=2)]] = Field(
+        description="source word, target word, counted from 0"
+    )
+
+
+class Hypothesis(_Answer):
+    text: str
+    score: float = Field(description="log_prob / length penalty")
+    log_prob: float = Field(description="natural logarithm")
+    alignment: Alignment | None = None
+
+
+class Sentence(_Answer):
+    source: str
+    code: str = Field(default="", description="language code taken over from a sentence before")
+    split: bool = Field(description="longer than the model takes: cut and rejoined")
+    at_limit: bool = Field(description="as long as an output may be")
+    hypotheses: Sequence[Hypothesis] = Field(min_length=1)
+
+
+class Translation(_Answer):
+    text: str
+    sentences: Sequence[Sentence]
+
+
+class TranslateAnswer(_Answer):
+    translations: Sequence[Translation]
+
+
+class Detected(_Answer):
+    language: str
+    confidence: float = Field(ge=0, le=100)
+
+
+class LibreTranslateAnswer(_Answer):
+    translatedText: str | list[str]
+    alternatives: list[str] | list[list[str]] = []
+    detectedLanguage: Detected | list[Detected] = []
+
+
+class AttentionAnswer(_Answer):
+    text: str
+    translation: str
+    kind: Kind
+    layer: int
+    layers: int
+    heads: int
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: Sequence[Sequence[Sequence[float]]] = Field(
+        description="heads, rows, columns; a row sums to 1"
+    )
+
+
+class Language(_Answer):
+    code: str
+    name: str
+    targets: Sequence[str]
+
+
+class Health(_Answer):
+    status: State
+    done: int = Field(default=0, description="steps of the warm-up")
+    of: int = 0
+
+
+class Error(_Answer):
+    error: str
+
+
+class JsonResponse(Response):
+    """UTF-8 JSON, never cached: translations are nobody else's. Bytes are JSON already."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, content: Any, status_code: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(content, status_code, {"cache-control": "no-store", **(headers or {})})
+
+    def render(self, content: Any) -> bytes:
+        return content if isinstance(content, bytes) else as_json(content)
+
+
+def as_json(content: Any) -> bytes:
+    """UTF-8, without blanks. Raises ValueError for what JSON has no number for."""
+    text = json.dumps(
+        content,
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
+        default=lambda answer: answer.model_dump(exclude_unset=True),
+    )
+    return text.encode("utf-8")
+
+
+def translations(
+    task: TranslateTask, found: Sequence[Sequence[Translated]], src_lang: str
+) -> TranslateAnswer | LibreTranslateAnswer:
+    """In the form of the request."""
+    if task.libre:
+        return _libre_translation(task, found, src_lang)
+    return TranslateAnswer(
+        translations=[
+            Translation(
+                text=text.joined([each.translation.text for each in sentences]),
+                sentences=[_sentence(task, each) for each in sentences],
+            )
+            for text, sentences in zip(task.texts, found, strict=True)
         ]
-    }
+    )
 
 
-def _sentence(request: TranslateRequest, found: Translated) -> dict[str, Any]:
-    hypotheses: list[dict[str, Any]] = [
-        {"text": each.text, "score": each.score, "log_prob": each.log_prob}
-        for each in found.translation.hypotheses[: request.n_best]
+def _sentence(task: TranslateTask, found: Translated) -> Sentence:
+    hypotheses = [
+        Hypothesis(text=each.text, score=each.score, log_prob=each.log_prob)
+        for each in found.translation.hypotheses[: task.n_best]
     ]
-    if request.alignment:
-        for hypothesis, alignment in zip(hypotheses, found.alignments, strict=False):
-            hypothesis["alignment"] = None if alignment is None else _alignment(alignment)
-    return {
-        "source": found.source,
-        **({"code": found.code} if found.code else {}),
-        "split": found.translation.split,
-        "at_limit": found.translation.at_limit,
-        "hypotheses": hypotheses,
-    }
+    if task.alignment:
+        for hypothesis, its in zip(hypotheses, found.alignments, strict=False):
+            hypothesis.alignment = None
+            if its is not None:
+                hypothesis.alignment = Alignment(
+                    source_words=its.src_words, target_words=its.tgt_words, links=its.links
+                )
+    sentence = Sentence(
+        source=found.source,
+        split=found.translation.split,
+        at_limit=found.translation.at_limit,
+        hypotheses=hypotheses,
+    )
+    if found.code:
+        sentence.code = found.code
+    return sentence
 
 
-def _alignment(alignment: Alignment) -> dict[str, Any]:
-    return {
-        "source_words": list(alignment.src_words),
-        "target_words": list(alignment.tgt_words),
-        "links": [list(link) for link in alignment.links],
-    }
-
-
-def libre_translation(
-    request: TranslateRequest, found: Sequence[Sequence[Translated]], src_lang: str
-) -> dict[str, Any]:
-    """LibreTranslate's form. The n-th alternative joins each sentence's n-th, or its last."""
+def _libre_translation(
+    task: TranslateTask, found: Sequence[Sequence[Translated]], src_lang: str
+) -> LibreTranslateAnswer:
+    """The n-th alternative joins each sentence's n-th, or its last."""
     ranked = [
-        [_joined(text, sentences, rank) for rank in range(request.n_best)]
-        for text, sentences in zip(request.texts, found, strict=True)
+        [_joined(text, sentences, rank) for rank in range(task.n_best)]
+        for text, sentences in zip(task.texts, found, strict=True)
     ]
-    answer: dict[str, Any] = {"translatedText": [texts[0] for texts in ranked]}
-    if request.n_best > 1:
+    answer: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
+    if task.n_best > 1:
         # Once each: a text of one sentence may have fewer translations than were asked for.
         answer["alternatives"] = [
             [text for text in dict.fromkeys(texts) if text != texts[0]] for texts in ranked
         ]
-    if request.detected:
-        answer["detectedLanguage"] = [detected(text, src_lang) for text in request.detected]
-    return {key: values[0] for key, values in answer.items()} if request.one else answer
+    if task.detected:
+        answer["detectedLanguage"] = [detected(text, src_lang) for text in task.detected]
+    fields: dict[str, Any] = {key: each[0] if task.one else each for key, each in answer.items()}
+    return LibreTranslateAnswer(**fields)
 
 
 def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
@@ -80,8 +190,16 @@ def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
     return text.joined([each[min(rank, len(each) - 1)].text for each in hypotheses])
 
 
-def detected(text: str, src_lang: str) -> dict[str, Any]:
-    return {"language": src_lang, "confidence": confidence(text, src_lang)}
+def detected(text: str, src_lang: str) -> Detected:
+    return Detected(language=src_lang, confidence=confidence(text, src_lang))
+
+
+def languages(model: Model) -> list[Language]:
+    source, target = model.src_lang, model.tgt_lang
+    return [
+        Language(code=source, name=language_name(source), targets=[target]),
+        Language(code=target, name=language_name(target), targets=[]),
+    ]
 
 
 def attention(request: AttentionRequest, found: Attended) -> bytes:
@@ -90,25 +208,20 @@ def attention(request: AttentionRequest, found: Attended) -> bytes:
     For a thread of its own. It is written row by row: in one piece it would hold the interpreter,
     and with it all other requests, until the last number.
     """
-    about = {
-        "text": request.text,
-        "translation": found.translation,
-        "kind": request.kind,
-        "layer": request.layer,
-        "layers": found.layers,
-        "heads": len(found.weights),
-        "rows": list(found.rows),
-        "columns": list(found.columns),
-    }
-    heads = ",".join(f"[{','.join(_row(row) for row in head)}]" for head in found.weights)
-    return b'%b,"weights":[%b]}' % (as_json(about)[:-1], heads.encode())
+    about = AttentionAnswer(
+        text=request.text,
+        translation=found.translation,
+        kind=request.kind,
+        layer=request.layer,
+        layers=found.layers,
+        heads=len(found.weights),
+        rows=found.rows,
+        columns=found.columns,
+        weights=[],
+    )
+    heads = b",".join(b"[%b]" % b",".join(_row(row) for row in head) for head in found.weights)
+    return as_json(about).removesuffix(b"]}") + heads + b"]}"
 
 
-def _row(weights: Float32[np.ndarray, " columns"]) -> str:
-    return as_json(np.round(weights.astype(np.float64), DECIMALS).tolist()).decode()
-
-
-def as_json(content: Any) -> bytes:
-    """UTF-8, without blanks. Raises ValueError for what JSON has no number for."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8")
+def _row(weights: Float32[np.ndarray, " columns"]) -> bytes:
+    return as_json(np.round(weights.astype(np.float64), _DECIMALS).tolist())

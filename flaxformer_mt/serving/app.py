@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from flaxformer_mt.serving import answers
-from flaxformer_mt.serving.assets import load_assets
-from flaxformer_mt.serving.bodies import FORM, read_payload
-from flaxformer_mt.serving.guard import Guard, JsonResponse
-from flaxformer_mt.serving.keys import Keys, key_in_headers
-from flaxformer_mt.serving.model_info import Model, ServedTranslator, language_name, page_settings
+from flaxformer_mt.serving.access import Keys, key_in_headers
+from flaxformer_mt.serving.answers import JsonResponse
+from flaxformer_mt.serving.guard import Guard
+from flaxformer_mt.serving.model_info import Model, ServedTranslator, page_settings
 from flaxformer_mt.serving.openapi import openapi
-from flaxformer_mt.serving.origins import Origins
 from flaxformer_mt.serving.refusals import Refusal
+from flaxformer_mt.serving.requests import read_payload
 from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import ServerSettings
 
-Answer = Callable[[Request, Mapping[str, Any], bool], Awaitable[Any]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+Answer = Callable[[Request, Mapping[str, Any], str], Awaitable[Any]]
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_PAGES = {"index.html": "/", "docs.html": "/docs"}
 
 
 def create_app(
@@ -49,30 +50,16 @@ def create_app(
     """
     service = Service(translator, model, settings, say=say, failed=failed)
     endpoints = Endpoints(service)
-    assets = load_assets()
-    document = openapi(model, settings)
-
-    def asset(name: str) -> Callable[[Request], Awaitable[Response]]:
-        async def send(request: Request) -> Response:
-            return assets[name].response(request)
-
-        return send
-
-    async def document_of(_: Request) -> Response:
-        return JsonResponse(document)
-
     routes = [
         Route("/translate", endpoints.post(endpoints.translate), methods=["POST"]),
         Route("/detect", endpoints.post(endpoints.detect), methods=["POST"]),
         Route("/attention", endpoints.post(endpoints.attention), methods=["POST"]),
-        Route("/languages", endpoints.languages),
-        Route("/frontend/settings", endpoints.settings),
+        Route("/languages", _constant(answers.languages(model))),
+        Route("/frontend/settings", _constant(page_settings(model, settings))),
+        Route("/openapi.json", _constant(openapi(service.reader))),
         Route("/health", endpoints.health),
         Route("/metrics", endpoints.metrics),
-        Route("/openapi.json", document_of),
-        Route("/", asset("index.html")),
-        Route("/docs", asset("docs.html")),
-        *(Route(f"/page/{name}", asset(name)) for name in assets if not name.endswith(".html")),
+        *_page(),
     ]
 
     @contextlib.asynccontextmanager
@@ -81,21 +68,12 @@ def create_app(
         yield
         await service.stop()
 
-    app = Starlette(
-        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error}
-    )
+    handlers = {HTTPException: _http_error, Refusal: endpoints.refused}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     # A trailing slash would otherwise be redirected, to an address made of the Host header.
     app.router.redirect_slashes = False
     paths = {route.path for route in routes}
-    origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
-    return Guard(
-        app,
-        service,
-        paths,
-        origins=origins,
-        readable=functools.partial(_readable, settings=settings),
-        connections=connections,
-    )
+    return Guard(app, service, paths, connections=connections, local=local)
 
 
 class Endpoints:
@@ -103,7 +81,7 @@ class Endpoints:
         self.service = service
         self.keys = Keys(service.settings.keys)
 
-    def post(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    def post(self, answer: Answer) -> Endpoint:
         """An endpoint that reads a body, bounded; whatever happens becomes an answer."""
         settings = self.service.settings
 
@@ -111,87 +89,56 @@ class Endpoints:
             try:
                 key = key_in_headers(request.headers)
                 if key is not None:  # before anything is read
-                    self._admit(key)
+                    self.keys.admit(key)
                 payload, kind = await read_payload(
                     request, limit=settings.max_body_bytes, seconds=settings.body_seconds
                 )
                 if key is None:
-                    self._admit(payload.get("api_key"))
-                return JsonResponse(await answer(request, payload, kind == FORM))
-            except Refusal as refusal:
-                return self._refused(refusal)
+                    self.keys.admit(payload.get("api_key"))
+                return JsonResponse(await answer(request, payload, kind))
+            except Refusal:
+                raise
             except Exception as error:
                 number = self.service.explain(error)
                 return JsonResponse({"error": f"internal error {number}"}, 500)
 
         return respond
 
-    async def translate(self, request: Request, payload: Mapping[str, Any], form: bool) -> Any:
-        asked = self.service.reader.translate(payload, form=form)
+    async def translate(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
+        task = self.service.reader.translate(payload, kind)
         if self.service.settings.log == "text":
-            self.service.say(f"translate {[text.texts for text in asked.texts]!r}")
-        found = await self.service.within_limits(request, self.service.translate(asked))
-        if asked.libre:
-            return answers.libre_translation(asked, found, self.service.model.src_lang)
-        return answers.translations(asked, found)
+            self.service.say(f"translate {[text.texts for text in task.texts]!r}")
+        found = await self.service.within_limits(request, self.service.translate(task))
+        return answers.translations(task, found, self.service.model.src_lang)
 
-    async def detect(self, request: Request, payload: Mapping[str, Any], form: bool) -> Any:
-        text = self.service.reader.detect(payload)
+    async def detect(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
+        text = self.service.reader.detect(payload, kind)
         return [answers.detected(text, self.service.model.src_lang)]
 
-    async def attention(self, request: Request, payload: Mapping[str, Any], form: bool) -> Any:
-        asked = self.service.reader.attention(payload, form=form)
-        work = self.service.attend(asked)
-        found = await self.service.within_limits(request, work)
+    async def attention(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
+        asked = self.service.reader.attention(payload, kind)
+        found = await self.service.within_limits(request, self.service.attend(asked))
         # Not in the event loop: rounding and writing so many numbers takes long.
         return await asyncio.to_thread(answers.attention, asked, found)
 
-    async def languages(self, _: Request) -> Response:
-        model = self.service.model
-        source, target = model.src_lang, model.tgt_lang
-        return JsonResponse(
-            [
-                {"code": source, "name": language_name(source), "targets": [target]},
-                {"code": target, "name": language_name(target), "targets": []},
-            ]
-        )
-
-    async def settings(self, _: Request) -> Response:
-        return JsonResponse(page_settings(self.service.model, self.service.settings))
-
     async def health(self, _: Request) -> Response:
-        state = self.service.state
-        about: dict[str, Any] = {"status": state}
-        if state == "starting":
-            about["done"], about["of"] = self.service.warm
-        headers = {} if state == "ok" else {"retry-after": "5"}
-        return JsonResponse(about, 200 if state == "ok" else 503, headers)
+        health = answers.Health(status=self.service.state)
+        if health.status == "starting":
+            health.done, health.of = self.service.warm
+        if health.status == "ok":
+            return JsonResponse(health)
+        return JsonResponse(health, 503, {"retry-after": "5"})
 
     async def metrics(self, request: Request) -> Response:
-        try:
-            self._admit(key_in_headers(request.headers))
-        except Refusal as refusal:
-            return self._refused(refusal)
+        self.keys.admit(key_in_headers(request.headers))
         kind = "text/plain; version=0.0.4; charset=utf-8"
         headers = {"cache-control": "no-store"}
         return Response(self.service.metrics.text(), media_type=kind, headers=headers)
 
-    def _admit(self, key: Any) -> None:
-        if not self.keys.needed:
-            return
-        if key is None:
-            raise Refusal(
-                401,
-                "an API key is needed: as 'Authorization: Bearer KEY', or 'api_key' in the body",
-                reason="key",
-                headers={"www-authenticate": "Bearer"},
-            )
-        if not isinstance(key, str) or not self.keys.accept(key):
-            raise Refusal(403, "the API key is not valid", reason="key")
-
-    def _refused(self, refusal: Refusal) -> Response:
-        self.service.metrics.refused.add(reason=refusal.reason)
-        return JsonResponse({"error": refusal.message}, refusal.status, refusal.headers)
+    async def refused(self, _: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        self.service.metrics.refused.labels(error.reason).inc()
+        return JsonResponse({"error": error.message}, error.status, error.headers)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
@@ -199,15 +146,34 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return JsonResponse({"error": error.detail}, error.status_code, dict(error.headers or {}))
 
 
-def _readable(app: ASGIApp, settings: ServerSettings) -> ASGIApp:
-    """`app`, whose answers the pages of the allowed origins may read."""
-    if not settings.cors_origins:
-        return app
-    return CORSMiddleware(
-        app,
-        allow_origins=settings.cors_origins,
-        allow_methods=["GET", "POST"],
-        allow_headers=["authorization", "content-type", "x-api-key"],
-        expose_headers=["retry-after"],
-        max_age=3600,
-    )
+def _constant(content: Any) -> Endpoint:
+    body = answers.as_json(content)
+
+    async def send(_: Request) -> Response:
+        return JsonResponse(body)
+
+    return send
+
+
+def _page() -> list[Route]:
+    """Every file of `page/`."""
+    routes = []
+    for file in (files("flaxformer_mt.serving") / "page").iterdir():
+        kind = _KINDS.get(file.name.rpartition(".")[2])
+        if kind is not None:
+            address = _PAGES.get(file.name, f"/page/{file.name}")
+            routes.append(Route(address, _asset(file.read_bytes(), kind)))
+    return routes
+
+
+def _asset(body: bytes, kind: str) -> Endpoint:
+    """Sent with a digest, so that browsers ask and do not fetch again."""
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+
+    async def send(request: Request) -> Response:
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type=kind, headers=headers)
+
+    return send

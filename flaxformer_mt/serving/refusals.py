@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 
 class Refusal(Exception):
     """A request that gets an error: its status, a message for the client, headers.
@@ -31,14 +28,6 @@ def too_large(message: str) -> Refusal:
 
 def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
     return Refusal(503, message, reason=reason, headers={"retry-after": str(retry_after)})
-
-
-def unknown_key(key: str, known: Iterable[str]) -> Refusal:
-    """For a key that a request must not have, with the nearest that it may."""
-    known = sorted(known)
-    near = difflib.get_close_matches(key[:40], known, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-    return bad_request(f"unknown key '{shown(key)}'; {hint}")
 
 
 def shown(text: str) -> str:

@@ -1,27 +1,104 @@
-"""What a request may ask for: from a mapping to typed, checked values."""
+"""What a request may ask for: from a body's bytes, bounded, to typed and checked values."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+import difflib
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+)
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect, Request
 
 from flaxformer_mt.serving.model_info import Model
-from flaxformer_mt.serving.refusals import bad_request, too_large, unknown_key
+from flaxformer_mt.serving.refusals import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.sentences import Sentences, split_sentences
 from flaxformer_mt.serving.settings import ServerSettings
 
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 Kind = Literal["cross", "encoder", "decoder"]
-KINDS: tuple[Kind, ...] = ("cross", "encoder", "decoder")
-OWN_KEYS = {"text", "n_best", "alignment", "sentences", "source", "target", "api_key"}
-# Something that is no blank, in the terms of Python and of ECMAScript alike: a JSON schema has it.
-VISIBLE = r"[^\s\u001c-\u001f\u0085\ufeff]"
-ATTENTION_KEYS = {"text", "translation", "kind", "layer", "api_key"}
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# Something that is no blank, in the terms of Rust, Python and ECMAScript alike.
+_VISIBLE = r"[^\s\u001c-\u001f\u0085\ufeff]"
+_MOST_FIELDS = 100  # of a form
+_TOO_LARGE = {"string_too_long", "too_long"}
+_CLEARER = {"missing": "is missing", "string_pattern_mismatch": "must not be blank"}
+_M = TypeVar("_M", bound="_Body")
+
+
+def _plain(value: Any, info: ValidationInfo) -> Any:
+    """JSON's 2.0 is the same number as 2; a form has all its values as texts."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if info.context == FORM and isinstance(value, str):
+        if value in ("true", "false"):
+            return value == "true"
+        return int(value[:9]) if value.isascii() and value.isdecimal() else value
+    return value
+
+
+_PLAIN = BeforeValidator(_plain)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+# Fields that a server bounds have their types below as well, for mypy, without the bounds.
+
+
+class TranslateRequest(_Body):
+    text: str | list[str]
+    n_best: int = 1
+    alignment: Annotated[bool, _PLAIN] = False
+    sentences: Annotated[bool, _PLAIN] = Field(
+        default=True, description="cut texts at sentence ends, not only at lines"
+    )
+    source: str
+    target: str
+    api_key: str = Field(default="", description="as LibreTranslate's clients send it")
+
+
+class LibreTranslateRequest(_Body):
+    # Clients send keys of their own, which LibreTranslate passes over. With "text" it is our form.
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra=lambda schema: schema["properties"].update(text=False)
+    )
+    q: str | list[str]
+    source: str
+    target: str
+    format: Literal["text"] = "text"
+    alternatives: int = 0
+    api_key: str = ""
+
+
+class DetectRequest(_Body):
+    model_config = ConfigDict(extra="ignore")
+    q: str
+    api_key: str = ""
+
+
+class AttentionRequest(_Body):
+    text: str
+    translation: str | None = None
+    kind: Kind = "cross"
+    layer: int
+    api_key: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TranslateRequest:
+class TranslateTask:
     """`POST /translate` in either form. `one`: the client sent one text and gets one answer."""
 
     texts: tuple[Sentences, ...]
@@ -32,155 +109,182 @@ class TranslateRequest:
     detected: tuple[str, ...] = ()  # the texts, if their language was to be found out
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AttentionRequest:
-    text: str
-    translation: str | None
-    kind: Kind
-    layer: int
-
-
 class Reader:
-    """Checks requests against a server's settings and its model. Every method raises Refusal."""
+    """Checks requests against a server's settings and its model. Every method raises Refusal.
+
+    `kind` is JSON or FORM. Models of requests are the server's own: they have its limits.
+    """
 
     def __init__(self, model: Model, settings: ServerSettings) -> None:
         self.model, self.settings = model, settings
         self.most_hypotheses = settings.most_hypotheses(model.beam_size)
+        self._layers: dict[Kind, int] = dict.fromkeys(KINDS, model.decoder_layers)
+        self._layers["encoder"] = model.encoder_layers
+        text: Any = Annotated[str, Field(max_length=settings.max_characters)]
+        # A list of a million numbers is one error.
+        several = Field(min_length=1, max_length=settings.max_texts, fail_fast=True)
+        texts: Any = text | Annotated[list[text], several]
+        sentence: Any = Annotated[text, Field(pattern=_VISIBLE)]
+        source: Any = Literal[model.src_lang, "auto"]
+        target: Any = Literal[model.tgt_lang]
 
-    def translate(self, payload: Mapping[str, Any], *, form: bool) -> TranslateRequest:
-        """LibreTranslate's form has `q`, ours `text`. `form`: all values are texts."""
+        def whole(least: int, most: int) -> Any:
+            return Annotated[int, Field(ge=least, le=most), _PLAIN]
+
+        self.translate_form = create_model(
+            "TranslateRequest",
+            __base__=TranslateRequest,
+            text=texts,
+            n_best=(whole(1, self.most_hypotheses), 1),
+            source=(source, model.src_lang),
+            target=(target, model.tgt_lang),
+        )
+        self.libre_form = create_model(
+            "LibreTranslateRequest",
+            __base__=LibreTranslateRequest,
+            q=texts,
+            source=source,
+            target=target,
+            alternatives=(whole(0, self.most_hypotheses - 1), 0),
+        )
+        self.detect_form = create_model("DetectRequest", __base__=DetectRequest, q=text)
+        last_layer = Field(default_factory=lambda asked: self._layers[asked["kind"]] - 1)
+        self.attention_form = create_model(
+            "AttentionRequest",
+            __base__=AttentionRequest,
+            text=sentence,
+            translation=(sentence | None, None),
+            layer=(whole(0, max(self._layers.values()) - 1), last_layer),
+        )
+
+    def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
+        """LibreTranslate's form has `q`, ours `text`."""
         if "q" in payload and "text" not in payload:
-            return self._libre(payload, form)
-        if "text" not in payload:
-            raise bad_request("'text' is missing: a text, or a list of texts")
-        for key in payload:
-            if key not in OWN_KEYS:
-                raise unknown_key(key, OWN_KEYS)
-        self._languages(payload, {"source": self.model.src_lang, "target": self.model.tgt_lang})
-        _check_api_key(payload)
-        texts, one = self._texts(payload["text"], "text")
-        cut = _flag(payload, "sentences", True, form)
-        return TranslateRequest(
-            texts=self._cut(texts, cut),
-            one=one,
-            n_best=_whole(payload, "n_best", 1, 1, self.most_hypotheses, form),
-            alignment=_flag(payload, "alignment", False, form),
+            libre = _checked(self.libre_form, payload, kind)
+            texts = self._bounded(libre.q)
+            return TranslateTask(
+                texts=self._cut(texts, at_marks=True),
+                one=isinstance(libre.q, str),
+                n_best=libre.alternatives + 1,
+                alignment=False,
+                libre=True,
+                detected=texts if libre.source == "auto" else (),
+            )
+        own = _checked(self.translate_form, payload, kind)
+        return TranslateTask(
+            texts=self._cut(self._bounded(own.text), at_marks=own.sentences),
+            one=isinstance(own.text, str),
+            n_best=own.n_best,
+            alignment=own.alignment,
             libre=False,
         )
 
-    def _libre(self, payload: Mapping[str, Any], form: bool) -> TranslateRequest:
-        # Other keys are passed over, as LibreTranslate does: clients send some of their own.
-        for key in ("source", "target"):
-            if key not in payload:
-                raise bad_request(f"'{key}' is missing")
-        self._languages(payload, {})
-        _check_api_key(payload)
-        if payload.get("format", "text") != "text":
-            raise bad_request("'format' must be 'text': this server does not translate HTML")
-        texts, one = self._texts(payload["q"], "q")
-        most = self.most_hypotheses - 1
-        return TranslateRequest(
-            texts=self._cut(texts, True),
-            one=one,
-            n_best=_whole(payload, "alternatives", 0, 0, most, form) + 1,
-            alignment=False,
-            libre=True,
-            detected=texts if payload["source"] == "auto" else (),
-        )
+    def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
+        return _checked(self.detect_form, payload, kind).q
 
-    def detect(self, payload: Mapping[str, Any]) -> str:
-        if "q" not in payload:
-            raise bad_request("'q' is missing: the text whose language is asked for")
-        if not isinstance(payload["q"], str):
-            raise bad_request("'q' must be a text")
-        _check_api_key(payload)
-        return self._texts(payload["q"], "q")[0][0]
+    def attention(self, payload: Mapping[str, Any], kind: str = JSON) -> AttentionRequest:
+        asked = _checked(self.attention_form, payload, kind)
+        if asked.layer >= (layers := self._layers[asked.kind]):
+            raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
+        return asked
 
-    def attention(self, payload: Mapping[str, Any], *, form: bool) -> AttentionRequest:
-        for key in payload:
-            if key not in ATTENTION_KEYS:
-                raise unknown_key(key, ATTENTION_KEYS)
-        _check_api_key(payload)
-        texts = [payload.get("text"), payload.get("translation")]
-        if not _is_sentence(texts[0]):
-            raise bad_request("'text' must be a sentence")
-        if texts[1] is not None and not _is_sentence(texts[1]):
-            raise bad_request("'translation' must be a sentence, or null for the model's own")
-        for text in texts:
-            if text is not None:
-                self._texts(text, "text")
-        kind = payload.get("kind", "cross")
-        if kind not in KINDS:
-            raise bad_request(f"'kind' must be one of: {', '.join(KINDS)}")
-        layers = self.model.encoder_layers if kind == "encoder" else self.model.decoder_layers
-        last = layers - 1
-        layer = _whole(payload, "layer", last, 0, last, form)
-        return AttentionRequest(text=payload["text"], translation=texts[1], kind=kind, layer=layer)
+    def _bounded(self, given: str | list[str]) -> tuple[str, ...]:
+        texts = (given,) if isinstance(given, str) else tuple(given)
+        characters, most = sum(map(len, texts)), self.settings.max_characters
+        if characters > most:
+            raise too_large(f"{characters} characters; at most {most} a request")
+        return texts
 
-    def _languages(self, payload: Mapping[str, Any], default: Mapping[str, str]) -> None:
-        model = self.model
-        allowed = {"source": (model.src_lang, "auto"), "target": (model.tgt_lang,)}
-        for key, codes in allowed.items():
-            if payload.get(key, default.get(key)) not in codes:
-                raise bad_request(
-                    f"'{key}' must be one of: {', '.join(codes)} "
-                    f"(this server translates {model.src_lang} to {model.tgt_lang})"
-                )
-
-    def _texts(self, value: Any, key: str) -> tuple[tuple[str, ...], bool]:
-        """The texts under a key, and whether it was one and no list."""
-        settings = self.settings
-        one = isinstance(value, str)
-        texts = (value,) if one else value
-        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-            raise bad_request(f"'{key}' must be a text or a list of texts")
-        if not texts:
-            raise bad_request(f"'{key}' is an empty list")
-        if len(texts) > settings.max_texts:
-            raise too_large(f"{len(texts)} texts; at most {settings.max_texts} a request")
-        characters = sum(map(len, texts))
-        if characters > settings.max_characters:
-            raise too_large(f"{characters} characters; at most {settings.max_characters} a request")
-        if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
-            raise bad_request(f"'{key}' is not Unicode text: it has half a surrogate pair")
-        return tuple(texts), one
-
-    def _cut(self, texts: Sequence[str], cut: bool) -> tuple[Sentences, ...]:
+    def _cut(self, texts: Iterable[str], *, at_marks: bool) -> tuple[Sentences, ...]:
         codes = self.model.codes
-        parts = tuple(split_sentences(text, at_marks=cut, codes=codes) for text in texts)
+        parts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in texts)
         count = sum(len(part.texts) for part in parts)
         if count > self.settings.max_sentences:
             raise too_large(f"{count} sentences; at most {self.settings.max_sentences} a request")
         return parts
 
 
-def _whole(
-    payload: Mapping[str, Any], key: str, default: int, least: int, most: int, form: bool
-) -> int:
-    value = payload.get(key, default)
-    if form and isinstance(value, str) and value.isascii() and value.isdecimal():
-        value = int(value[:9])
-    # JSON's 2.0 is the same number as 2, and true is none.
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if type(value) is not int or not least <= value <= most:
-        raise bad_request(f"'{key}' must be a whole number from {least} to {most}")
+def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
+    known = form.model_fields
+    if form.model_config["extra"] == "forbid":
+        for key in payload:
+            if key not in known:
+                near = difflib.get_close_matches(key[:40], known, n=1)
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+                raise bad_request(f"unknown key '{shown(key)}'; {hint}")
+    try:
+        return form.model_validate(payload, context=kind)
+    except ValidationError as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: ValidationError) -> Refusal:
+    """Says what the first field that is wrong should be, of its alternatives all."""
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    field = errors[0]["loc"][0]
+    of_field = [each for each in errors if each["loc"][0] == field]
+    large = [each for each in of_field if each["type"] in _TOO_LARGE]
+    reasons = dict.fromkeys(
+        _CLEARER.get(each["type"], "should" + each["msg"].partition("should")[2])
+        for each in large or of_field
+    )
+    said = " or ".join(reasons).replace(" or should", " or")
+    return (too_large if large else bad_request)(f"'{field}' {said}")
+
+
+async def read_payload(
+    request: Request, *, limit: int, seconds: float
+) -> tuple[Mapping[str, Any], str]:
+    """The body of a POST as a mapping, and whether it was `JSON` or `FORM`.
+
+    The values of a form are texts, or lists of them where a field is repeated. Raises Refusal: 400,
+    408 when the body does not arrive in time, 413, 415.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in (JSON, FORM):
+        raise Refusal(415, f"send {JSON}, or a form as {FORM}", reason="request")
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Refusal(415, "send the body without content-encoding", reason="request")
+    body = await _read(request, limit, seconds)
+    return (_parse_json(body) if kind == JSON else _parse_form(body)), kind
+
+
+async def _read(request: Request, limit: int, seconds: float) -> bytes:
+    message = f"the body has more than {limit} bytes"
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:19]) > limit:
+        raise too_large(message)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit:
+                    raise too_large(message)
+    except TimeoutError:
+        raise Refusal(408, f"the body did not arrive within {seconds:g} s", reason="slow") from None
+    except ClientDisconnect:
+        raise Refusal(499, "the client has gone", reason="gone") from None
+    return bytes(body)
+
+
+def _parse_json(body: bytes) -> Mapping[str, Any]:
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise bad_request(f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise bad_request("the JSON must be an object")
     return value
 
 
-def _check_api_key(payload: Mapping[str, Any]) -> None:
-    if not isinstance(payload.get("api_key", ""), str):
-        raise bad_request("'api_key' must be a text")
-
-
-def _is_sentence(value: Any) -> bool:
-    return isinstance(value, str) and re.search(VISIBLE, value) is not None
-
-
-def _flag(payload: Mapping[str, Any], key: str, default: bool, form: bool) -> bool:
-    value = payload.get(key, default)
-    if form and value in ("true", "false"):
-        value = value == "true"
-    if type(value) is not bool:
-        raise bad_request(f"'{key}' must be true or false")
-    return value
+def _parse_form(body: bytes) -> Mapping[str, Any]:
+    try:
+        fields = urllib.parse.parse_qs(
+            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except UnicodeDecodeError:
+        raise bad_request("the form is not UTF-8") from None
+    except ValueError:
+        raise too_large(f"the form has more than {_MOST_FIELDS} fields") from None
+    return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}

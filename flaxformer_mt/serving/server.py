@@ -16,9 +16,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from flaxformer_mt.errors import FlaxformerError
+from flaxformer_mt.serving.access import is_local
 from flaxformer_mt.serving.app import create_app
 from flaxformer_mt.serving.model_info import Model, ServedTranslator
-from flaxformer_mt.serving.origins import is_local
 from flaxformer_mt.serving.settings import ServerSettings, SettingsError
 
 _HEAD_BYTES = 64 * 1024  # of a request beside its body: the head, and the marks of chunks

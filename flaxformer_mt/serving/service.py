@@ -7,10 +7,11 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from flaxformer_mt.serving.answers import State
 from flaxformer_mt.serving.batching import Batcher, BatchReport, NotServing, QueueFull
 from flaxformer_mt.serving.engine import (
     Attend,
@@ -24,11 +25,10 @@ from flaxformer_mt.serving.engine import (
 from flaxformer_mt.serving.metrics import Metrics
 from flaxformer_mt.serving.model_info import Model, ServedTranslator
 from flaxformer_mt.serving.refusals import Refusal, bad_request, too_large, unavailable
-from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateRequest
+from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
 from flaxformer_mt.serving.settings import ServerSettings
 from flaxformer_mt.serving.warm_up import warm_up
 
-State = Literal["starting", "ok", "failing", "stopping"]
 _FAILING_AFTER = 3  # batches in a row
 # Seconds after the last of them, twice as many after each further one, up to 16 minutes. Whoever
 # sends nothing to a server that is failing would never learn that it is not any more.
@@ -126,7 +126,7 @@ class Service:
         while self.metrics.open_requests and time.monotonic() < told and not self._hurried.is_set():
             await asyncio.sleep(0.01)
 
-    async def translate(self, request: TranslateRequest) -> list[list[Translated]]:
+    async def translate(self, request: TranslateTask) -> list[list[Translated]]:
         """The sentences of each text."""
         aligned = request.n_best if request.alignment else 0
         sentences = [
@@ -135,8 +135,8 @@ class Service:
             for each, code in zip(text.texts, text.codes, strict=True)
         ]
         results = self._submit(self.engine.key_of(request.n_best), sentences)
-        self.metrics.sentences.add(len(sentences))
-        self.metrics.characters.add(sum(len(sentence.text) for sentence in sentences))
+        self.metrics.sentences.inc(len(sentences))
+        self.metrics.characters.inc(sum(len(sentence.text) for sentence in sentences))
         found = iter(await results)
         return [[next(found) for _ in text.texts] for text in request.texts]
 

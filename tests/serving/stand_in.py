@@ -195,6 +195,7 @@ def running(
     thread.start()
     try:
         while not server.started:
+            assert thread.is_alive(), said
             time.sleep(0.005)
         while wait and running.ask("GET", "/health")[0] != 200:
             time.sleep(0.005)

@@ -9,6 +9,7 @@ import urllib.parse
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serving.stand_in import MODEL, Running, StandIn, quick, running
 
@@ -190,15 +191,11 @@ def test_metrics_are_prometheus_text_and_count(server: Running) -> None:
     server.post("/translate", {"text": "One. Two. Three."})
     _, content, headers = server.ask("GET", "/metrics")
     assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"\\\n]*",?)+\})? (\d+|\d+\.\d+(e-?\d+)?)')
-    typed = set()
-    for line in content.decode().splitlines():
-        if line.startswith("# TYPE "):
-            typed.add(line.split()[2])
-        elif not line.startswith("# HELP "):
-            assert sample.fullmatch(line), line
-            name = line.partition("{")[0].partition(" ")[0]
-            assert typed & {name, re.sub("_(bucket|sum|count)$", "", name)}, line
+    families = {each.name: each for each in text_string_to_metric_families(content.decode())}
+    assert families["flaxformer_batch_seconds"].type == "histogram"
+    (about,) = families["flaxformer_info"].samples
+    assert (about.labels["source"], about.labels["weights"]) == ("en", "step 7")
+    assert not [name for name in families if name.endswith("_created")]
     after = server.metric('flaxformer_requests_total{path="/translate",status="200"}')
     assert after == before + 1
     assert server.metric("flaxformer_sentences_total") == sentences + 3

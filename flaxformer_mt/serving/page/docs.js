@@ -29,10 +29,11 @@ function words(schema) {
   if (schema.$ref) return schema.$ref.split("/").at(-1);
   if (schema.anyOf) return schema.anyOf.map(words).join(", or ");
   if (schema.enum) return schema.enum.join(" | ");
+  if ("const" in schema) return schema.const;
   if (schema.type === "array") return `list of ${words(schema.items)}`;
   const bounds = "maximum" in schema ? ` ${schema.minimum} to ${schema.maximum}` : "";
   const length = "maxLength" in schema ? ` up to ${schema.maxLength} characters` : "";
-  const start = "default" in schema ? `, default ${schema.default}` : "";
+  const start = (schema.default ?? "") !== "" ? `, default ${schema.default}` : "";
   return `${TYPES[schema.type] ?? "anything"}${bounds}${length}${start}`;
 }
 

@@ -1,4 +1,4 @@
-"""Which requests come from other sites' pages, and by which names this server may be asked for.
+"""Who may use the server: API keys, other sites' pages, the names by which it is asked for.
 
 A browser lets every page send requests anywhere, to a server on its user's own machine as well, and
 a form needs nobody's leave (https://fetch.spec.whatwg.org/#cors-safelisted-method). It says where a
@@ -9,17 +9,82 @@ machine (DNS rebinding) passes for one of this server's own, but for the name in
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from flaxformer_mt.errors import UserError
 from flaxformer_mt.serving.refusals import Refusal, shown
 
 _PORTS = {"http": ":80", "https": ":443"}
+
+
+class Keys:
+    """The keys that are accepted; with none of them everybody is.
+
+    Only digests are kept and compared, all of them each time: the time that takes depends neither
+    on where a wrong key differs nor on its length.
+    """
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def admit(self, key: object) -> None:
+        """Raises Refusal for what is no key, where one is needed."""
+        if not self._digests:
+            return
+        if key is None:
+            raise Refusal(
+                401,
+                "an API key is needed: as 'Authorization: Bearer KEY', or 'api_key' in the body",
+                reason="key",
+                headers={"www-authenticate": "Bearer"},
+            )
+        digest = _digest(key) if isinstance(key, str) else b""
+        if not sum(hmac.compare_digest(known, digest) for known in self._digests):
+            raise Refusal(403, "the API key is not valid", reason="key")
+
+
+def key_in_headers(headers: Mapping[str, str]) -> str | None:
+    """The key of `Authorization: Bearer KEY` or `X-API-Key: KEY`."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and key.strip():
+        return key.strip()
+    return headers.get("x-api-key")
+
+
+class KeyFileError(UserError):
+    """A key that clients cannot send; `line` is its number in the file."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(
+            "the key has characters beyond printable ASCII, which headers cannot carry: "
+            "write another one"
+        )
+        self.line = line
+
+
+def read_keys(text: str) -> frozenset[str]:
+    """One key a line; blank lines and those that begin with `#` are none. Raises KeyFileError."""
+    keys = set()
+    for number, line in enumerate(text.split("\n"), start=1):
+        key = line.strip()
+        if not key or key.startswith("#"):
+            continue
+        if not (key.isascii() and key.isprintable()):
+            raise KeyFileError(number)
+        keys.add(key)
+    return frozenset(keys)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
 class Origins:
