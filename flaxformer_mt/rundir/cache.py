@@ -2,26 +2,28 @@
 
 They are written once and then only read, so a copy under `cache_folder()` serves every process of
 a machine. Copies are named by the digest of what they hold, fetched aside, checked file by file and
-renamed into place; one that nothing has used for 30 days goes when another is made (`cache_use`). A
-folder in a bucket is complete when its index is there, which is uploaded last; `files.json`, just
-before it, has every file's size and sha256.
+renamed into place; they stay until somebody deletes them. A folder in a bucket is complete when its
+index is there, which is uploaded last; `files.json`, just before it, has every file's size and
+sha256.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.files.reading import load_json
-from flaxformer_mt.rundir import RunDirectoryError, cache_use
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import (
     asking,
@@ -71,18 +73,22 @@ def local_copy(folder: Path) -> Path:
     files = asking(folder, "read", lambda: _described(folder))
     key = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     place = cache_folder() / "folders" / key
-    if cache_use.use(place) and (damage := _damage(place, files)):
+    if place.exists() and (damage := _damage(place, files)):
         _LOGGER.warning("%s: is damaged, %s: fetching it anew", place, damage)
-        _local(cache_use.remove, place)
-    if not cache_use.use(place):
-        with _aside(place) as aside:
-            with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-                for done in [
-                    pool.submit(_fetch, folder / name, aside / name, expected)
+        _local(shutil.rmtree, place)
+    if not place.exists():
+        _local(place.parent.mkdir, parents=True, exist_ok=True)
+        try:
+            with replacing(place) as aside:
+                _at_once(
+                    functools.partial(_fetch, folder / name, aside / name, expected)
                     for name, expected in files.items()
-                ]:
-                    done.result()
-        cache_use.use(place)
+                )
+        except OSError as error:
+            if not place.exists():  # else another process was faster: both hold the same
+                raise RunDirectoryError(
+                    f"{place}: cannot be written: {error.strerror or error}"
+                ) from error
     return place
 
 
@@ -101,10 +107,7 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
     # Another run may have been at the same address before.
     identity = f"{run} {read_record(run).starts[0].time}"
     work = cache_folder() / "preparing" / hashlib.sha256(identity.encode()).hexdigest()
-    if not cache_use.use(work):
-        cache_use.remove_unused(cache_folder())
-        _local(work.mkdir, parents=True, exist_ok=True)
-        cache_use.use(work)
+    _local(work.mkdir, parents=True, exist_ok=True)
     absent = []
     for name in INDEX:
         if _is_complete(run.path / name):
@@ -129,15 +132,22 @@ def upload_folder(local: Path, remote: Path) -> None:
     files = _listed(local)
     index = INDEX[remote.name]
 
-    def put(name: str, data: Path | bytes) -> None:
-        target = remote / name
-        asking(target, "written", lambda: persistently(lambda: _put(data, target)))
+    def put(target: Path, action: Callable[[], Any]) -> None:
+        asking(target, "written", lambda: persistently(action))
 
+    def upload(name: str) -> None:
+        put(remote / name, lambda: copy(local / name, remote / name))
+
+    _at_once(functools.partial(upload, name) for name in files if name != index)
+    listed = json.dumps({"files": files}, indent=2).encode()
+    put(remote / FILES, lambda: (remote / FILES).write_bytes(listed))
+    upload(index)
+
+
+def _at_once(actions: Iterable[Callable[[], Any]]) -> None:
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(put, name, local / name) for name in files if name != index]:
+        for done in [pool.submit(action) for action in actions]:
             done.result()
-    put(FILES, json.dumps({"files": files}, indent=2).encode())
-    put(index, local / index)
 
 
 def _is_complete(folder: Path) -> bool:
@@ -208,13 +218,6 @@ def _damage(place: Path, files: dict[str, Any]) -> str:
     return ""
 
 
-def _put(data: Path | bytes, target: Path) -> None:
-    if isinstance(data, bytes):
-        target.write_bytes(data)
-    else:
-        copy(data, target)
-
-
 def _keep(folder: Path) -> None:
     """Moves what was uploaded among the copies, so that it need not be fetched."""
     key = hashlib.sha256(json.dumps(_listed(folder), sort_keys=True).encode()).hexdigest()
@@ -234,26 +237,6 @@ def _link(link: Path, target: Path) -> None:
         # Of a call that was ended after the upload.
         _local(shutil.rmtree, link)
     _local(link.symlink_to, target)
-
-
-@contextlib.contextmanager
-def _aside(place: Path) -> Iterator[Path]:
-    """A folder that becomes `place`, unless another process was faster: both hold the same."""
-    cache_use.remove_unused(cache_folder())
-    aside = place.with_name(f".{place.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    _local(aside.mkdir, parents=True)
-    try:
-        yield aside
-        try:
-            os.rename(aside, place)
-        except OSError:
-            if not place.exists():
-                raise
-    except OSError as error:
-        raise RunDirectoryError(f"{place}: cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _local(action: Any, *arguments: Any, **named: Any) -> None:
