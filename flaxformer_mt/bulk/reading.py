@@ -1,4 +1,4 @@
-"""Lines of files, of objects in a store and of standard input, one after another."""
+"""Lines of files, of objects in a store and of standard input; pairs of lines of two files."""
 
 from __future__ import annotations
 
@@ -102,6 +102,46 @@ def open_lines(path: str | None) -> Iterator[Lines]:
         size = stamp(place)[0] if is_remote(place) else _size_of(file)
         buffered = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, text), 1 << 16))
         yield Lines(path, buffered, place=place, text=text, file=file, size=size)
+
+
+class TwoInputs:
+    """Line n of one input and line n of another, with a line end between them."""
+
+    def __init__(self, src: Lines, tgt: Lines) -> None:
+        self._src, self._tgt = src, tgt
+        self.name = f"{src.name}, {tgt.name}"
+        self.interactive = False
+
+    @property
+    def number(self) -> int:
+        return self._src.number
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        src, tgt = next(self._src, None), next(self._tgt, None)
+        if src is None and tgt is None:
+            raise StopIteration
+        if src is None or tgt is None:
+            short, long = (self._src, self._tgt) if src is None else (self._tgt, self._src)
+            raise InputError(
+                f"{short.name}: ends after {short.number:,} lines, and {long.name} has more: there "
+                "must be one line for each pair"
+            )
+        return src + b"\n" + tgt
+
+    def share(self, done: int) -> float | None:
+        # Both sides' text is what is done; of equal lines each has its part.
+        read = self._src.bytes_read + self._tgt.bytes_read
+        return self._src.share(round(done * self._src.bytes_read / read)) if read else None
+
+
+@contextlib.contextmanager
+def open_pairs(src: str, tgt: str) -> Iterator[TwoInputs]:
+    """The lines of two files in step. Raises CorpusError, and InputError if one has more."""
+    with open_lines(src) as src_lines, open_lines(tgt) as tgt_lines:
+        yield TwoInputs(src_lines, tgt_lines)
 
 
 def _size_of(file: Any) -> int | None:

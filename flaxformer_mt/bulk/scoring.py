@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from flaxformer_mt.bulk.forms import (
     BadLine,
@@ -17,51 +17,11 @@ from flaxformer_mt.bulk.forms import (
     text_under,
     with_fields,
 )
-from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.stream import Made, Window, made_of
-from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.forced import Scored
 from flaxformer_mt.decoding.segments import Overlong, Target
-
-
-class TwoInputs:
-    """Line n of one input and line n of another, with a line end between them."""
-
-    def __init__(self, src: Lines, tgt: Lines) -> None:
-        self._src, self._tgt = src, tgt
-        self.name = f"{src.name}, {tgt.name}"
-        self.interactive = False
-
-    @property
-    def number(self) -> int:
-        return self._src.number
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        src, tgt = next(self._src, None), next(self._tgt, None)
-        if src is None and tgt is None:
-            raise StopIteration
-        if src is None or tgt is None:
-            short, long = (self._src, self._tgt) if src is None else (self._tgt, self._src)
-            raise InputError(
-                f"{short.name}: ends after {short.number:,} lines, and {long.name} has more: there "
-                "must be one line for each pair"
-            )
-        return src + b"\n" + tgt
-
-    def share(self, done: int) -> float | None:
-        # Both sides' text is what is done; of equal lines each has its part.
-        read = self._src.bytes_read + self._tgt.bytes_read
-        return self._src.share(round(done * self._src.bytes_read / read)) if read else None
-
-
-@contextlib.contextmanager
-def open_pairs(src: str, tgt: str) -> Iterator[TwoInputs]:
-    """The lines of two files in step. Raises CorpusError, and InputError if one has more."""
-    with open_lines(src) as src_lines, open_lines(tgt) as tgt_lines:
-        yield TwoInputs(src_lines, tgt_lines)
+from flaxformer_mt.decoding.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,16 +108,6 @@ class PairForm:
         return ("\t".join(columns) + "\n").encode()
 
 
-class Scores(Protocol):
-    """A `Translator`, as far as this needs it."""
-
-    vocabularies: Vocabularies
-
-    def score(
-        self, pairs: Sequence[tuple[str, Target]], *, overlong: Overlong
-    ) -> Sequence[Scored]: ...
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreSettings:
     """What decides of the output besides the model and its own settings."""
@@ -166,7 +116,7 @@ class ScoreSettings:
     overlong: Overlong = "refuse"
 
 
-def score_window(window: Window, settings: ScoreSettings, translator: Scores) -> Made:
+def score_window(window: Window, settings: ScoreSettings, translator: Translator) -> Made:
     """The scores of a window's pairs, rendered; sums pairs, tokens and log-probabilities.
 
     It also counts the texts whose own tokens are not those that were scored.

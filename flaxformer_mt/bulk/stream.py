@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from flaxformer_mt.bulk.forms import BadLine
-from flaxformer_mt.bulk.reading import InputError
+from flaxformer_mt.bulk.reading import InputError, Lines, TwoInputs
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, Sink
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.decoding.segments import LineError, OverlongError
@@ -19,20 +19,6 @@ WINDOW_BYTES = 1 << 22  # bytes of them, so that long lines take no more memory
 NOTES = 20  # of a call's notes are shown
 
 Record = TypeVar("Record")
-
-
-class Input(Protocol):
-    """Lines in order; `reading.Lines` is one. Raises InputError and CorpusError while read."""
-
-    name: str
-
-    @property
-    def number(self) -> int:
-        """Of the line given last, from 1."""
-
-    def __iter__(self) -> Iterator[bytes]: ...
-
-    def __next__(self) -> bytes: ...
 
 
 @dataclasses.dataclass
@@ -63,7 +49,7 @@ class Made:
     error: Exception | None = None  # why a line is refused
 
 
-def windows(lines: Input, *, window: int) -> Iterator[Window]:
+def windows(lines: Lines | TwoInputs, *, window: int) -> Iterator[Window]:
     """The lines, `window` at a time, or as many as have `WINDOW_BYTES`.
 
     Which lines share a window depends on the input alone, so that a call which continues another's
@@ -86,7 +72,7 @@ def windows(lines: Input, *, window: int) -> Iterator[Window]:
 
 
 def stream(
-    lines: Input,
+    lines: Lines | TwoInputs,
     sink: Sink,
     work: Callable[[Window], Made],
     *,
@@ -158,7 +144,7 @@ def made_of(
     return Made(error=error)
 
 
-def _skip(lines: Input, done: Consumed, digest: Any) -> None:
+def _skip(lines: Lines | TwoInputs, done: Consumed, digest: Any) -> None:
     """Reads what an earlier call has done. Raises OutputError if the input is another one."""
     while lines.number < done.lines and (line := next(lines, None)) is not None:
         digest.update(line + b"\n")

@@ -5,32 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from flaxformer_mt.bulk.forms import Form, Record, counted
 from flaxformer_mt.bulk.stream import Made, Window, made_of
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import Overlong
-from flaxformer_mt.decoding.translation import Translation
-
-
-class Translates(Protocol):
-    """A `Translator`, as far as this needs it."""
-
-    def translate(
-        self,
-        lines: Sequence[str],
-        *,
-        n_best: int,
-        overlong: Overlong,
-        prefixes: Sequence[str] | None,
-        suppress: Sequence[str],
-        sampling: Sampling | None,
-        first: int,
-    ) -> Sequence[Translation]: ...
-
-    def align(self, pairs: Sequence[tuple[str, Sequence[int]]]) -> Sequence[Alignment]: ...
+from flaxformer_mt.decoding.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +26,7 @@ class TranslateSettings:
     sampling: Sampling | None = None
 
 
-def translate_window(window: Window, settings: TranslateSettings, translator: Translates) -> Made:
+def translate_window(window: Window, settings: TranslateSettings, translator: Translator) -> Made:
     """The translations of a window's lines, rendered; counts lines in pieces and at the limit."""
     form = settings.form
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from flaxformer_mt.bulk.reading import open_lines
+from flaxformer_mt.bulk.reading import open_lines, open_pairs
 from flaxformer_mt.bulk.scoring import (
     PairForm,
     ScoreSettings,
     describe_scored,
-    open_pairs,
     score_window,
 )
 from flaxformer_mt.cli.arguments import (

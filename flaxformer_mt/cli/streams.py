@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, cast
 
 import flaxformer_mt
 from flaxformer_mt.bulk.bucket_sink import BucketSink
-from flaxformer_mt.bulk.reading import Lines
-from flaxformer_mt.bulk.scoring import ScoreSettings, TwoInputs
+from flaxformer_mt.bulk.reading import Lines, TwoInputs
+from flaxformer_mt.bulk.scoring import ScoreSettings
 from flaxformer_mt.bulk.sinks import FileSink, OutputError, Sink, StreamSink
 from flaxformer_mt.bulk.stream import WINDOW, Made, Window, stream
 from flaxformer_mt.bulk.translating import TranslateSettings

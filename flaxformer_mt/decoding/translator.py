@@ -207,7 +207,8 @@ class Translator:
         banned = types_of(suppress, self.vocabularies.tgt)
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
-        for number, (line, tokens) in enumerate(zip(lines, self._encode(lines), strict=True)):
+        encoded = encode(self.vocabularies.src, lines)
+        for number, (line, tokens) in enumerate(zip(lines, encoded, strict=True)):
             if not tokens or is_blank(line):
                 pieces.append([])
             elif len(tokens) < self.max_length:
@@ -216,9 +217,9 @@ class Translator:
             elif overlong == "refuse":
                 raise OverlongError(number, describe_overlong(self.max_length, source=tokens))
             else:
-                _, parts, encoded = source_pieces(line, self.vocabularies.src, self.max_length)
+                _, parts, of_parts = source_pieces(line, self.vocabularies.src, self.max_length)
                 pieces.append(parts)
-                sources.extend([*tokens, EOS] for tokens in encoded)
+                sources.extend([*tokens, EOS] for tokens in of_parts)
         numbers = [
             (first + line, piece)
             for line, parts in enumerate(pieces)
@@ -271,12 +272,12 @@ class Translator:
         source length).
         """
         lengths: list[int] = []
-        for line, tokens in zip(lines, self._encode(lines), strict=True):
+        *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
+        for line, tokens in zip(lines, encoded, strict=True):
             parts = [tokens]
             if len(tokens) >= self.max_length:
                 _, _, parts = source_pieces(line, self.vocabularies.src, self.max_length)
             lengths += [len(part) + 1 for part in parts]
-        (of_longest,) = self._encode([longest])
         most = min(len(of_longest) + 1, self.max_length)
         params, models = zip(*self.members, strict=True)
         return compile_batches(
@@ -393,6 +394,3 @@ class Translator:
     def _alone(self, what: str) -> None:
         if len(self.members) > 1:
             raise DecodingError(f"{what} one model's: load the runs of the ensemble one by one")
-
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return encode(self.vocabularies.src, texts)

@@ -9,12 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from flaxformer_mt.bulk.forms import BadLine, Form
-from flaxformer_mt.bulk.reading import InputError
+from flaxformer_mt.bulk.reading import InputError, open_pairs
 from flaxformer_mt.bulk.scoring import (
     PairForm,
     ScoreSettings,
     describe_scored,
-    open_pairs,
     score_window,
 )
 from flaxformer_mt.bulk.stream import Window

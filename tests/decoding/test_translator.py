@@ -18,7 +18,7 @@ from flaxformer_mt.decoding.decode import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import split_to_fit
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.rundir import CheckpointError, RunDirectoryError
+from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run, parameters
@@ -216,8 +216,3 @@ def test_a_config_that_was_changed_by_hand_is_named(run, tmp_path):
     (copy / "config.json").write_text(text.replace('"d_model": 16', '"d_model": 32'))
     with pytest.raises(DecodingError, match="describe a model of .* 'best, step 2' are .*restore"):
         Translator.load(copy)
-
-
-def test_what_is_no_run_directory(tmp_path):
-    with pytest.raises(RunDirectoryError, match="config.json is missing"):
-        Translator.load(tmp_path)
