@@ -193,20 +193,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     results = parser.add_argument_group("results")
     results.add_argument("--results", metavar="DIR", help="result files (default: DIR/results)")
     results.add_argument("--report", metavar="FILE", help="default: DIR/reproduction.md")
-    results.add_argument(
-        "--plan",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be repeated",
-    )
-    results.add_argument(
-        "--also",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a result of what was trained on other text, to stand after the rows; may be repeated",
-    )
+    for name, what in (
+        ("--plan", "a result of benchmarks.plan or plan_rows, steps compiled for TPUs"),
+        ("--also", "a result of what was trained on other text, to stand after the rows"),
+    ):
+        results.add_argument(
+            name, action="append", default=[], metavar="FILE", help=f"{what}; may be repeated"
+        )
     results.add_argument(
         "--check", action="store_true", help="report: write nothing, fail if it says otherwise"
     )

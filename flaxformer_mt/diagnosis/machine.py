@@ -141,29 +141,23 @@ def check_speed(device: jax.Device) -> Iterator[Finding]:
         text = f"float32 {flops / 1e9:,.0f} GFLOP/s"
         yield Finding("product", "ok", text, values={"flops": flops})
         return  # nothing is far from its memory
-    yield _against_peak(device)
+    chip = chip_of(device.device_kind)
+    dtype = "bfloat16" if chip is None else chip.half
+    flops = product_flops(device, dtype=dtype, size=8192, seconds=1.0, times=8)
+    text, advice = f"{dtype} {flops / 1e12:,.0f} TFLOP/s", ""
+    values: dict[str, Value] = {"flops": flops}
+    if chip is not None:
+        share = flops / chip.bf16_flops
+        text += f", {100 * share:.0f}% of the peak of {chip.name}"
+        values["peak"] = chip.bf16_flops
+        if share < _EXPECTED:
+            advice = "something else uses the device, or it is throttled: power and temperature"
+    yield Finding("product", "warn" if advice else "ok", text, advice, values)
     rate = upload_bandwidth(device)
     slow = rate < _SLOW_UPLOAD
     text = f"{rate / 1e9:.1f} GB/s from the host"
     advice = "batches may arrive late: watch `data wait`" if slow else ""
     yield Finding("upload", "warn" if slow else "ok", text, advice, {"bytes_per_second": rate})
-
-
-def _against_peak(device: jax.Device) -> Finding:
-    chip = chip_of(device.device_kind)
-    dtype = "bfloat16" if chip is None else chip.half
-    flops = product_flops(device, dtype=dtype, size=8192, seconds=1.0, times=8)
-    text = f"{dtype} {flops / 1e12:,.0f} TFLOP/s"
-    values: dict[str, Value] = {"flops": flops}
-    if chip is None:
-        return Finding("product", "ok", text, values=values)
-    share = flops / chip.bf16_flops
-    text += f", {100 * share:.0f}% of the peak of {chip.name}"
-    values["peak"] = chip.bf16_flops
-    if share < _EXPECTED:
-        advice = "something else uses the device, or it is throttled: power and temperature"
-        return Finding("product", "warn", text, advice, values)
-    return Finding("product", "ok", text, values=values)
 
 
 def check_collective() -> Iterator[Finding]:
