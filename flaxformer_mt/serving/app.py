@@ -38,15 +38,14 @@ def create_app(
     settings: ServerSettings,
     *,
     say: Callable[[str], None],
-    failed: Callable[[BaseException], None] = lambda error: None,
-    connections: Callable[[], int] | None = None,
-    local: bool = False,
+    failed: Callable[[BaseException], None],
+    connections: Callable[[], int],
+    local: bool,
 ) -> Guard:
     """An ASGI application that translates with `translator`, in one thread, from its lifespan on.
 
     `say` gets lines for the operator, `failed` the reason if the model cannot be made ready or its
-    thread ends. `connections` tells how many are open; without it requests count as such. `local`
-    says that only this machine can reach it.
+    thread ends. `connections` tells how many are open, `local` that only this machine reaches it.
     """
     service = Service(translator, model, settings, say=say, failed=failed)
     endpoints = Endpoints(service)

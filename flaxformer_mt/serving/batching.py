@@ -36,9 +36,8 @@ class ModelEnded(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class BatchReport:
-    """One batch that was computed: how many items of what, in how many seconds, and its failure."""
+    """One batch that was computed: how many items, in how many seconds, and its failure."""
 
-    key: Hashable
     items: int
     requests: int
     seconds: float
@@ -205,7 +204,7 @@ class Batcher:
         seconds = time.perf_counter() - start
         self._seconds_per_item += 0.1 * (seconds / len(shares) - self._seconds_per_item)
         requests = len({id(ticket) for ticket, _ in shares})
-        report = BatchReport(shares[0][0].key, len(shares), requests, seconds, failure)
+        report = BatchReport(len(shares), requests, seconds, failure)
         self._call(self._deliver, shares, outcomes, report)
 
     def _outcomes(self, shares: list[Share]) -> tuple[list[Any], Exception | None]:

@@ -14,7 +14,7 @@ from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.segments import OverlongError, TargetError
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.serving.model_info import ServedTranslator
-from flaxformer_mt.serving.requests import Kind
+from flaxformer_mt.serving.requests import AttentionRequest
 
 WIDE_BATCH = 4  # sentences of an n-best batch: the page's requests, which are few and short
 STEP = 4  # from one size of batch to the next; as many times fewer rows a search goes down to
@@ -49,18 +49,8 @@ class Translated:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
-    """A sentence and a layer whose attention is asked for; without a translation, the model's."""
-
-    text: str
-    translation: str | None
-    kind: Kind = "cross"
-    layer: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
 class Attended:
-    """That layer's attention and nothing else of what the model gave: all of it can be many times
+    """One layer's attention and nothing else of what the model gave: all of it can be many times
     as large, and answers wait to be written."""
 
     translation: str
@@ -83,7 +73,7 @@ class Attend:
 
 
 class PairRefused(ValueError):
-    """A pair that the model cannot take; the message is for the client."""
+    """Texts whose attention the model cannot give; the message is for the client."""
 
 
 class Engine:
@@ -177,22 +167,22 @@ class Engine:
             aligned += _each_that_can(self.translator.align, [*some, *padding])[: len(some)]
         return aligned
 
-    def _attend(self, pair: Pair) -> Attended:
-        translation = pair.translation
+    def _attend(self, asked: AttentionRequest) -> Attended:
+        translation = asked.translation
         try:
             if translation is None:
-                (own,) = self.translator.translate([pair.text], overlong="refuse")
+                (own,) = self.translator.translate([asked.text], overlong="refuse")
                 translation = own.text
-            found = self.translator.attend(pair.text, translation)
+            found = self.translator.attend(asked.text, translation)
         except (OverlongError, TargetError) as error:
             raise PairRefused(str(error)) from error
-        weights = getattr(found, pair.kind)
+        weights = getattr(found, asked.kind)
         return Attended(
             translation=translation,
-            rows=found.src_pieces if pair.kind == "encoder" else found.tgt_pieces,
-            columns=found.tgt_inputs if pair.kind == "decoder" else found.src_pieces,
+            rows=found.src_pieces if asked.kind == "encoder" else found.tgt_pieces,
+            columns=found.tgt_inputs if asked.kind == "decoder" else found.src_pieces,
             layers=len(weights),
-            weights=weights[pair.layer].copy(),
+            weights=weights[asked.layer].copy(),
         )
 
 

@@ -46,14 +46,14 @@ class Guard:
         service: Service,
         paths: Collection[str],
         *,
-        connections: Callable[[], int] | None = None,
-        local: bool = False,
+        connections: Callable[[], int],
+        local: bool,
     ) -> None:
         settings = service.settings
         self.service, self.paths = service, frozenset(paths)
         self._app = self._readable(app)
         self._origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
-        self._connections = connections or (lambda: service.metrics.open_requests)
+        self._connections = connections
 
     def _readable(self, app: ASGIApp) -> ASGIApp:
         """`app`, whose answers the pages of the allowed origins may read: refusals as well."""

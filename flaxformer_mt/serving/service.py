@@ -17,7 +17,6 @@ from flaxformer_mt.serving.engine import (
     Attend,
     Attended,
     Engine,
-    Pair,
     PairRefused,
     Sentence,
     Translated,
@@ -142,9 +141,8 @@ class Service:
 
     async def attend(self, request: AttentionRequest) -> Attended:
         """The translation that was looked at, and its attention."""
-        pair = Pair(request.text, request.translation, request.kind, request.layer)
         try:
-            found: Attended = (await self._submit(Attend(), [pair]))[0]
+            found: Attended = (await self._submit(Attend(), [request]))[0]
         except PairRefused as refused:
             raise bad_request(str(refused)) from None
         weights = found.weights

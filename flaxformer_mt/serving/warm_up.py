@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from flaxformer_mt.serving.engine import Attend, Engine, Pair, PairRefused, Search, Sentence
+from flaxformer_mt.serving.engine import Attend, Engine, PairRefused, Search, Sentence
+from flaxformer_mt.serving.requests import AttentionRequest
 
 Progress = Callable[[int, int, str], None]  # steps done, of how many, what the last one was
 Programs = tuple[Search, frozenset[tuple[int, int]]]  # a search, and the shapes of its batches
@@ -57,7 +58,7 @@ def _groups(engine: Engine, length: int, longest: int) -> list[list[Step]]:
         engine.align([(text, text)])
 
     def attend() -> None:
-        engine.run(Attend(), [Pair(text, text)])
+        engine.run(Attend(), [AttentionRequest(text=text, translation=text, layer=0)])
 
     return [
         *(

@@ -11,33 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flaxformer_mt.decoding.attention_weights import Attention
+from flaxformer_mt.decoding.attention import Attention
 from flaxformer_mt.serving import answers
-from flaxformer_mt.serving.engine import Attend, Attended, Engine, Pair
+from flaxformer_mt.serving.engine import Attend, Attended, Engine
 from flaxformer_mt.serving.requests import KINDS, AttentionRequest, Kind
 from tests.serving.stand_in import StandIn, quick, running
-from tests.serving.test_load import clients
-
-__all__ = ["clients"]
-
-
-def attended(translator: StandIn, pair: Pair) -> Attended:
-    (found,) = Engine(translator, widest=1, largest=1).run(Attend(), [pair])
-    return found  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_attention_is_its_layers_weights_rounded(kind: Kind) -> None:
-    pair = Pair("a » b", 'é "y"\n z', kind, 1)
-    found = attended(StandIn(), pair)
-    asked = AttentionRequest(text=pair.text, translation=None, kind=kind, layer=1)
-    answer = json.loads(answers.attention(asked, found))
-    expected = getattr(StandIn().attend(pair.text, pair.translation or ""), kind)[1]
-    assert np.shape(answer["weights"]) == expected.shape
-    np.testing.assert_allclose(answer["weights"], expected, atol=5.1e-5)
-    assert answer["translation"] == pair.translation and answer["heads"] == len(expected)
-    assert len(answer["rows"]) == expected.shape[1]
-    assert len(answer["columns"]) == expected.shape[2]
 
 
 class Wide(StandIn):
@@ -53,6 +31,25 @@ class Wide(StandIn):
         return dataclasses.replace(found, **many)
 
 
+def attended(translator: StandIn, asked: AttentionRequest) -> Attended:
+    (found,) = Engine(translator, widest=1, largest=1).run(Attend(), [asked])
+    return found  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_is_its_layers_weights_rounded(kind: Kind) -> None:
+    asked = AttentionRequest(text="a » b", translation='é "y"\n z', kind=kind, layer=1)
+    found = attended(StandIn(), asked)
+    assert found.weights.base is None, "a view would keep all layers of all kinds"
+    answer = json.loads(answers.attention(asked, found))
+    expected = getattr(StandIn().attend(asked.text, asked.translation or ""), kind)[1]
+    assert np.shape(answer["weights"]) == expected.shape
+    np.testing.assert_allclose(answer["weights"], expected, atol=5.1e-5)
+    assert answer["translation"] == asked.translation and answer["heads"] == len(expected)
+    assert answer["layers"] == (2 if kind == "encoder" else 3)
+    assert (len(answer["rows"]), len(answer["columns"])) == expected.shape[1:]
+
+
 def test_more_weights_than_an_answer_may_have_are_refused() -> None:
     with running(Wide(), quick(max_attention_weights=4 * 4 * 300)) as server:
         payload = {"text": "a b c", "kind": "encoder"}
@@ -65,11 +62,8 @@ def test_more_weights_than_an_answer_may_have_are_refused() -> None:
         assert server.metric('flaxformer_refused_total{reason="size"}') == 1
 
 
-def test_while_an_answer_is_written_others_are_answered(
-    monkeypatch: pytest.MonkeyPatch, clients: concurrent.futures.ThreadPoolExecutor
-) -> None:
-    may, writes = threading.Event(), answers.attention
-    begun = threading.Event()
+def test_while_an_answer_is_written_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    may, begun, writes = threading.Event(), threading.Event(), answers.attention
 
     def slowly(*arguments: Any) -> bytes:
         begun.set()
@@ -77,8 +71,8 @@ def test_while_an_answer_is_written_others_are_answered(
         return writes(*arguments)
 
     monkeypatch.setattr(answers, "attention", slowly)
-    with running(StandIn()) as server:
-        asked = clients.submit(server.post, "/attention", {"text": "a b"})
+    with concurrent.futures.ThreadPoolExecutor(1) as client, running(StandIn()) as server:
+        asked = client.submit(server.post, "/attention", {"text": "a b"})
         assert begun.wait(20)
         assert server.ask("GET", "/health")[0] == 200
         assert server.post("/translate", {"text": "a b"})[0] == 200
@@ -95,15 +89,6 @@ def test_the_interpreter_is_held_for_no_more_than_a_row(monkeypatch: pytest.Monk
         return whole(content)
 
     monkeypatch.setattr(answers, "as_json", counted)
-    found = attended(Wide(), Pair("w " * 30, "w " * 20))
-    asked = AttentionRequest(text="w", translation=None, kind="cross", layer=0)
-    answer = json.loads(answers.attention(asked, found))
+    asked = AttentionRequest(text="w " * 30, translation="w " * 20, layer=0)
+    answer = json.loads(answers.attention(asked, attended(Wide(), asked)))
     assert np.shape(answer["weights"]) == (Wide.heads, 21, 31) and max(sizes) <= 31
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_waits_to_be_written_is_one_layer(kind: Kind) -> None:
-    found = attended(Wide(), Pair("a b c", "x y", kind, 1))
-    assert found.weights.base is None, "a view would keep all layers of all kinds"
-    assert found.weights.shape == (Wide.heads, len(found.rows), len(found.columns))
-    assert found.layers == (2 if kind == "encoder" else 3)

@@ -8,7 +8,8 @@ import pytest
 
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.segments import OverlongError, TargetError
-from flaxformer_mt.serving.engine import Attend, Engine, Pair, PairRefused, Search, Sentence
+from flaxformer_mt.serving.engine import Attend, Engine, PairRefused, Search, Sentence
+from flaxformer_mt.serving.requests import AttentionRequest
 from tests.serving.stand_in import StandIn, reversed_words
 
 BEST, WIDE = Search(1), Search(4)
@@ -78,7 +79,7 @@ class Broken(StandIn):
 def test_only_a_pair_that_the_model_cannot_take_is_refused(error: Exception, refused: bool) -> None:
     made = Engine(Broken(error), widest=4, largest=16)
     with pytest.raises(PairRefused if refused else ValueError, match=str(error)) as raised:
-        made.run(Attend(), [Pair("a b", None)])
+        made.run(Attend(), [AttentionRequest(text="a b", layer=0)])
     assert (raised.value is error) != refused, "whatever else goes wrong is no client's fault"
 
 
