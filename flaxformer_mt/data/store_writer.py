@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from flaxformer_mt.data.store import (
     StoreError,
     file_name,
     file_record,
-    flatten,
     shard_name,
 )
 
@@ -58,16 +56,6 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
         self._corpora[split].append({"name": name, "weight": weight, "pairs": 0})
 
     def append(
-        self, split: str, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]
-    ) -> None:
-        """Add pairs of token ids without marks to a split; the end mark is added."""
-        sides = []
-        for sentences in (src, tgt):
-            flat, offsets = flatten(sentences, self._dtype)
-            sides += [flat, np.diff(offsets)]
-        self.append_flat(split, *sides)
-
-    def append_flat(
         self,
         split: str,
         src: Integer[np.ndarray, " src_tokens"],

@@ -23,6 +23,16 @@ TRAIN_TGT = [[11], [12, 13, 14, 15], [16]]
 VALID = [[20, 21]]
 
 
+def append(writer: StoreWriter, split: str, src: list[list[int]], tgt: list[list[int]]) -> None:
+    """Adds pairs of token ids without marks."""
+    sides = []
+    for sentences in (src, tgt):
+        ended = [[*sentence, EOS] for sentence in sentences]
+        sides.append(np.array([*itertools.chain(*ended)], np.int32))
+        sides.append(np.array([len(sentence) for sentence in ended], np.int64))
+    writer.append(split, *sides)
+
+
 def write(
     directory: Path, *, size: int = 100, vocabulary: str = "v" * 64, shard_tokens: int = 1 << 27
 ) -> Path:
@@ -33,10 +43,10 @@ def write(
         vocabulary_digest=vocabulary,
         shard_tokens=shard_tokens,
     )
-    writer.append("train", TRAIN_SRC[:2], TRAIN_TGT[:2])
-    writer.append("valid", VALID, VALID)
-    writer.append("train", TRAIN_SRC[2:], TRAIN_TGT[2:])
-    writer.append("train", [], [])
+    append(writer, "train", TRAIN_SRC[:2], TRAIN_TGT[:2])
+    append(writer, "valid", VALID, VALID)
+    append(writer, "train", TRAIN_SRC[2:], TRAIN_TGT[2:])
+    append(writer, "train", [], [])
     writer.finish()
     return directory
 
@@ -74,8 +84,8 @@ def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path: Path) -> None:
     def made(name: str, train: list[list[int]], valid: list[list[int]]) -> Path:
         (tmp_path / name).mkdir()
         writer = StoreWriter(tmp_path / name, vocabulary_size=100, vocabulary_digest="v" * 64)
-        writer.append("train", train, train)
-        writer.append("valid", valid, valid)
+        append(writer, "train", train, train)
+        append(writer, "valid", valid, valid)
         writer.finish()
         return tmp_path / name
 
@@ -120,8 +130,8 @@ def test_the_corpora_of_a_split_are_known(tmp_path: Path) -> None:
     for name, pairs in (("news", TRAIN_SRC), ("empty", []), ("web", TRAIN_SRC[:2])):
         writer.begin_corpus("train", name, 0.5)
         for pair in pairs:
-            writer.append("train", [pair], [pair])
-    writer.append("valid", VALID, VALID)
+            append(writer, "train", [pair], [pair])
+    append(writer, "valid", VALID, VALID)
     writer.finish()
     store = Store.open(tmp_path)
     assert store.train.parts == (Part("news", 0, 3, 0.5), Part("web", 3, 2, 0.5))
@@ -141,8 +151,8 @@ def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(
     monkeypatch.setattr(store_module, "_VERIFIED", 32)
     monkeypatch.setattr(store_module, "_BLOCK", 4)
     writer = StoreWriter(tmp_path, vocabulary_size=100, vocabulary_digest="v")
-    writer.append("train", [[5] * 99], [[5] * 99])
-    writer.append("valid", VALID, VALID)
+    append(writer, "train", [[5] * 99], [[5] * 99])
+    append(writer, "valid", VALID, VALID)
     writer.finish()
     path = tmp_path / "train-00000.src.tokens"
     content = bytearray(path.read_bytes())
@@ -246,7 +256,7 @@ def test_an_index_of_other_arrays_is_refused(
 
 def test_an_unfinished_store_cannot_be_opened(tmp_path: Path) -> None:
     with StoreWriter(tmp_path, vocabulary_size=9, vocabulary_digest="v") as writer:
-        writer.append("train", TRAIN_SRC, TRAIN_TGT)
+        append(writer, "train", TRAIN_SRC, TRAIN_TGT)
     with pytest.raises(StoreError, match=r"store\.json: cannot be read"):
         Store.open(tmp_path)
 

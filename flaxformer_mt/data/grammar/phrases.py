@@ -24,6 +24,7 @@ T = TypeVar("T")
 PERSON_OR_ANIMAL: Pool = (*w.PEOPLE, "animal")
 
 _ROLE = {name: role_of(name) for name in COUNT_OPTIONS}
+_COMPANY = (w.WITH, w.WITH, w.WITHOUT)
 _GENERAL_PLACES = (w.BEHIND, w.NEXT_TO, w.IN_FRONT_OF)
 _STATIC = {
     noun: w.Preposition(*noun.static, ROLE_CASES["place"])
@@ -144,16 +145,44 @@ class Phrases:
         phrase = self.noun_phrase("path", ("place",), adjective=0.2)
         return t.PrepositionalPhrase(self.pick(_PATHS[phrase.noun.static[1]]), phrase)
 
-    def company(
-        self, pool: Pool, prepositions: Sequence[w.Preposition], *, adjective: float = 0.3
-    ) -> t.PrepositionalPhrase:
-        """With, without or for whom or what."""
-        preposition = self.pick(prepositions)
+    def company(self, clause: t.Clause, edible: bool) -> t.PrepositionalPhrase:
+        """With, without or for whom; something `edible` with or without what else."""
+        nobody = edible or clause.verb.frame == "motion"
+        preposition = self.pick(_COMPANY if nobody else (*_COMPANY, w.FOR))
         role = "with" if preposition is w.WITH else "for"
-        if role == "for" and pool is PERSON_OR_ANIMAL:
-            pool = w.PEOPLE
-        phrase = self.noun_phrase(role, pool, adjective=adjective)
+        pool = PERSON_OR_ANIMAL if role == "with" else w.PEOPLE
+        if not edible:
+            return t.PrepositionalPhrase(preposition, self.noun_phrase(role, pool, adjective=0.3))
+        phrase = self.noun_phrase(role, ("dish", "drink"), adjective=0.6)
+        if isinstance(clause.object, t.NounPhrase) and clause.object.noun is phrase.noun:
+            raise DeadEnd
         return t.PrepositionalPhrase(preposition, phrase)
+
+    def profession(self, clause: t.Clause) -> t.NounPhrase:
+        """ "is a good teacher": in the subject's number and natural gender."""
+        subject = clause.subject
+        if isinstance(subject, t.NounPhrase):
+            feminine = subject.noun.gender == w.FEMININE
+        elif isinstance(subject, t.Relativizer):
+            feminine = subject.column == w.FEMININE
+        else:
+            feminine = subject is w.SHE
+        plural = "plural-" if subject.person == w.PLURAL_PERSON else ""
+        name = f"{'negated-' if clause.negated else ''}{plural}predicate"
+        pool = ("profession_f",) if feminine else ("profession_m",)
+        return self.noun_phrase(name, pool, adjective=1.0)
+
+    def quality(self, kind: str, category: str) -> t.Quality | t.Comparison:
+        draw = self.random()
+        pattern = "comparison" if draw < 0.2 and category == "person" else "predicate"
+        fitting = self.find(f"{pattern}.{t.POSITION[kind]}", category)
+        adjective = self.pick(fitting)
+        if pattern == "comparison":
+            return t.Comparison(adjective, self.noun_phrase("standard", w.PEOPLE))
+        other = self.pick(fitting)
+        if draw > 0.8 and other.scale != adjective.scale:
+            return t.Quality((adjective, other))
+        return t.Quality((adjective,))
 
     def when(self, clause: t.Clause, position: str) -> t.Time | t.PrepositionalPhrase:
         """A time that fits the clause's tense: an adverb, a day, a date, an hour or an event."""

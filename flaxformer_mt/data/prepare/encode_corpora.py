@@ -59,7 +59,7 @@ def encode_corpora(
                 for chunk, encoded in workers.encode(Range(split, source).chunks()):
                     if len(encoded.hashes):
                         _drop_seen(seen, chunk, encoded)
-                    writer.append_flat(
+                    writer.append(
                         split, encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths
                     )
                     for file, text in zip(texts, encoded.text, strict=True):

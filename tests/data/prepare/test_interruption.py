@@ -35,7 +35,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, b
     ("owner", "name"),
     [
         (make, "train_vocabulary"),
-        (StoreWriter, "append_flat"),
+        (StoreWriter, "append"),
         (StoreWriter, "finish"),
         (make, "_finish"),
     ],

@@ -62,11 +62,6 @@ class Killed:
         return chunk.first_line
 
 
-class Failing:
-    def __call__(self, chunk: Chunk) -> int:
-        raise RuntimeError("a bug in the encoder")
-
-
 def test_any_number_of_workers_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,15 +134,6 @@ def test_a_killed_worker_is_reported() -> None:
     ):
         list(processes.encode(chunks(40)))
     assert issubclass(WorkerDied, PrepareError)
-
-
-@pytest.mark.extended
-def test_an_error_in_a_worker_arrives() -> None:
-    with (
-        pytest.raises(RuntimeError, match="a bug in the encoder"),
-        Workers(Failing(), 1) as processes,  # type: ignore[arg-type]
-    ):
-        list(processes.encode(chunks(3)))
 
 
 SCRIPT = """
