@@ -12,8 +12,7 @@ from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import Planner, planned_pass
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.model.flops import shape_flops
-from flaxformer_mt.parallel import Processes
-from flaxformer_mt.parallel.host_memory import share_one_heap
+from flaxformer_mt.parallel import Processes, share_one_heap
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.config import ExperimentConfig
-from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import RunDirectoryError
@@ -39,6 +38,9 @@ def prepared(
             f"{run.vocabulary}: is missing, and the checkpoints were trained with it: restore it "
             "from a copy"
         )
+    # Here, because of several processes the first alone prepares.
+    from flaxformer_mt.data.prepare import prepare
+
     with preparing(run) as folder:
         if source is not None and not (folder / "vocabulary").exists():
             # Verified, and written aside first: half a vocabulary would be taken for the run's own.

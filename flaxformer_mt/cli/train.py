@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
 from flaxformer_mt.cli.average import tell_of_average
@@ -13,13 +13,10 @@ from flaxformer_mt.cli.resolve import recorded, run_to_start_from, wants_determi
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.model import parameters
-from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic
-from flaxformer_mt.parallel.host_memory import share_one_heap
+from flaxformer_mt.parallel import ALONE, Processes, joined, make_deterministic, share_one_heap
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, write_status
-from flaxformer_mt.rundir.lock import Holding
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.rundir.staged_files import GrowingFiles, growing_files
 from flaxformer_mt.training.instruments import (
@@ -112,8 +109,13 @@ def train_run(
             make_deterministic()
         try:
             with growing_files(run, holding=holding, report=say) as growing:
+
+                def before_save() -> None:
+                    holding.check()
+                    growing.upload()
+
                 outcome = _train(
-                    run, config, init_from, holding, growing, processes, goodput, profile
+                    run, config, init_from, growing, before_save, processes, goodput, profile
                 )
         except Exception as error:
             # On a full or broken disk the status cannot be kept; what went wrong must still be
@@ -141,8 +143,8 @@ def _train(
     run: RunDirectory,
     config: ExperimentConfig,
     init_from: str | None,
-    holding: Holding,
     growing: GrowingFiles,
+    before_save: Callable[[], None],
     processes: Processes,
     goodput: Goodput,
     profile: tuple[int, int] | None,
@@ -160,11 +162,6 @@ def _train(
     say(line)
     initial = None if source is None else weights_of(source, vocabularies, program, processes)
     folder = growing.profile if processes.is_first else None
-
-    def before_save() -> None:
-        holding.check()
-        growing.upload()
-
     with contextlib.ExitStack() as stack:
         checkpoints = stack.enter_context(
             Checkpoints(run.checkpoints, keep_policy(settings), report=say, before_save=before_save)
@@ -186,13 +183,7 @@ def _train(
             from flaxformer_mt.cli.validation import bleu_evaluator
 
             evaluators.append(
-                bleu_evaluator(
-                    program,
-                    vocabularies,
-                    data=local_copy(run.data),
-                    samples=growing.samples,
-                    processes=processes,
-                )
+                bleu_evaluator(program, vocabularies, run, growing.samples, processes)
             )
         return Training(
             program=program,

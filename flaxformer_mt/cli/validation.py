@@ -13,7 +13,9 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.distributed import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.bleu import corpus_scores
-from flaxformer_mt.parallel import ALONE, Processes
+from flaxformer_mt.parallel import Processes
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.validation import Evaluator
 
@@ -23,18 +25,17 @@ SAMPLES = 8
 def bleu_evaluator(
     program: Program,
     vocabularies: Vocabularies,
-    *,
-    data: Path,
+    run: RunDirectory,
     samples: Path,
-    processes: Processes = ALONE,
+    processes: Processes,
 ) -> Evaluator:
-    """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text in `data`.
+    """`(params, step) -> {"bleu": ..., "chrf": ...}` over the whole validation text of the run.
 
     Each call leaves a few sentences under `samples`: source, reference, hypothesis. Of several
     processes each translates its share, and the first scores for all.
     """
     config = program.config
-    sources, references = valid_text(data)
+    sources, references = valid_text(local_copy(run.data))
     settings = dataclasses.replace(
         config.decoding, beam_size=config.training.validate_beam, diverse_groups=1
     )

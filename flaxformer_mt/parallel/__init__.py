@@ -4,6 +4,10 @@ from flaxformer_mt.parallel.determinism import (
     DeterminismError as DeterminismError,
     make_deterministic as make_deterministic,
 )
+from flaxformer_mt.parallel.host_memory import (
+    keep_freed_memory as keep_freed_memory,
+    share_one_heap as share_one_heap,
+)
 from flaxformer_mt.parallel.mesh import (
     MOST_PARTS as MOST_PARTS,
     RULES as RULES,

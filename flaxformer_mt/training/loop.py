@@ -13,7 +13,7 @@ import jax
 from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.parallel.host_memory import keep_freed_memory
+from flaxformer_mt.parallel import keep_freed_memory
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.training.instruments import Instruments
@@ -97,12 +97,11 @@ class Training:
                 self.telemetry.message(self.profiler.end(self.step))
 
     def until_done(self) -> Outcome:
-        settings = self.settings
-        outcome = self.progress.outcome(self.step, settings)
+        outcome = self.progress.outcome(self.step, self.settings)
         while outcome is None:
             self.one_step()
-            last, stopping = self.step == settings.steps, self.stop.reason
-            self.due = due_after(self.step, settings, waiting=self.due)
+            last, stopping = self.step == self.settings.steps, self.stop.reason
+            self.due = due_after(self.step, self.settings, waiting=self.due)
             traced = self.profiler.ends_at(self.step)
             if (self.due.anything or stopping or traced) and not self.skipped.too_many:
                 self.settle()
@@ -119,7 +118,7 @@ class Training:
                 self.validate()
             elif self.due.checkpoint or stopping:
                 self.save({}, "regular" if self.due.checkpoint else "stop")
-            outcome = self.progress.outcome(self.step, settings, stopping)
+            outcome = self.progress.outcome(self.step, self.settings, stopping)
         return outcome
 
     def begin_or_restore(self, past: Progress | None = None) -> bool:
@@ -135,7 +134,7 @@ class Training:
         self.mark = time.perf_counter()
         if past is not None:
             self.progress = past.restored(self.progress)
-        batches = Batches(
+        self.batches = Batches(
             self.pairs,
             self.config.data.batch,
             seed=self.settings.seed,
@@ -146,12 +145,12 @@ class Training:
             epoch_pairs=self.config.data.epoch_pairs,
             resampler=self.resampler,
         )
-        self.batches = self.reading.enter_context(batches)
+        self.reading.enter_context(self.batches)
         if state is not None:
             self.state = state
             return True
         with self.clock("compile"):
-            self.state = init_and_precompile(self.program, batches.shape_ahead())
+            self.state = init_and_precompile(self.program, self.batches.shape_ahead())
         if self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
             # From here on the run stands on its own: a restart needs the other run no more.
@@ -199,8 +198,8 @@ class Training:
             keep_freed_memory(jax.process_count())
 
     def report(self) -> None:
-        steps_left = self.settings.steps - self.step
-        values = self.window.report(epoch=self.batches.epochs_done, steps_left=steps_left)
+        left = self.settings.steps - self.step
+        values = self.window.report(epoch=self.batches.epochs_done, steps_left=left)
         self.telemetry.training(self.step, {**values, "goodput": self.clock.share})
         self.clock.keep(self.step)
 
@@ -239,7 +238,6 @@ class Training:
         at, count = self.step, len(self.skipped)
         past = self.skipped.left_out(self.progress, at)
         self.pending, self.due, self.clock.step = None, Due(), at
-        self.skipped.clear()
         self.reading.close()
         self.saves.confirm()
         del self.state  # devices need not have room for two

@@ -139,16 +139,13 @@ class Skipped:
         else:
             self._batches.clear()
 
-    def clear(self) -> None:
-        self._batches.clear()
-
     @property
     def too_many(self) -> bool:
         """Whether these are to be left out, from the last checkpoint on."""
         return len(self) >= self._settings.max_bad_updates
 
     def left_out(self, progress: Progress, step: int) -> Progress:
-        """What of `progress` at `step` outlives going back, these batches with it.
+        """What of `progress` at `step` outlives going back, these batches with it; none is left.
 
         Raises DivergenceError if going back has not helped before.
         """
@@ -160,6 +157,7 @@ class Skipped:
                 "rate may be too high (training.schedule), the warm-up too short, or gradients "
                 "need clipping (training.optimizer.clip_norm). The last good checkpoint is kept"
             )
+        self._batches.clear()
         return after
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.errors import FlaxformerError
-from flaxformer_mt.parallel import on_mesh, place_batch
-from flaxformer_mt.parallel.host_memory import keep_freed_memory
+from flaxformer_mt.parallel import keep_freed_memory, on_mesh, place_batch
 from flaxformer_mt.training.program import Program
 
 _FIRST_TYPE = 4  # after the special marks

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.cli import preparation, resolve, train as command
+from flaxformer_mt.cli import resolve, train as command
 from flaxformer_mt.config import default_config, freeze
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
@@ -89,7 +89,7 @@ def test_killed_at_any_file_there_is_no_half_a_vocabulary(
         _kill_in.clear()
         seen.append(Vocabularies.load(directory / "vocabulary").digest)
 
-    monkeypatch.setattr(preparation, "prepare", prepare)
+    monkeypatch.setattr("flaxformer_mt.data.prepare.prepare", prepare)
     config = type("Config", (), {"data": None, "training": type("Training", (), {"seed": 1})})
     _kill_in[:] = [files]
     try:
