@@ -139,8 +139,6 @@ def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[P
     try:
         processes = _join(cluster, heartbeat)
     except (RuntimeError, ValueError) as error:
-        if isinstance(error, ProcessError):
-            raise
         raise ProcessError(f"the run's processes did not come together: {error}") from error
     try:
         yield processes

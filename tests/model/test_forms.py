@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import flax.linen as nn
 import jax
@@ -43,8 +44,17 @@ def assert_trees_close(a, b, tolerance):
         )
 
 
-@pytest.mark.parametrize("dropout_seed", [None, 3])
-@pytest.mark.parametrize(("scan_layers", "remat"), [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("scan_layers", "remat", "dropout_seed"),
+    [
+        (True, True, 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.extended)
+            for case in itertools.product([True, False], [True, False], [None, 3])
+            if any(case[:2]) and case != (True, True, 3)
+        ),
+    ],
+)
 def test_values_and_gradients_are_those_of_the_plain_form(scan_layers, remat, dropout_seed):
     options = {**TWO_LAYERS, **DROPOUT}
     _, params = build(tiny_config(**options))

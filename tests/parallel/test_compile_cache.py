@@ -53,6 +53,7 @@ def entries(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*-cache"))
 
 
+@pytest.mark.extended
 def test_a_second_process_compiles_nothing_and_a_damaged_entry_is_made_anew(tmp_path):
     first = run(tmp_path)
     assert first == ["208.0", "0", str(tmp_path / machine())]

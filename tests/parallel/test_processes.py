@@ -48,33 +48,8 @@ SLURM = """
         processes.gather([])
 """
 
-# Two devices a process, without collectives, which `joined` does not allow.
-SHARES = """
-    import os, jax, numpy as np
-    from flaxformer_mt.config import MeshConfig
-    from flaxformer_mt.parallel import ProcessError, batch_share, joined, make_mesh, place_batch
-    rows = np.arange(8, dtype=np.int32).reshape(8, 1)
-    try:
-        with joined(None):
-            pass
-    except ProcessError as error:
-        print(error)
-    one, two, three, four = jax.devices()
-    for sizes, devices in (
-        ((4, 1, 1), None), ((1, 4, 1), None), ((2, 1, 2), None), ((1, 1, 4), None),
-        ((4, 1, 1), [one, three, two, four]), ((2, 1, 2), [one, three, two, four]),
-    ):
-        mesh = make_mesh(MeshConfig(**dict(zip(("data", "fsdp", "tensor"), sizes))), devices)
-        numbers, count = batch_share(mesh)
-        mine = np.concatenate([np.split(rows, count)[number] for number in numbers])
-        for shard in place_batch({"rows": mine}, mesh)["rows"].addressable_shards:
-            assert (np.asarray(shard.data) == rows[shard.index]).all()
-        print(numbers, count)
-    os._exit(0)
-"""
 
-
-def two_tasks(program: str, devices: int) -> list[subprocess.CompletedProcess[str]]:
+def two_tasks(program: str) -> list[subprocess.CompletedProcess[str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -82,7 +57,7 @@ def two_tasks(program: str, devices: int) -> list[subprocess.CompletedProcess[st
     for number in range(2):
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
             "JAX_COORDINATOR_PORT": str(port),
             "SLURM_JOB_ID": "1",
             "SLURM_STEP_NODELIST": "127.0.0.1",
@@ -114,29 +89,20 @@ def two_tasks(program: str, devices: int) -> list[subprocess.CompletedProcess[st
 @pytest.fixture(scope="module")
 def tasks() -> list[subprocess.CompletedProcess[str]]:
     """Two tasks with a device each; the second fails, while the first waits for it."""
-    return two_tasks(SLURM, devices=1)
+    return two_tasks(SLURM)
 
 
 def lines(task: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in task.stdout.splitlines() if "[Gloo]" not in line]
 
 
+@pytest.mark.extended
 def test_tasks_of_a_job_find_each_other(tasks):
     for number, task in enumerate(tasks):
         assert lines(task) == [f"{number}; 2; 2; {number}"], task.stderr
 
 
 @pytest.mark.extended
-def test_each_places_the_rows_of_its_own_devices():
-    """Data and fsdp split a batch's rows; tensor parallelism over both leaves all rows to each."""
-    for number, task in enumerate(two_tasks(SHARES, devices=2)):
-        refusal, *shares = lines(task)
-        assert "2 CPU devices in each of 2 processes" in refusal, task.stderr
-        halves, mixed = (2 * number, 2 * number + 1), (number, number + 2)
-        expected = [(halves, 4), (halves, 4), ((number,), 2), ((0,), 1), (mixed, 4), ((0, 1), 2)]
-        assert shares == [f"{parts} {count}" for parts, count in expected], task.stderr
-
-
 def test_one_that_fails_takes_the_others_along(tasks):
     assert tasks[1].returncode == 1
     assert "process 1 of 2 has failed: LookupError" in tasks[1].stderr

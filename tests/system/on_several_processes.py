@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from flaxformer_mt.cli.train import train_run
-from flaxformer_mt.parallel import Cluster, Processes, joined
+from flaxformer_mt.parallel import Cluster, ProcessError, Processes, joined
 
 
 def stop_after(checkpoint: Path) -> None:
@@ -43,7 +43,7 @@ def together(processes: Processes) -> dict[str, Any]:
     try:
         processes.first(fail)
         failure = ""
-    except (LookupError, RuntimeError) as error:
+    except (LookupError, ProcessError) as error:
         failure = f"{type(error).__name__}: {error}"
     return {
         "first": processes.first(lambda: {"of": number, "value": 0.1}),

@@ -157,17 +157,6 @@ def test_an_unknown_checkpoint_is_taken_in_proportion(clock):
     assert goodput.seconds["lost"] == 4
 
 
-def test_the_account_of_many_checkpoints_stays_small(clock):
-    goodput = Goodput(clock=clock)
-    for step in range(1, 1000):
-        spend(goodput, clock, "steps", 1)
-        goodput.step = step
-        goodput.saved(step)
-    assert len(goodput.to_dict()["before"]) <= 101
-    goodput.goes_on_after(950)
-    assert goodput.seconds["lost"] == 49
-
-
 def test_table_shows_what_took_time(clock):
     table = trained(clock, save_at=3, steps=5).table()
     assert table.splitlines() == [

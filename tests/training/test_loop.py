@@ -194,36 +194,6 @@ def test_patience_ends_training_and_the_best_checkpoint_stays(tmp_path):
     assert len(run.batches) == 5
 
 
-def test_patience_counts_across_a_stop(tmp_path):
-    run = patient(tmp_path, [10, 12, 11, 12, 9])
-    assert run.start(stop_after=3).state == "stopped"
-    assert run.start().reason == "no better bleu in 3 validations; the best was 12 at step 2"
-
-
-def test_more_patience_goes_on(tmp_path):
-    run = patient(tmp_path, [3, 2, 1, 4, 0, 0, 0, 0, 0], patience=2)
-    assert run.start().step == 3
-    run.changes = {**run.changes, "training.patience": 5}
-    assert run.start().reason == "no better bleu in 5 validations; the best was 4 at step 4"
-
-
-def test_a_lower_loss_is_better(tmp_path):
-    changes = {"training.steps": 40, "training.validate_every": 20, "training.keep_latest": 1}
-    run = Run(tmp_path, changes)
-    run.start()
-    first, second = (line for line in run.log() if line["kind"] == "valid")
-    assert second["loss"] < first["loss"]
-    assert run.shown.count("best so far") == 2
-
-
-def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
-    run = patient(tmp_path, [math.nan, 5, math.nan, 4, 3])
-    assert run.start().reason == "no better bleu in 3 validations; the best was 5 at step 2"
-    none = patient(tmp_path / "none", [math.nan, math.nan])
-    none.changes = {**none.changes, "training.patience": 2}
-    assert none.start().reason == "no better bleu in 2 validations; there was none at all"
-
-
 # --- starting from weights --------------------------------------------------------------------
 
 
@@ -263,6 +233,7 @@ def test_initial_parameters_are_read_once_and_not_kept(tmp_path):
     assert len(held) == count, "the run has a checkpoint of its own"
 
 
+@pytest.mark.extended
 def test_a_run_that_goes_on_from_step_0_takes_its_reports_back(tmp_path):
     """Where the only newer checkpoint is damaged."""
     given = on_host(program().init().params)
@@ -325,11 +296,6 @@ def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
 
 
 # --- weights that do not fit ----------------------------------------------------------------------
-
-
-def test_weights_of_the_same_model_fit():
-    abstract = program().abstract.params
-    check_same_form(on_host(program().init().params), abstract, "runs/a")
 
 
 def test_what_does_not_fit_is_named():

@@ -73,7 +73,7 @@ def test_stops_leave_no_trace(in_one_go, tmp_path):
         assert_same(a, b)
 
 
-@pytest.mark.parametrize("kind", ["stop", "end"])
+@pytest.mark.parametrize("kind", ["stop", pytest.param("end", marks=pytest.mark.extended)])
 def test_stops_and_earlier_ends_leave_no_trace_in_the_average(in_one_go, tmp_path, kind):
     """What they save is gone on from, and pushes out nothing that is averaged."""
     settings = {**SETTINGS, "training.keep_for_average": 3}
@@ -108,12 +108,7 @@ def test_kills_leave_no_trace(in_one_go, tmp_path):
     assert_same_run(run, in_one_go)
 
 
-def test_a_finished_run_has_nothing_left_to_do(in_one_go):
-    trained = len(in_one_go.batches)
-    assert in_one_go.start().state == "finished"
-    assert len(in_one_go.batches) == trained
-
-
+@pytest.mark.extended
 def test_more_steps_go_on_from_the_end(in_one_go, tmp_path):
     """A run that was to end at 6 and may then go on is the one that was never to end there."""
     run = Run(tmp_path, {**SETTINGS, "training.steps": 6})
@@ -121,11 +116,6 @@ def test_more_steps_go_on_from_the_end(in_one_go, tmp_path):
     run.changes = SETTINGS
     assert run.start().step == 13
     assert_same_run(run, in_one_go)
-
-
-def test_a_stop_at_the_last_step_is_the_end(tmp_path):
-    run = Run(tmp_path, {**SETTINGS, "training.steps": 2})
-    assert run.start(stop_after=2).state == "finished"
 
 
 def of_store(pairs: TokenPairs, digest: str) -> TokenPairs:

@@ -121,6 +121,7 @@ def test_gradient_of_padding_is_zero():
 # --- randomness -------------------------------------------------------------------------------
 
 
+@pytest.mark.extended
 def test_step_n_is_the_same_after_any_restart():
     """Dropout comes from (seed, step) alone: two steps in one go, or with a copy in between."""
     state, _ = run(batches(3))
@@ -237,7 +238,3 @@ def test_moving_average_is_its_formula():
         )
     for a, b in zip(jax.tree.leaves(on_host(state.ema)), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
-
-
-def test_without_a_moving_average_there_is_none():
-    assert unaccumulated().abstract.ema is None
