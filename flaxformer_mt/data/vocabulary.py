@@ -16,7 +16,6 @@ import hashlib
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from flaxformer_mt.data import sentencepiece_training
 from flaxformer_mt.data.segmentation import Words, words_of
 from flaxformer_mt.data.sentencepiece_training import VocabularyError as VocabularyError
 from flaxformer_mt.data.type_table import TypeTable, TypeTableError
+from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.files.reading import JsonError, load_json, read_file
 
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
@@ -269,24 +269,26 @@ class Vocabularies:
         directory = Path(directory)
         if directory.exists() and any(directory.iterdir()):
             raise VocabularyError(f"{directory}: is there already; a vocabulary is never replaced")
-        aside = directory.with_name(directory.name + ".partial")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(directory, aside=directory.with_name(directory.name + ".partial")) as aside:
+            self._write(aside)
+
+    def _write(self, folder: Path) -> None:
+        folder.mkdir()
         version = 1 if self.src.table is None and self.tgt.table is None else 2
         index: dict[str, Any] = {"format": version, "shared": self.shared, "ids": _MARKS}
         names = {"shared": self.src} if self.shared else {"src": self.src, "tgt": self.tgt}
         for name, vocabulary in names.items():
             files = vocabulary.files
             for ending, content in files.items():
-                (aside / f"{name}.{ending}").write_bytes(content)
+                (folder / f"{name}.{ending}").write_bytes(content)
             index[name] = {
                 **{ending.partition(".")[0]: f"{name}.{ending}" for ending in files},
                 "size": vocabulary.size,
                 "sha256": vocabulary.digest,
             }
         index["digest"] = self.digest
-        (aside / INDEX).write_text(json.dumps(index, indent=2) + "\n")
-        os.replace(aside, directory)
+        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n")
 
     @classmethod
     def load(cls, directory: str | Path) -> Vocabularies:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import mkdtemp
 
 from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.files.atomic import replacing
 
 
 @contextlib.contextmanager
@@ -26,36 +25,16 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
     place = Path(os.path.abspath(destination))  # "." has no name
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ExportError(f"{place}: is there already; name another folder, or remove it")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(mkdtemp(prefix=f".{place.name}.", suffix=".partial", dir=place.parent))
-    except OSError as error:
-        raise ExportError(f"{place}: cannot be written: {error.strerror or error}") from error
     with _ended_by_sigterm():
         try:
-            # Within, since a temporary folder is for this user's eyes alone.
-            (folder := aside / place.name).mkdir()
-            yield folder
-            _force_to_disk(folder)
-            os.replace(folder, place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(place) as folder:
+                folder.mkdir()
+                yield folder
         except OSError as error:
             raise ExportError(
                 f"{error.filename or place}: cannot be written: {error.strerror or error}"
             ) from error
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-
-
-def _force_to_disk(folder: Path) -> None:
-    """All of a folder, before it has its name: a machine that fails later leaves no empty files."""
-    for path in (*folder.rglob("*"), folder):
-        if path.is_symlink():
-            continue
-        place = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(place)
-        finally:
-            os.close(place)
 
 
 @contextlib.contextmanager

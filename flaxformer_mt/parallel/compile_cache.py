@@ -19,6 +19,8 @@ from typing import Any
 
 import jax
 
+from flaxformer_mt.files.atomic import write_whole
+
 LIMIT = 8 << 30  # bytes
 _SUFFIX = "-cache"
 
@@ -110,14 +112,10 @@ class Entries:
 
     def put(self, key: str, value: bytes) -> None:
         path = self._file(key)
-        aside = self.folder_for_writing() / f".{key}.{os.getpid()}.tmp"
-        try:
-            aside.write_bytes(value)
-            os.replace(aside, path)
-        except OSError:
-            # A full disk: the program is compiled, and that is what matters.
-            with contextlib.suppress(OSError):
-                aside.unlink()
+        self.folder_for_writing()
+        # A full disk: the program is compiled, and that is what matters.
+        with contextlib.suppress(OSError):
+            write_whole(path, value)
 
     def clear(self) -> None:
         """JAX calls it when a cache is reset; the entries stay."""

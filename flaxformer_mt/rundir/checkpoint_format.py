@@ -117,7 +117,7 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
         except DamagedError as error:
             damage = error
     if not everywhere(damage is None):
-        raise damage or DamagedError(f"{folder}: {name} cannot be read: on another host")
+        raise damage or DamagedError(f"{folder}: {name} cannot be read on another host")
     digests = tree_digest(found)
     wrong = [path for path in wanted if digests[path] != meta["leaves"][name][path]["digest"]]
     if wrong:
@@ -128,32 +128,25 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
     return jax.tree.unflatten(jax.tree.structure(abstract), [found[path] for path in wanted])
 
 
-def read_tree_as_stored(folder: Path, meta: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The tree `name` as nested dictionaries of arrays on the first local device.
-
-    Needs no model. Raises CheckpointError and DamagedError as `read_tree`.
-    """
-    if name not in meta["leaves"]:
-        raise CheckpointError(f"{folder}: holds no {name}")
-    leaves = {
-        path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
-        for path, leaf in meta["leaves"][name].items()
-    }
-    tree: dict[str, Any] = read_tree(folder, meta, name, _nested(leaves))
-    return tree
-
-
 def read_weights(
     folder: Path, weights: Literal["auto", "params", "ema"] = "auto"
 ) -> dict[str, Any]:
-    """A checkpoint's parameters, as `read_tree_as_stored`.
+    """A checkpoint's parameters as nested dictionaries of arrays on the first local device.
 
-    "auto" is the moving average where there is one: validation scores it.
+    "auto" is the moving average where there is one: validation scores it. Needs no model. Raises
+    CheckpointError as `read_tree`.
     """
     meta = read_meta(folder)
     if weights == "auto":
         weights = "ema" if "ema" in meta["leaves"] else "params"
-    return read_tree_as_stored(folder, meta, weights)
+    if weights not in meta["leaves"]:
+        raise CheckpointError(f"{folder}: holds no {weights}")
+    leaves = {
+        path: jax.ShapeDtypeStruct(tuple(leaf["shape"]), jax.numpy.dtype(leaf["dtype"]))
+        for path, leaf in meta["leaves"][weights].items()
+    }
+    tree: dict[str, Any] = read_tree(folder, meta, weights, _nested(leaves))
+    return tree
 
 
 def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> None:
@@ -270,7 +263,9 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
     if jax.process_count() == 1:
         return steps
     for _ in range(_PATIENCE):  # counted, not timed: all must give up in the same round
-        if _alike(str(steps)):
+        # JAX's integers have 31 bits without a sign.
+        digest = np.int32(zlib.crc32(str(steps).encode()) >> 1)
+        if len(np.unique(multihost_utils.process_allgather(digest))) == 1:
             return steps
         time.sleep(1)
         steps = list_steps(directory)
@@ -279,15 +274,6 @@ def listed_alike(directory: Path, list_steps: Callable[[Path], list[int]]) -> li
         f"{directory}: not every host sees the same checkpoints there; this one sees {seen}. All "
         "need one folder that they share: look at how it is mounted"
     )
-
-
-def _alike(text: str) -> bool:
-    found = multihost_utils.process_allgather(_digest(text))
-    return len(set(np.ravel(found).tolist())) == 1
-
-
-def _digest(text: str) -> np.int32:
-    return np.int32(zlib.crc32(text.encode()) >> 1)  # JAX's integers have 31 bits without a sign
 
 
 def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
@@ -359,9 +345,8 @@ def hush() -> None:
     A failed operation logs the same failure several times and abandons dozens of reads, each of
     which then complains that nobody retrieved its exception (as gcsfs's do).
     """
-    for logger, is_news in (("absl", _not_of_orbax), ("asyncio", _not_abandoned)):
-        if is_news not in logging.getLogger(logger).filters:
-            logging.getLogger(logger).addFilter(is_news)
+    for logger in ("absl", "asyncio"):
+        logging.getLogger(logger).addFilter(_is_news)  # the same filter a second time is none
     if getattr(sys.unraisablehook, "func", None) is not _complain:
         sys.unraisablehook = functools.partial(_complain, sys.unraisablehook)
 
@@ -388,12 +373,9 @@ def first_line(error: BaseException) -> str:
     return ": ".join([*(reason for reason in reasons if reason not in shown), shown])
 
 
-def _not_abandoned(record: logging.LogRecord) -> bool:
-    return "exception was never retrieved" not in record.getMessage()
-
-
-def _not_of_orbax(record: logging.LogRecord) -> bool:
-    return "/orbax/checkpoint/" not in record.pathname.replace("\\", "/")
+def _is_news(record: logging.LogRecord) -> bool:
+    abandoned = "exception was never retrieved" in record.getMessage()
+    return not abandoned and "/orbax/checkpoint/" not in record.pathname.replace("\\", "/")
 
 
 def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:

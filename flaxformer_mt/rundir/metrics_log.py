@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.files.reading import JsonError, parse_json
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 
@@ -70,16 +71,10 @@ class MetricsLog:
         ]
         if len(kept) == len(lines):
             return 0
-        aside = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         try:
-            with open(aside, "wb") as file:
-                file.writelines(kept)
-                file.flush()
-                os.fsync(file.fileno())
-            descriptor = os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            os.replace(aside, self.path)
+            write_whole(self.path, b"".join(kept))
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
-            aside.unlink(missing_ok=True)
             raise RunDirectoryError(_cannot(self.path, "rewritten", error)) from error
         os.close(self._descriptor)
         self._descriptor = descriptor

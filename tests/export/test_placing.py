@@ -58,7 +58,7 @@ def test_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_another_left_behind_is_in_nobodys_way(tmp_path: Path) -> None:
     """Even by a process of the same number."""
-    (tmp_path / f".model.{os.getpid()}.partial").mkdir()
+    (tmp_path / f".model.{os.getpid()}.tmp").mkdir()
     with appearing(tmp_path / "model") as folder:
         (folder / "file").write_text("x")
     assert (tmp_path / "model" / "file").exists()
@@ -85,7 +85,7 @@ def test_what_appears_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (folder / "below").mkdir()
         (folder / "below" / "file").write_text("x")
         (folder / "link").symlink_to("nowhere")
-    assert sorted(forced) == ["below", "file", "model"]
+    assert sorted(forced) == [folder.name, "below", "file"]
 
 
 def test_after_sigterm_there_is_nothing(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
         with pytest.raises(ExportError, match="is there already"), appearing(place):
             pass
     assert (tmp_path / "file").read_text() == "x"
-    with pytest.raises(ExportError, match="below/x: cannot be written: Not a directory"):
+    with pytest.raises(ExportError, match="file/below: cannot be written: Not a directory"):
         with appearing(tmp_path / "file" / "below" / "x"):
             pass
     with pytest.raises(ExportError, match="gs://bucket/x: is no local folder"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ class Other:
     def process_allgather(self, mine: np.ndarray) -> np.ndarray:
         listed = self.lists[min(self.asked, len(self.lists) - 1)]
         self.asked += 1
-        return np.stack([mine, checkpoint_format._digest(str(listed))])
+        return np.stack([mine, np.int32(zlib.crc32(str(listed).encode()) >> 1)])
 
 
 @pytest.fixture
