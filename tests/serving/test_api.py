@@ -22,15 +22,6 @@ def server() -> Iterator[Running]:
         yield server
 
 
-def test_one_text(server: Running) -> None:
-    status, answer = server.post("/translate", {"text": "a dog runs"})
-    assert status == 200
-    (translation,) = answer["translations"]
-    assert translation["text"] == "RUNS DOG A"
-    (sentence,) = translation["sentences"]
-    assert sentence["hypotheses"] == [{"text": "RUNS DOG A", "score": -0.5, "log_prob": -1.0}]
-
-
 def test_many_texts_keep_their_order_and_their_white_space(server: Running) -> None:
     texts = ["one two", "", "  \n", "First one. Second one!\n\n\tthird", "Ünïcödé 😀 東京"]
     status, answer = server.post("/translate", {"text": texts})
@@ -71,7 +62,10 @@ def test_every_sentence_is_translated_into_the_language_that_the_text_asks_for()
 @pytest.mark.parametrize("n_best", [1, 2, 3, 4])
 def test_n_best(server: Running, n_best: int) -> None:
     answer = server.post("/translate", {"text": "a b", "n_best": n_best})[1]
-    hypotheses = answer["translations"][0]["sentences"][0]["hypotheses"]
+    (sentence,) = answer["translations"][0]["sentences"]
+    assert set(sentence) == {"source", "split", "at_limit", "hypotheses"}
+    hypotheses = sentence["hypotheses"]
+    assert hypotheses[0] == {"text": "B A", "score": -0.5, "log_prob": -1.0}
     assert [each["text"] for each in hypotheses] == ["B A", "B A 1", "B A 2", "B A 3"][:n_best]
     scores = [each["score"] for each in hypotheses]
     assert scores == sorted(scores, reverse=True)

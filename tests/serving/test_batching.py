@@ -38,7 +38,7 @@ Test = Callable[[Batcher, Model], Awaitable[None]]
 
 
 def batched(test: Test | None = None, *, capacity: int = 100) -> Any:
-    """A test with a batcher that has begun, whose model computes when the test lets it."""
+    """A test with a batcher whose model is at work, and computes when the test lets it."""
     if test is None:
         return functools.partial(batched, capacity=capacity)
 
@@ -52,9 +52,14 @@ def batched(test: Test | None = None, *, capacity: int = 100) -> Any:
         )
         batcher.start()
         await until(lambda: batcher.ready)
+        # A first batch under way, so that what follows has to wait.
+        first = asyncio.create_task(batcher.submit("first", [0]))
+        await until(lambda: model.begun == 1)
+        assert batcher.waiting == 0
         await test(batcher, model)
         model.go()
         await batcher.close()
+        assert await first == [0]
 
     return lambda: asyncio.run(asyncio.wait_for(main(), 120))
 
@@ -62,14 +67,6 @@ def batched(test: Test | None = None, *, capacity: int = 100) -> Any:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.001)
-
-
-async def held(batcher: Batcher, model: Model) -> asyncio.Task[list[Any]]:
-    """A first batch under way, so that what follows has to wait."""
-    task = asyncio.create_task(batcher.submit("first", [0]))
-    await until(lambda: model.begun == 1)
-    assert batcher.waiting == 0
-    return task
 
 
 async def waiting(batcher: Batcher, *requests: tuple[Hashable, list[Any]]) -> list[asyncio.Task]:
@@ -84,11 +81,9 @@ async def waiting(batcher: Batcher, *requests: tuple[Hashable, list[Any]]) -> li
 async def test_requests_share_batches_and_get_their_own_results(
     batcher: Batcher, model: Model
 ) -> None:
-    first = await held(batcher, model)
     tasks = await waiting(batcher, *(("key", [number]) for number in range(6)))
     assert batcher.waiting == 6
     model.go()
-    assert await first == [0]
     assert await asyncio.gather(*tasks) == [[0], [2], [4], [6], [8], [10]]
     assert [items for _, items in model.batches] == [[0], [0, 1, 2, 3], [4, 5]]
     assert [(r.items, r.requests) for r in model.reports] == [(1, 1), (4, 4), (2, 2)]
@@ -96,7 +91,6 @@ async def test_requests_share_batches_and_get_their_own_results(
 
 @batched
 async def test_requests_take_turns_sentence_by_sentence(batcher: Batcher, model: Model) -> None:
-    await held(batcher, model)
     long, short = await waiting(batcher, ("key", list(range(20))), ("key", [100]))
     model.go(2)
     assert await short == [200]  # in the first batch, with three of the long one
@@ -109,7 +103,6 @@ async def test_requests_take_turns_sentence_by_sentence(batcher: Batcher, model:
 async def test_only_items_of_one_key_are_computed_together_in_turn(
     batcher: Batcher, model: Model
 ) -> None:
-    await held(batcher, model)
     tasks = await waiting(batcher, ("a", [1]), ("b", [2]), ("a", [3]), ("b", [4]), ("c", [5]))
     model.go()
     assert await asyncio.gather(*tasks) == [[2], [4], [6], [8], [10]]
@@ -120,7 +113,6 @@ async def test_only_items_of_one_key_are_computed_together_in_turn(
 async def test_a_full_queue_refuses_whole_requests_and_recovers(
     batcher: Batcher, model: Model
 ) -> None:
-    await held(batcher, model)
     tasks = await waiting(batcher, ("key", [1, 2, 3]), ("key", [4]))
     with pytest.raises(QueueFull) as full:
         await batcher.submit("key", [5, 6])
@@ -136,7 +128,6 @@ async def test_a_full_queue_refuses_whole_requests_and_recovers(
 async def test_one_failing_request_does_not_fail_its_neighbours(
     batcher: Batcher, model: Model
 ) -> None:
-    await held(batcher, model)
     tasks = await waiting(batcher, ("key", [1]), ("key", ["bad"]), ("key", [3]))
     model.go()
     results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -152,7 +143,6 @@ async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(
 ) -> None:
     """Too large together, as where memory runs out, and answered one by one."""
 
-    await held(batcher, model)
     tasks = await waiting(batcher, ("key", [1]), ("key", ["alone"]), ("key", [3]))
     model.go()
     assert await asyncio.gather(*tasks) == [[2], ["alonealone"], [6]]
@@ -161,7 +151,6 @@ async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(
 
 @batched
 async def test_a_failure_withdraws_the_rest_of_its_request(batcher: Batcher, model: Model) -> None:
-    await held(batcher, model)
     (task,) = await waiting(batcher, ("key", ["bad", *range(50)]))
     model.go()
     with pytest.raises(RuntimeError):
@@ -175,7 +164,6 @@ async def test_a_failure_withdraws_the_rest_of_its_request(batcher: Batcher, mod
 async def test_who_is_cancelled_while_being_computed_disturbs_nobody(
     batcher: Batcher, model: Model
 ) -> None:
-    await held(batcher, model)
     leaving, staying = await waiting(batcher, ("key", [1] * 6), ("key", [2]))
     model.go(1)
     await until(lambda: batcher.waiting == 3)  # four of seven are with the model
@@ -189,7 +177,6 @@ async def test_who_is_cancelled_while_being_computed_disturbs_nobody(
 async def test_closing_answers_what_was_taken_and_takes_no_more(
     batcher: Batcher, model: Model
 ) -> None:
-    await held(batcher, model)
     tasks = await waiting(batcher, ("key", [1] * 9), ("other", [2]))
     closing = asyncio.create_task(batcher.close())
     await asyncio.sleep(0.01)
@@ -265,12 +252,6 @@ def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended: BaseExceptio
 async def test_who_gives_up_waiting_for_the_end_does_not_undo_it(
     batcher: Batcher, model: Model
 ) -> None:
-    await held(batcher, model)
     for _ in range(2):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(batcher.close(), 0.01)
-
-
-@batched
-async def test_a_request_without_items_needs_no_model(batcher: Batcher, model: Model) -> None:
-    assert await batcher.submit("key", []) == []
