@@ -1,4 +1,7 @@
-"""Writing a token store. Without `finish` there is no index, and it cannot be opened."""
+"""Writing a token store. Without `finish` there is no index, and it cannot be opened.
+
+Nothing is forced to disk: that is for whoever puts the folder into its place.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +133,4 @@ class _HashedFile:
         self.size += len(data)
 
     def close(self) -> None:
-        """Closes it, safe on disk."""
-        if not self._file.closed:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
+        self._file.close()

@@ -40,6 +40,7 @@ from flaxformer_mt.data.prepare.sample import require_validation, sizes, train_v
 from flaxformer_mt.data.prepare.workers import Workers
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.files.atomic import replacing
 
 ASIDE = "data.partial"
 
@@ -81,47 +82,21 @@ def prepare(
     aside = directory / ASIDE
     if aside.exists():
         report(f"prepare: starting over: an interrupted call left {aside}, which is removed")
-        _remove_unfinished(directory)
+        _take_vocabulary_back(directory)
+    vocabulary_before = (directory / "vocabulary").exists()
     try:
-        # Before any training text is read or made: that takes hours, and this a moment.
-        require_validation(config)
-        inputs = manifests.describe_inputs(named_corpora(config), config.folder, make=True)
-        for line in manifests.repeated(inputs):
-            report(f"prepare: {line}")
-        aside.mkdir(parents=True)
-        vocabularies, described, records = _vocabulary(config, seed, directory, report, bar)
-        settings = Settings(
-            vocabularies.src,
-            vocabularies.tgt,
-            config.filter,
-            scripts,
-            tgt_words=config.vocabulary.tgt_types == "words",
-        )
-        with Workers(functools.partial(encode_chunk, settings=settings), workers) as processes:
-            digest, accounts = encode_corpora(
-                aside, config, vocabularies, processes, records=records, report=report, bar=bar
-            )
-        require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
-        manifests.require_unchanged(inputs)
-        manifest = {
-            "format": FORMAT,
-            "settings": manifests.settings_of(config, seed),
-            "inputs": inputs,
-            "corpora": accounts,
-            "vocabulary": described,
-        }
-        _finish(aside, manifest, digest)
-        if not described["found"]:
-            os.replace(aside / "vocabulary", directory / "vocabulary")
-        os.replace(aside, directory / "data")
+        with replacing(directory / "data", aside=aside):
+            _make(config, seed, directory, scripts, workers, report=report, bar=bar)
     except BaseException as error:
-        _remove_unfinished(directory)
+        if not vocabulary_before:
+            shutil.rmtree(directory / "vocabulary", ignore_errors=True)
         # What cannot be read is a CorpusError; the writer of a full disk's file does not name it.
         if isinstance(error, OSError):
             raise PrepareError(
                 f"{error.filename or aside}: cannot be written: {error.strerror or error}"
             ) from error
         raise
+    vocabularies = Vocabularies.load(directory / "vocabulary")
     return Store.open(directory / "data", vocabulary_digest=vocabularies.digest)
 
 
@@ -148,6 +123,50 @@ def valid_text(directory: Path) -> tuple[list[str], list[str]]:
         f"{directory}: {' or '.join(VALID_TEXT)} is not the text that {MANIFEST} was written with: "
         "put that back, or delete the folder and run `prepare` again"
     )
+
+
+def _make(
+    config: DataConfig,
+    seed: int,
+    directory: Path,
+    scripts: tuple[str, str],
+    workers: int | None,
+    *,
+    report: Report,
+    bar: bool,
+) -> None:
+    """Makes all of it aside, and puts a new vocabulary into its place at the end."""
+    aside = directory / ASIDE
+    # Before any training text is read or made: that takes hours, and this a moment.
+    require_validation(config)
+    inputs = manifests.describe_inputs(named_corpora(config), config.folder, make=True)
+    for line in manifests.repeated(inputs):
+        report(f"prepare: {line}")
+    aside.mkdir(parents=True)
+    vocabularies, described, records = _vocabulary(config, seed, directory, report, bar)
+    settings = Settings(
+        vocabularies.src,
+        vocabularies.tgt,
+        config.filter,
+        scripts,
+        tgt_words=config.vocabulary.tgt_types == "words",
+    )
+    with Workers(functools.partial(encode_chunk, settings=settings), workers) as processes:
+        digest, accounts = encode_corpora(
+            aside, config, vocabularies, processes, records=records, report=report, bar=bar
+        )
+    require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
+    manifests.require_unchanged(inputs)
+    manifest = {
+        "format": FORMAT,
+        "settings": manifests.settings_of(config, seed),
+        "inputs": inputs,
+        "corpora": accounts,
+        "vocabulary": described,
+    }
+    _finish(aside, manifest, digest)
+    if not described["found"]:
+        os.replace(aside / "vocabulary", directory / "vocabulary")
 
 
 def _require_free_places(directory: Path) -> None:
@@ -204,15 +223,14 @@ def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
     return dict(zip(VALID_TEXT, digests, strict=True))
 
 
-def _remove_unfinished(directory: Path) -> None:
-    """Removes what a call made that did not end: also a vocabulary that it put into its place."""
+def _take_vocabulary_back(directory: Path) -> None:
+    """Removes a vocabulary that a call put into its place which was killed before its last step."""
     aside = directory / ASIDE
     if (aside / MANIFEST).exists() and not (aside / "vocabulary").exists():
-        # It ended between the last two steps, or while it wrote the manifest.
+        # Half a manifest is of a call that had not come that far.
         with contextlib.suppress(PrepareError):
             if not read_manifest(aside)["vocabulary"]["found"]:
                 shutil.rmtree(directory / "vocabulary", ignore_errors=True)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _scripts(config: DataConfig) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import pytest
 
 from flaxformer_mt.data.prepare import PrepareError, encode, encode_corpora, make, prepare as whole
 from flaxformer_mt.data.store_writer import StoreWriter
+from flaxformer_mt.files import atomic
 from tests.data.prepare.corpora import contents, two_corpora
 
 
@@ -52,6 +53,20 @@ def test_a_stopped_call_leaves_nothing(
 
     monkeypatch.setattr(encode, "CHUNK", 20)
     monkeypatch.setattr(owner, name, stop)
+    with pytest.raises(Interrupt):
+        prepare(prepared[0], seed=1, directory=tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_stopped_between_the_last_two_steps_it_takes_its_vocabulary_back(
+    prepared: tuple[Any, dict[str, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(path: Path) -> None:
+        if path.name == "manifest.json":
+            assert (tmp_path / "run" / "vocabulary").exists()
+            raise Interrupt
+
+    monkeypatch.setattr(atomic, "_force_to_disk", stop)
     with pytest.raises(Interrupt):
         prepare(prepared[0], seed=1, directory=tmp_path / "run")
     assert list((tmp_path / "run").iterdir()) == []
