@@ -87,7 +87,7 @@ class Training:
                 with self.clock("checkpoints"):
                     self.saves.confirm()
                     self.save(*self.saved, surely=True)
-                    self.saves.wait()
+                    self.checkpoints.wait()
                     self.telemetry.flush()
                 self.clock.keep(self.step)
             return outcome

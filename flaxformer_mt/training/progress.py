@@ -272,10 +272,6 @@ class Saves:
             failed, self.step = self.step, -1
             self._failed(failed, error)
 
-    def wait(self) -> None:
-        """Waits for the save under way. Raises CheckpointError if it fails."""
-        self._checkpoints.wait()
-
     def _failed(self, step: int, error: CheckpointError) -> None:
         if not self._alone:
             raise error
