@@ -20,13 +20,13 @@ from flaxformer_mt.serving.engine import (
     PairRefused,
     Sentence,
     Translated,
+    warm_up,
 )
 from flaxformer_mt.serving.metrics import Metrics
 from flaxformer_mt.serving.model_info import Model, ServedTranslator
 from flaxformer_mt.serving.refusals import Refusal, bad_request, too_large, unavailable
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
 from flaxformer_mt.serving.settings import ServerSettings
-from flaxformer_mt.serving.warm_up import warm_up
 
 _FAILING_AFTER = 3  # batches in a row
 # Seconds after the last of them, twice as many after each further one, up to 16 minutes. Whoever

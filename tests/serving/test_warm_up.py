@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.serving.engine import Engine, Sentence
+from flaxformer_mt.serving.engine import Engine, Sentence, warm_up
 from flaxformer_mt.serving.metrics import watch_compilations
-from flaxformer_mt.serving.warm_up import warm_up
 from tests.decoding.runs import make_run
 
 pytestmark = pytest.mark.extended
