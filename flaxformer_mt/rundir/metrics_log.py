@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -152,20 +153,8 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _cut_torn_line(path: Path) -> None:
-    try:
-        file = open(path, "r+b")
-    except FileNotFoundError:
-        return
-    with file:
-        end = file.seek(0, os.SEEK_END)
-        # Back to the last line end, a block at a time: lines are short, logs are long.
-        start, tail = end, b""
-        while start > 0 and b"\n" not in tail:
-            size = min(4096, start)
-            start -= size
-            file.seek(start)
-            tail = file.read(size)
-        file.truncate(start + tail.rfind(b"\n") + 1)
+    with contextlib.suppress(FileNotFoundError):
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def _cannot(path: Path, what: str, error: OSError) -> str:

@@ -73,7 +73,14 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+# In every run one of each: an array, a file, our own description, another step's files.
+OFTEN = {"flip_byte", "delete_file", "change_meta", "swap_with_older"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [pytest.param(name, marks=[pytest.mark.extended] * (name not in OFTEN)) for name in DAMAGES],
+)
 def test_damage_costs_one_checkpoint(run, saved, damage, capfd):
     saved(snapshot(1), snapshot(2, bleu=5.0))
     DAMAGES[damage](run.checkpoints / "2")

@@ -297,6 +297,7 @@ KILLED = """
 """
 
 
+@pytest.mark.extended
 def test_a_kill_during_a_save_costs_that_save_only(run):
     code = [sys.executable, "-c", textwrap.dedent(KILLED)]
     done = subprocess.run([*code, run.checkpoints], env=ENVIRONMENT, capture_output=True, text=True)

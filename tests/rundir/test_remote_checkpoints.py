@@ -62,6 +62,7 @@ def test_what_is_not_committed_is_no_step_and_is_removed(gcs, bucket, remote):
     assert list_steps(remote.checkpoints) == [1, 2]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("item", ["opt_state", "meta"])
 def test_damage_costs_one_checkpoint(gcs, bucket, remote, item):
     save(remote, 1, 2)
@@ -110,6 +111,7 @@ def test_a_failed_save_is_an_error_and_the_next_one_is_new(gcs, bucket, remote):
     assert list_steps(remote.checkpoints) == [1, 2]
 
 
+@pytest.mark.extended
 def test_averages_are_written_and_replaced(gcs, bucket, remote):
     save(remote, 1, 2, 3)
     assert default_weights(remote) == "latest" and not has_average(remote.checkpoints)
