@@ -22,7 +22,7 @@ from benchmarks.serving.fuzz import fuzz
 from benchmarks.serving.hostile import attack
 from benchmarks.serving.load import Load, drive
 from benchmarks.serving.process import ServerProcess, serving
-from flaxformer_mt.evaluation.segments import read_segments
+from flaxformer_mt.evaluation.evaluation_files import read_segments
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 from flaxformer_mt.cli.arguments import positive, say
@@ -14,7 +12,7 @@ from flaxformer_mt.cli.pictures import drawn, make_folder, write_picture
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.segments import read_segments
+from flaxformer_mt.evaluation.evaluation_files import read_segments
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.figures.find import Found, find_heads
@@ -22,6 +20,7 @@ from flaxformer_mt.figures.find_report import highlights, legend, table, to_json
 from flaxformer_mt.figures.maps import KINDS, pick
 from flaxformer_mt.figures.sentences import attend, sentences_of
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
+from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.rundir.paths import as_path, write_json
@@ -80,6 +79,8 @@ def find(options: argparse.Namespace, which: Any) -> int:
     )
     for note in sentences.notes(options.input):
         say(note)
+    total = len(sentences.used)
+    meter = Meter("attention", say, share=lambda done: done / total, unit="sentences")
     found = find_heads(
         sentences.used,
         lambda sentence: attend(translator, sentence),
@@ -87,7 +88,7 @@ def find(options: argparse.Namespace, which: Any) -> int:
         pronouns=_pronouns(options),
         far=options.far,
         top=options.top,
-        progress=_progress(len(sentences.used)),
+        progress=lambda _: meter.advance(lines=1, size=1),
     )
     _write(options, found, translator, chosen)
     if options.draw is not None:
@@ -107,19 +108,6 @@ def _pronouns(options: argparse.Namespace) -> tuple[frozenset[str], frozenset[st
         if not listed:
             say(f"no list of pronouns for {language!r}: `anaphora` needs --pronouns WORD ...")
     return source, target
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Says every ten seconds how many sentences are done."""
-    said = time.monotonic()
-
-    def progress(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= 10:
-            said = time.monotonic()
-            say(f"attention: {done:,} of {total:,} sentences")
-
-    return progress
 
 
 def _write(
@@ -149,11 +137,6 @@ def _draw(options: argparse.Namespace, translator: Translator, found: Found) -> 
             attention = attend(translator, example.sentence)
             picked = pick(attention, kind=head.kind, layer=head.layer, heads=(head.head,))
             layout = drawn(picked, attention, style=options.style)
-            name = "-".join(
-                [
-                    *head.search.name.split(),
-                    f"{head.kind}-layer{head.layer}-head{head.head}",
-                    f"line{example.sentence.number}.svg",
-                ]
-            )
+            place = f"{head.kind}-layer{head.layer}-head{head.head}-line{example.sentence.number}"
+            name = f"{head.search.name.replace(' ', '-')}-{place}.svg"
             write_picture(layout, "svg", str(folder / name), wanted=options.size)

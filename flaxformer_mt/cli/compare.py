@@ -12,14 +12,18 @@ from flaxformer_mt.cli.scoring import (
     add_scoring,
     add_testset,
     check_testset_options,
+    given_text,
     language_of,
     scoring,
 )
-from flaxformer_mt.evaluation.compare import METHODS, Comparison, System, compare
-from flaxformer_mt.evaluation.segments import read_segments
+from flaxformer_mt.evaluation.compare import METHODS, Comparison, compare
 from flaxformer_mt.evaluation.significance import TRIALS
-from flaxformer_mt.evaluation.systems import common_case, common_text, common_tokenizer, find_output
-from flaxformer_mt.evaluation.testsets import load_testset
+from flaxformer_mt.evaluation.systems import (
+    common_case,
+    common_text,
+    common_tokenizer,
+    find_system,
+)
 from flaxformer_mt.rundir.paths import as_path, write_json
 
 _EPILOG = """SYSTEM is a file of hypotheses, one a line, of whatever toolkit; a run directory, of
@@ -69,32 +73,28 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
         parser.error("a comparison takes two systems or more")
     if options.trials is not None and options.method == "bootstrap":
         parser.error("--trials are of randomization: leave them out, or --method bootstrap")
-    outputs = [find_output(system, evaluation=options.set) for system in options.systems]
-    if options.set is not None and not any(output.evaluation for output in outputs):
+    systems = [find_system(system, evaluation=options.set) for system in options.systems]
+    if options.set is not None and not any(system.evaluation for system in systems):
         parser.error("--set names an evaluation of run directories, and these are files")
-    references = None if options.ref is None else read_segments(options.ref)
-    sources = None if options.src is None else read_segments(options.src)
-    if options.testset is not None:
-        named = load_testset(options.testset, options.langpair)
-        references, sources = named.references, named.sources
+    sources, references = given_text(options)
     references, sources = common_text(
-        outputs,
+        systems,
         references=references,
         sources=sources,
         need_sources=bool(options.comet),
         note=say,
     )
-    known = next((output.language for output in outputs if output.language), "")
+    known = next((system.language for system in systems if system.language), "")
     comparison = compare(
-        [System(name=output.name, hypotheses=output.hypotheses) for output in outputs],
+        systems,
         references,
         sources=sources,
         scoring=scoring(
             options,
             parser,
             language=language_of(options) or known,
-            tokenizer=options.tokenize or common_tokenizer(outputs),
-            lowercase=options.lowercase or common_case(outputs),
+            tokenizer=options.tokenize or common_tokenizer(systems),
+            lowercase=options.lowercase or common_case(systems),
         ),
         methods=METHODS if options.method == "both" else (options.method,),
         trials=options.trials or TRIALS,

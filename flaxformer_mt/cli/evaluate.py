@@ -14,23 +14,24 @@ from typing import Any
 from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.scoring import (
+    VALID,
     add_scoring,
     add_testset,
     check_testset_options,
     count,
+    given_text,
     language_of,
     scoring,
+    sets_of,
 )
 from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
-from flaxformer_mt.cli.sets import VALID, given_text, sets_of
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.distributed import translate_together
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
-from flaxformer_mt.evaluation.evaluation_files import check_place, keep
-from flaxformer_mt.evaluation.examples import SHOWN
+from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
+from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import assess
-from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.parallel import HEARTBEAT, Processes, joined
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -116,8 +117,8 @@ def evaluate_run(
         result = record(
             translator,
             translations,
+            each.sources,
             each.references,
-            sources=each.sources,
             seconds=time.perf_counter() - start,
             name=each.name,
             directory=directory,
@@ -142,6 +143,7 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
         check_place(name, directory)
     hypotheses = read_segments(options.hypotheses)
     sources, references = given_text(options)
+    assert references is not None  # --ref or --testset: it is checked
     assessment = assess(hypotheses, references, sources=sources, scoring=how)
     for note in assessment.scores.notes:
         say(f"{name}: {note}")

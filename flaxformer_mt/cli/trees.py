@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.cli.arguments import make_parser, say
 from flaxformer_mt.parsing import linearization, report
-from flaxformer_mt.parsing.evalb import score_sentence
-from flaxformer_mt.parsing.gold import describe_left_out, trees_of_parses
-from flaxformer_mt.parsing.normal_form import normal_form
+from flaxformer_mt.parsing.evalb import describe_left_out, score_sentence, trees_of_parses
+from flaxformer_mt.parsing.linearization import normal_form
 from flaxformer_mt.parsing.repair import flat, rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.rundir.paths import as_path, write_json, writing

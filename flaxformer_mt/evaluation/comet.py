@@ -1,29 +1,29 @@
 """COMET (Rei et al., 2020), computed by Unbabel's own package, which is not a dependency.
 
-The package is used from where it is: as a module of this environment, or as the program
-`comet-score` of another. As of version 2.2 its requirements contradict JAX's (NumPy below 2), so
-that the program is the usual case: `uv tool install unbabel-comet` or `pipx install unbabel-comet`.
+It is called by its program `comet-score`. As of version 2.2 the package's requirements contradict
+JAX's (NumPy below 2), so that it usually lies in an environment of its own:
+`uv tool install unbabel-comet` or `pipx install unbabel-comet`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import importlib.util
 import json
 import math
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.errors import FAILED
-from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.evaluation.metrics import ScoringError
 
 MODEL = "Unbabel/wmt22-comet-da"
 PROGRAM = "comet-score"
@@ -36,14 +36,16 @@ class CometError(ScoringError):
     exit_status = FAILED
 
 
-def require_comet() -> None:
-    """Raises CometError unless the package is installed, as a module or as a program."""
-    if not _has_module() and shutil.which(PROGRAM) is None:
+def require_comet() -> str:
+    """The program, on the PATH or beside this Python. Raises CometError where it is not."""
+    places = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    if (program := shutil.which(PROGRAM, path=places)) is None:
         raise CometError(
             "COMET needs the package unbabel-comet, which is not installed: put its program "
             f"`{PROGRAM}` on the PATH (`uv tool install unbabel-comet` or `pipx install "
             "unbabel-comet`; its requirements do not agree with JAX's in one environment)"
         )
+    return program
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,15 +64,17 @@ class Comet:
 
     @property
     def signature(self) -> str:
-        return f"nrefs:1|model:{Path(self.model).name}|scale:100|version:{_version()}"
+        try:
+            version = importlib.metadata.version("unbabel-comet")
+        except importlib.metadata.PackageNotFoundError:
+            version = "unknown"  # of a program in an environment of its own
+        return f"nrefs:1|model:{Path(self.model).name}|scale:100|version:{version}"
 
     def counts(
         self, hypotheses: Sequence[str], references: Sequence[str]
     ) -> Float[np.ndarray, "sentences 2"]:
-        """Each sentence's score, and 1. Raises CometError, whatever the package raises."""
-        require_comet()
-        score = self._by_module if _has_module() else self._by_program
-        found = score(hypotheses, references)
+        """Each sentence's score, and 1. Raises CometError, whatever the program does."""
+        found = self._asked(hypotheses, references)
         if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
             raise CometError(
                 f"COMET gave {len(found):,} scores for {len(hypotheses):,} sentences, or scores "
@@ -81,30 +85,12 @@ class Comet:
     def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
         return totals[..., 0] / totals[..., 1]
 
-    def sentence_scores(
-        self, counts: Float[np.ndarray, "sentences 2"]
-    ) -> Float[np.ndarray, " sentences"]:
-        return counts[:, 0]
+    sentence_scores = score
 
-    def _by_module(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-        data = [
-            {"src": src, "mt": mt, "ref": ref}
-            for src, mt, ref in zip(self.sources, hypotheses, references, strict=True)
-        ]
-        try:
-            package: Any = importlib.import_module("comet")
-            path = self.model if Path(self.model).is_file() else package.download_model(self.model)
-            model = package.load_from_checkpoint(path)
-            answer = model.predict(data, batch_size=_BATCH, gpus=self.gpus, progress_bar=False)
-            return [float(score) for score in answer["scores"]]
-        except Exception as error:  # PyTorch, Lightning, the hub: each has exceptions of its own
-            raise CometError(self._failed(f"{type(error).__name__}: {error}")) from error
-
-    def _by_program(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    def _asked(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+        command = [require_comet()]
         with tempfile.TemporaryDirectory(prefix="comet-") as folder:
-            sides = {"-s": self.sources, "-t": hypotheses, "-r": references}
-            command = [PROGRAM]
-            for flag, side in sides.items():
+            for flag, side in {"-s": self.sources, "-t": hypotheses, "-r": references}.items():
                 file = Path(folder) / f"side{flag}.txt"
                 # It reads lines by Python's rules: other line breaks than these must be blanks.
                 text = "".join(" ".join(line.split()) + "\n" for line in side)
@@ -115,27 +101,16 @@ class Comet:
             command += ["--batch_size", str(_BATCH), "--to_json", str(output)]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace")
             if done.returncode or not output.exists():
-                raise CometError(self._failed(done.stderr.strip() or done.stdout.strip()))
+                raise self._failed(done.stderr.strip() or done.stdout.strip())
             try:
                 (sentences,) = json.loads(output.read_text(encoding="utf-8")).values()
                 return [float(sentence["COMET"]) for sentence in sentences]
             except (ValueError, KeyError, TypeError) as error:
-                raise CometError(self._failed(f"its scores cannot be read: {error!r}")) from error
+                raise self._failed(f"its scores cannot be read: {error!r}") from error
 
-    def _failed(self, reason: str) -> str:
+    def _failed(self, reason: str) -> CometError:
         last = reason.rpartition("\n")[2] or "no reason given"
-        return (
+        return CometError(
             f"COMET with the model {self.model} failed: {last}; a model is fetched from the "
             "Hugging Face hub on first use, without a network give the path of a checkpoint"
         )
-
-
-def _has_module() -> bool:
-    return importlib.util.find_spec("comet") is not None
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("unbabel-comet")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"  # of a program in an environment of its own

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
-from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
     TRIALS,
@@ -15,6 +15,7 @@ from flaxformer_mt.evaluation.significance import (
     approximate_randomization,
     paired_bootstrap,
 )
+from flaxformer_mt.evaluation.systems import System
 from flaxformer_mt.text_table import aligned
 
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -27,14 +28,6 @@ _LEGEND = f"""\
 * p (randomization) below {SIGNIFICANT}. Differences are from the first system; "better in" is the
   share of the resampled test sets in which the system beats it. p is how often chance alone makes a
   difference of this size. Randomization's counts both directions, bootstrap's (sacreBLEU's) one."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class System:
-    """Hypotheses of the whole test set, under the name by which tables call the system."""
-
-    name: str
-    hypotheses: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.bleu import Scores
-from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.scores import Scores
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 
 
@@ -57,8 +57,8 @@ def evaluate(
     return record(
         translator,
         translations,
+        sources,
         references,
-        sources=sources,
         seconds=time.perf_counter() - start,
         name=name,
         directory=directory,
@@ -83,22 +83,20 @@ def check(name: str, sources: Sequence[str], references: Sequence[str], director
 def record(
     translator: Translator,
     translations: Sequence[Translation],
+    sources: Sequence[str],
     references: Sequence[str],
     *,
     seconds: float,
     name: str,
     directory: Path,
-    sources: Sequence[str] | None = None,
     scoring: Scoring | None = None,
     examples: int = 0,
 ) -> Evaluation:
-    """Scores what `translator` has made in so many seconds, with these settings, and keeps it.
+    """Scores what `translator` has made of `sources` in so many seconds, and keeps it.
 
     The JSON holds the scores with their signatures, the weights and the search settings;
     `evaluation_files.keep` says what else is written. `examples` is how many of the worst and best
-    a page shows, 0: none.
-
-    Raises ScoringError and RunDirectoryError.
+    a page shows, 0: none. Raises ScoringError and RunDirectoryError.
     """
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
@@ -119,7 +117,7 @@ def record(
         directory=directory,
         settings=settings,
         examples=examples,
-        origin=f"Weights: {translator.name}; beam {settings['beam_size']}",
+        origin=f"Weights: {translator.name}; beam {translator.config.beam_size}",
     )
     return Evaluation(
         name=name,

@@ -9,18 +9,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.evaluation.errors import ScoringError
-from flaxformer_mt.evaluation.examples import worst_and_best
-from flaxformer_mt.evaluation.page import page
+from flaxformer_mt.data.corpus.paths import locate, reaching
+from flaxformer_mt.data.corpus.text_files import lines
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.page import page, worst_and_best
 from flaxformer_mt.evaluation.scoring import Assessment
-from flaxformer_mt.evaluation.segments import read_segments
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import exists, is_remote, remove_file, write_json, write_text
 
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """Where an evaluation called `name` in `directory` has its parts."""
+    """Where an evaluation called `name` in `directory` has its parts.
+
+    There are no `sources` where they were not known, and no `page` unless it was asked for.
+    """
 
     directory: Path
     name: str
@@ -39,12 +42,10 @@ class Files:
 
     @property
     def sources(self) -> Path:
-        """Not there if the sources were not known."""
         return self.directory / f"{self.name}.src.txt"
 
     @property
     def page(self) -> Path:
-        """Not there unless it was asked for."""
         return self.directory / f"{self.name}.html"
 
 
@@ -90,8 +91,8 @@ def keep(
     remove_file(files.scores)
     for path in (files.sources, files.page):
         remove_file(path)
-    for path, lines in sides:
-        write_text(path, "".join(f"{line}\n" for line in lines))
+    for path, side in sides:
+        write_text(path, "".join(f"{line}\n" for line in side))
     if examples:
         shown = worst_and_best(assessment, hypotheses, references, sources=sources, shown=examples)
         write_text(files.page, page(name, assessment, shown, origin=origin))
@@ -103,7 +104,6 @@ def keep(
 class Kept:
     """An evaluation's text as `keep` wrote it."""
 
-    name: str
     hypotheses: list[str]
     references: list[str] | None  # None: written before version 0.1 kept them
     sources: list[str] | None
@@ -114,13 +114,10 @@ def read_kept(directory: Path, name: str) -> Kept:
     files = Files(directory, name)
     if not exists(files.hypotheses):
         raise ScoringError(f"{files.hypotheses} does not exist: evaluate that run again")
-    references = read_segments(str(files.references)) if exists(files.references) else None
-    sources = read_segments(str(files.sources)) if exists(files.sources) else None
     return Kept(
-        name=name,
         hypotheses=read_segments(str(files.hypotheses)),
-        references=references,
-        sources=sources,
+        references=read_segments(str(files.references)) if exists(files.references) else None,
+        sources=read_segments(str(files.sources)) if exists(files.sources) else None,
     )
 
 
@@ -129,3 +126,25 @@ def kept_names(directory: Path) -> list[str]:
     if not exists(directory):
         return []
     return sorted(path.name.removesuffix(".json") for path in directory.glob("*.json"))
+
+
+def read_segments(path: str) -> list[str]:
+    """The lines of a UTF-8 file, plain or `.gz`, `.xz`, `.zst`, here or in a bucket.
+
+    A line may be blank: a system may have nothing to say. Raises ScoringError and CorpusError,
+    which name the file and the line.
+    """
+    located = locate(path, "")
+    with reaching(located):
+        if located.is_dir() or not located.exists():
+            what = "is a folder" if located.is_dir() else "does not exist"
+            raise ScoringError(f"{path}: {what}; name a file with one segment a line")
+    found = []
+    for number, line in enumerate(lines(located), start=1):
+        try:
+            found.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise ScoringError(
+                f"{path}:{number}: is not UTF-8 text (byte {error.start + 1})"
+            ) from error
+    return found

@@ -1,7 +1,9 @@
 """The metrics: how a sentence's statistics are counted, and which formula makes scores of sums.
 
-The counts are sacreBLEU's (chrF's, which it keeps to itself, are made of its n-grams), and so is
-each signature: numbers and signatures agree with what `sacrebleu` says of the same files.
+A corpus score is a function of statistics summed over sentences, so a resampled corpus is a row of
+weights times the sentences' statistics, and its score one more row of the arrays here. Counts (of
+chrF, which keeps them to itself, its n-grams), formulas and signatures are sacreBLEU's (Post,
+2018): numbers and signatures agree with what `sacrebleu` says of the same files.
 """
 
 from __future__ import annotations
@@ -19,10 +21,16 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.evaluation import formulas
-from flaxformer_mt.evaluation.errors import ScoringError
+from flaxformer_mt.errors import UserError
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
+ORDER = 4  # of BLEU's n-grams
+_CHAR_ORDER = 6  # of chrF's
+_BETA = 2  # chrF: recall counts this many times as much as precision
+
+
+class ScoringError(UserError):
+    """Hypotheses and references, or settings, that cannot be scored; says what to do."""
 
 
 class Metric(Protocol):
@@ -84,20 +92,48 @@ class Bleu:
         found = (bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
         return np.array(
             [[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in found], np.float64
-        ).reshape(-1, 2 + 2 * formulas.ORDER)
+        ).reshape(-1, 2 + 2 * ORDER)
 
     def score(self, totals: Float[np.ndarray, "*samples 10"]) -> Float[np.ndarray, "*samples"]:
-        return formulas.bleu(totals, smooth=True)
+        return bleu_scores(totals, smooth=True)
 
     def sentence_scores(
         self, counts: Float[np.ndarray, "sentences 10"]
     ) -> Float[np.ndarray, " sentences"]:
-        return formulas.bleu(counts, smooth=True, effective_order=True)
+        return bleu_scores(counts, smooth=True, effective_order=True)
+
+
+def bleu_scores(
+    totals: Float[np.ndarray, "*samples 10"], *, smooth: bool, effective_order: bool = False
+) -> Float[np.ndarray, "*samples"]:
+    """BLEU, 0 to 100 (Papineni et al., 2002).
+
+    `totals` holds the hypotheses' and the references' tokens, then the n-grams that match and those
+    of the hypotheses, n = 1 to 4. `smooth`: an order without a match counts as a half, a quarter
+    and so on of one (NIST's; sacreBLEU's `smooth:exp`); without it the score is then 0, as in
+    Moses's multi-bleu. `effective_order`: orders that a short hypothesis cannot have are left out,
+    as single sentences need it.
+    """
+    hypothesis, reference = totals[..., 0], totals[..., 1]
+    matches, possible = totals[..., 2 : 2 + ORDER], totals[..., 2 + ORDER :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        missed = (matches == 0) & (possible > 0)
+        halved = np.where(missed, 2.0 ** -np.cumsum(missed, axis=-1), 0.0) if smooth else 0.0
+        precisions = np.where(matches > 0, matches, halved) / possible
+        logs = np.where(possible > 0, np.log(precisions), 0.0 if effective_order else -np.inf)
+        orders = np.maximum((possible > 0).sum(axis=-1), 1) if effective_order else ORDER
+        brevity = np.where(hypothesis < reference, np.exp(1 - reference / hypothesis), 1.0)
+        scores = 100 * brevity * np.exp(logs.sum(axis=-1) / orders)
+    # Nothing matches at all: no smoothing makes a score of it.
+    return np.where(matches.any(axis=-1) & (hypothesis > 0), scores, 0.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chrf:
-    """chrF2 as in sacreBLEU: character 6-grams, no words, beta 2."""
+    """chrF2 (Popović, 2015) as in sacreBLEU: character n-grams, n = 1 to 6, without blanks.
+
+    The counts are, for each n, the n-grams of the hypothesis, of the reference, and common ones.
+    """
 
     lowercase: bool = False
     name: str = "chrf"
@@ -111,7 +147,7 @@ class Chrf:
         self, hypotheses: Sequence[str], references: Sequence[str]
     ) -> Float[np.ndarray, "sentences 18"]:
         rows = [self._count(h, r) for h, r in zip(hypotheses, references, strict=True)]
-        return np.array(rows, np.float64).reshape(-1, 3 * formulas.CHAR_ORDER)
+        return np.array(rows, np.float64).reshape(-1, 3 * _CHAR_ORDER)
 
     def _count(self, hypothesis: str, reference: str) -> list[int]:
         row = []
@@ -124,20 +160,29 @@ class Chrf:
 
     def _ngrams(self, text: str) -> list[Counter[str]]:
         text = text.lower() if self.lowercase else text
-        return helpers.extract_all_char_ngrams(text, formulas.CHAR_ORDER)
+        return helpers.extract_all_char_ngrams(text, _CHAR_ORDER)
 
     def score(self, totals: Float[np.ndarray, "*samples 18"]) -> Float[np.ndarray, "*samples"]:
-        return formulas.chrf(totals)
+        """0 to 100. Precision and recall are means over the orders that both sides have."""
+        hypothesis, reference, matches = (totals[..., part::3] for part in range(3))
+        both = (hypothesis > 0) & (reference > 0)
+        orders = np.maximum(both.sum(axis=-1), 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            precision = np.where(both, matches / hypothesis, 0.0).sum(axis=-1) / orders
+            recall = np.where(both, matches / reference, 0.0).sum(axis=-1) / orders
+            scores = (1 + _BETA**2) * precision * recall / (_BETA**2 * precision + recall)
+        return np.where(precision + recall > 0, 100 * scores, 0.0)
 
-    def sentence_scores(
-        self, counts: Float[np.ndarray, "sentences 18"]
-    ) -> Float[np.ndarray, " sentences"]:
-        return formulas.chrf(counts)
+    sentence_scores = score
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ter:
-    """TER as in sacreBLEU, which is Tercom's: blank-separated words without regard to case."""
+    """Translation edit rate (Snover et al., 2006) as in sacreBLEU, which is Tercom's.
+
+    Of blank-separated words without regard to case. The counts are the edits (insertions,
+    deletions, substitutions, shifts) and the reference's words.
+    """
 
     name: str = "ter"
     higher_is_better: bool = False
@@ -154,12 +199,14 @@ class Ter:
         return np.array([[s.num_edits, s.ref_length] for s in found], np.float64).reshape(-1, 2)
 
     def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
-        return formulas.ter(totals)
+        """Per cent, without an upper bound."""
+        edits, words = totals[..., 0], totals[..., 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = 100 * (edits / words)
+        # Words where the reference has none: all of them are wrong.
+        return np.where(words > 0, rates, np.where(edits > 0, 100.0, 0.0))
 
-    def sentence_scores(
-        self, counts: Float[np.ndarray, "sentences 2"]
-    ) -> Float[np.ndarray, " sentences"]:
-        return formulas.ter(counts)
+    sentence_scores = score
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

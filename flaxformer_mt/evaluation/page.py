@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 from collections.abc import Sequence
 
-from flaxformer_mt.evaluation.examples import Example, Span
-from flaxformer_mt.evaluation.scoring import Assessment
-from flaxformer_mt.pages import asset, standalone, text
+import numpy as np
 
+from flaxformer_mt.evaluation.metrics import Bleu, Chrf
+from flaxformer_mt.evaluation.scoring import Assessment
+from flaxformer_mt.pages import asset, standalone, table, text
+
+SHOWN = 50  # of the worst, and of the best
+_COMPARABLE = 4_000_000  # pairs of words beyond which a difference is not looked for
 _ORDERS = {
     "chrf-ascending": "chrF, worst first",
     "chrf-descending": "chrF, best first",
@@ -19,16 +25,91 @@ _ORDERS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A stretch of words; `differs` if the other side lacks it."""
+
+    text: str
+    differs: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+    """A sentence of the test set. `line` counts from 1; the scores are those of this sentence."""
+
+    line: int
+    source: str | None
+    reference: tuple[Span, ...]
+    hypothesis: tuple[Span, ...]
+    words: int  # of the source, or of the reference where there is none
+    chrf: float
+    bleu: float
+
+
+def worst_and_best(
+    assessment: Assessment,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    sources: Sequence[str] | None = None,
+    shown: int = SHOWN,
+) -> list[Example]:
+    """The `shown` lowest and as many highest by chrF, lowest first; all if they are no more.
+
+    chrF, since BLEU of single sentences is mostly a matter of one 4-gram.
+    """
+    chrf = next(one for one in assessment.measured if isinstance(one.metric, Chrf))
+    bleu = next(one for one in assessment.measured if isinstance(one.metric, Bleu))
+    order = np.argsort(chrf.sentence_scores, kind="stable")
+    if len(order) > 2 * shown:
+        order = np.concatenate([order[:shown], order[len(order) - shown :]])
+    found = []
+    for number in map(int, order):
+        reference, hypothesis = differences(references[number], hypotheses[number])
+        source = None if sources is None else sources[number]
+        found.append(
+            Example(
+                line=number + 1,
+                source=source,
+                reference=reference,
+                hypothesis=hypothesis,
+                words=len((references[number] if source is None else source).split()),
+                chrf=float(chrf.sentence_scores[number]),
+                bleu=float(bleu.sentence_scores[number]),
+            )
+        )
+    return found
+
+
+def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """Both texts in stretches of blank-separated words that the other one has, or lacks."""
+    ours, theirs = one.split(), other.split()
+    if len(ours) * len(theirs) > _COMPARABLE:
+        return (Span(one, False),), (Span(other, False),)
+    matcher = difflib.SequenceMatcher(a=ours, b=theirs, autojunk=False)
+    sides: tuple[list[Span], list[Span]] = ([], [])
+    for kind, start, end, their_start, their_end in matcher.get_opcodes():
+        parts = (ours[start:end], theirs[their_start:their_end])
+        for side, words in zip(sides, parts, strict=True):
+            if words:
+                side.append(Span(" ".join(words), kind != "equal"))
+    return tuple(sides[0]), tuple(sides[1])
+
+
 def page(name: str, assessment: Assessment, examples: Sequence[Example], *, origin: str) -> str:
     """The page of the evaluation `name`; `origin` says in words whose translations these are."""
     total = assessment.scores.sentences
     shown = f"all {total:,}" if len(examples) == total else f"{len(examples):,} of {total:,}"
     orders = "".join(f'<option value="{key}">{label}</option>' for key, label in _ORDERS.items())
+    notes = "".join(f"<p>{text(note)}</p>" for note in assessment.scores.notes)
+    lengths = ""
+    if assessment.buckets:
+        lengths = table("Scores by length of the source", *assessment.length_rows())
     body = f"""<header>
 <h1>{text(name)}</h1>
 <p>{text(origin)}</p>
-{_scores(assessment)}
-{_lengths(assessment)}
+{table("Scores", *assessment.score_rows())}{notes}
+{lengths}
 </header>
 <main>
 <h2>Translations: {shown} sentences</h2>
@@ -48,36 +129,6 @@ def page(name: str, assessment: Assessment, examples: Sequence[Example], *, orig
         body=body,
         style=asset(package, "page.css"),
         script=asset(package, "page.js"),
-    )
-
-
-def _scores(assessment: Assessment) -> str:
-    header, rows = assessment.score_rows()
-    cells = [[*map(text, row[:-1]), f"<code>{text(row[-1])}</code>"] for row in rows]
-    notes = "".join(f"<p>{text(note)}</p>" for note in assessment.scores.notes)
-    return _table("Scores", header, cells) + notes
-
-
-def _lengths(assessment: Assessment) -> str:
-    if not assessment.buckets:
-        return ""
-    header, rows = assessment.length_rows()
-    return _table("Scores by length of the source", header, [list(map(text, row)) for row in rows])
-
-
-def _table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already. The box around it scrolls where a screen is narrow."""
-    head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
-    body = "".join(
-        f'<tr><th scope="row">{row[0]}</th>'
-        + "".join(f"<td>{cell}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="wide" role="region" aria-label="{caption}" tabindex="0"><table>'
-        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        "</div>"
     )
 
 

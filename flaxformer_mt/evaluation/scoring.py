@@ -6,14 +6,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from flaxformer_mt.evaluation.bleu import Scores, named_bleu, scores_of
 from flaxformer_mt.evaluation.comet import Comet
-from flaxformer_mt.evaluation.errors import ScoringError
-from flaxformer_mt.evaluation.lengths import Bucket, by_length
-from flaxformer_mt.evaluation.metrics import TOKENIZERS, Chrf, Measured, Metric, Ter, measure
-from flaxformer_mt.evaluation.moses import LANGUAGES
-from flaxformer_mt.evaluation.paper_protocol import PaperBleu, has_rules_for
-from flaxformer_mt.evaluation.resampling import RESAMPLES, SEED, Interval, intervals
+from flaxformer_mt.evaluation.metrics import (
+    TOKENIZERS,
+    Chrf,
+    Measured,
+    Metric,
+    ScoringError,
+    Ter,
+    measure,
+)
+from flaxformer_mt.evaluation.paper_protocol import LANGUAGES, PaperBleu
+from flaxformer_mt.evaluation.scores import Bucket, Scores, by_length, named_bleu, scores_of
+from flaxformer_mt.evaluation.significance import RESAMPLES, SEED, Interval, intervals
 from flaxformer_mt.text_table import aligned
 
 
@@ -57,7 +62,7 @@ class Scoring:
 
     @property
     def has_paper_bleu(self) -> bool:
-        return self.tokenizer != "none" and not self.lowercase and has_rules_for(self.language)
+        return self.tokenizer != "none" and not self.lowercase and self.language in LANGUAGES
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -82,22 +87,18 @@ class Assessment:
     scoring: Scoring
 
     def to_json(self) -> dict[str, Any]:
-        content = self.scores.to_json()
-        how = self.scoring
-        content["scoring"] = {
-            "tokenizer": how.tokenizer,
-            "lowercase": how.lowercase,
-            "language": how.language,
-        }
+        content = dataclasses.asdict(self.scores)
+        how = dataclasses.asdict(self.scoring)
+        content["scoring"] = {key: how[key] for key in ("tokenizer", "lowercase", "language")}
         if self.intervals:
             content["intervals"] = {
                 "level": 0.95,
                 "resamples": self.scoring.resamples,
                 "seed": self.scoring.seed,
-                "metrics": {name: found.to_json() for name, found in self.intervals.items()},
+                "metrics": {name: dataclasses.asdict(one) for name, one in self.intervals.items()},
             }
         if self.buckets:
-            content["by_source_length"] = [bucket.to_json() for bucket in self.buckets]
+            content["by_source_length"] = [dataclasses.asdict(bucket) for bucket in self.buckets]
         return content
 
     def score_rows(self) -> tuple[list[str], list[list[str]]]:

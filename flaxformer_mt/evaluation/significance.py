@@ -1,6 +1,8 @@
-"""Whether two systems differ by more than chance, on one test set.
+"""Bootstrap resampling of a test set, and whether two systems differ by more than chance.
 
-Two tests, both paired and both after sacreBLEU's, with its draws for the same seed:
+A resample (Koehn, 2004) draws as many sentences as there are, with replacement, and is kept as how
+often each was drawn: its statistics are one matrix product. Two tests, both paired, after
+sacreBLEU's and with its draws for the same seed; every system and metric is resampled alike:
 
 - paired bootstrap resampling (Koehn, 2004): the systems are scored on resampled test sets;
 - approximate randomisation (Riezler and Maxwell, 2005): the systems' outputs for random sentences
@@ -13,25 +15,73 @@ which is the same but for ties: two equal systems have a p of 1.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from flaxformer_mt.evaluation.metrics import Measured
-from flaxformer_mt.evaluation.resampling import (
-    RESAMPLES,
-    SEED,
-    Interval,
-    bootstrap_scores,
-    chunks,
-    interval,
-)
 
 Method = Literal["bootstrap", "randomization"]
 TRIALS = 10_000  # of approximate randomisation, as in sacreBLEU
+SEED = 12345  # sacreBLEU's
+RESAMPLES = 1000
+_CHUNK = 1 << 22  # draws held at a time, some 128 MB with what is made of them
 _TIE = 1e-9  # differences of scores that are rounding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Interval:
+    """The mean and the middle 95% of a score over resamples."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(scores: Float[np.ndarray, " samples"]) -> Interval:
+    """Percentiles by rank, the lowest and the highest fortieth left out, as in sacreBLEU."""
+    ranked = np.sort(scores)
+    cut = len(ranked) // 40
+    return Interval(
+        mean=float(ranked.mean()), low=float(ranked[cut]), high=float(ranked[len(ranked) - cut - 1])
+    )
+
+
+def bootstrap_scores(
+    measured: Sequence[Measured], *, samples: int = RESAMPLES, seed: int = SEED
+) -> list[Float[np.ndarray, " samples"]]:
+    """The score of each resample, for every one of `measured`: all over the same sentences."""
+    found: list[list[Float[np.ndarray, " chunk"]]] = [[] for _ in measured]
+    for weights in _weights(len(measured[0].counts), samples, seed):
+        for scores, one in zip(found, measured, strict=True):
+            scores.append(one.metric.score(weights @ one.counts))
+    return [np.concatenate(scores) for scores in found]
+
+
+def intervals(
+    measured: Sequence[Measured], *, samples: int = RESAMPLES, seed: int = SEED
+) -> list[Interval]:
+    return [interval(scores) for scores in bootstrap_scores(measured, samples=samples, seed=seed)]
+
+
+def _weights(sentences: int, samples: int, seed: int) -> Iterator[Float[np.ndarray, "c sentences"]]:
+    """How often each sentence is drawn, some resamples at a time."""
+    rng = np.random.default_rng(seed)
+    for rows in chunks(samples, sentences):
+        drawn = rng.choice(sentences, size=(rows, sentences), replace=True)
+        places = drawn + sentences * np.arange(rows)[:, None]
+        counted = np.bincount(places.ravel(), minlength=rows * sentences)
+        yield counted.reshape(rows, sentences).astype(np.float64)
+
+
+def chunks(samples: int, sentences: int) -> Iterator[int]:
+    """Sizes of parts that fit into memory; all but the last are multiples of 32."""
+    # Of 32, since the generator throws away the rest of 32 random bits after each call for bits.
+    size = max(1, _CHUNK // (32 * sentences)) * 32
+    for start in range(0, samples, size):
+        yield min(size, samples - start)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +97,7 @@ class Outcome:
     def to_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {"difference": self.difference, "p_value": self.p_value}
         if self.interval is not None:
-            content |= {"interval": self.interval.to_json(), "better": self.better}
+            content |= {"interval": dataclasses.asdict(self.interval), "better": self.better}
         return content
 
 

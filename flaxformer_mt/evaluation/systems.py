@@ -1,4 +1,4 @@
-"""The outputs that `compare` is given: files of hypotheses, and evaluations kept in run folders."""
+"""The systems that `compare` is given: files of hypotheses, and evaluations kept in run folders."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.evaluation.errors import ScoringError
-from flaxformer_mt.evaluation.evaluation_files import Files, kept_names, read_kept
-from flaxformer_mt.evaluation.segments import read_segments
+from flaxformer_mt.evaluation.evaluation_files import Files, kept_names, read_kept, read_segments
+from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path, exists, read_json
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Output:
-    """What one system wrote, and what is known with it of the test set."""
+class System:
+    """Hypotheses of the whole test set, under the name by which tables call the system.
+
+    The rest is what is known with it of the test set.
+    """
 
     name: str
-    hypotheses: list[str]
+    hypotheses: Sequence[str]
     references: list[str] | None = None
     sources: list[str] | None = None
     tokenizer: str | None = None  # with which it was scored before
@@ -29,16 +31,17 @@ class Output:
     evaluation: str = ""  # which one of a run directory it is
 
 
-def find_output(argument: str, *, evaluation: str | None = None) -> Output:
+def find_system(argument: str, *, evaluation: str | None = None) -> System:
     """What `[NAME=]PATH` means: a file of hypotheses, a kept NAME.json, or a run directory.
 
     Of a run directory it is the evaluation called `evaluation`, or the only one that there is.
     Raises ScoringError, CorpusError and RunDirectoryError.
     """
-    name, path = _named(argument)
+    match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
+    name, path = ("", argument) if match is None or Path(argument).exists() else match.groups()
     place = as_path(path)
-    if exists(RunDirectory(place).config_file):
-        run = RunDirectory(place)
+    run = RunDirectory(place)
+    if exists(run.config_file):
         chosen = _chosen(run, evaluation)
         kept = _kept(run.evaluation, chosen, name or place.name)
         return dataclasses.replace(kept, evaluation=chosen)
@@ -47,63 +50,50 @@ def find_output(argument: str, *, evaluation: str | None = None) -> Output:
             raise ScoringError(f"{path}: does not exist")
         inner = place.name.removesuffix(".json")
         return _kept(place.parent, inner, name or inner)
-    return Output(name=name or place.name, hypotheses=read_segments(path))
+    return System(name=name or place.name, hypotheses=read_segments(path))
 
 
 def common_text(
-    outputs: Sequence[Output],
+    systems: Sequence[System],
     *,
     references: list[str] | None = None,
     sources: list[str] | None = None,
     need_sources: bool = False,
     note: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[str], list[str] | None]:
-    """The test set of all `outputs`: as given here, else as the first of them brings it.
+    """The test set of all `systems`: as given here, else as the first of them brings it.
 
     Where they bring different sources, there are none; `note` is told, unless they are needed.
     Raises ScoringError if there is no reference, if one of them was scored on other text, or if
     sources that are needed differ.
     """
-    brought = [output for output in outputs if output.references is not None]
-    if references is None:
-        if not brought:
-            raise ScoringError("there is no reference to compare with: give --ref FILE")
-        references = brought[0].references
-    assert references is not None
-    for output in brought:
-        assert output.references is not None
-        if output.references != references:
-            line = _first_difference(output.references, references)
+    brought = [(one.name, one.references) for one in systems if one.references is not None]
+    if references is None and not brought:
+        raise ScoringError("there is no reference to compare with: give --ref FILE")
+    references = brought[0][1] if references is None else references
+    for name, others in brought:
+        if line := _first_difference(others, references):
             raise ScoringError(
-                f"{output.name}: was evaluated on another reference (line {line:,} differs): "
+                f"{name}: was evaluated on another reference (line {line:,} differs): "
                 "evaluate all systems on one test set, or give files of hypotheses with --ref"
             )
-    if sources is None:
-        sources = _common_sources(outputs, need=need_sources, note=note)
-    return references, sources
-
-
-def _common_sources(
-    outputs: Sequence[Output], *, need: bool, note: Callable[[str], None]
-) -> list[str] | None:
-    brought = [output for output in outputs if output.sources is not None]
-    for output in brought:
-        first, other = brought[0].sources, output.sources
-        assert first is not None and other is not None
-        if first != other:
-            line = _first_difference(first, other)
-            problem = f"{output.name}: translated another source than {brought[0].name} (line "
-            problem += f"{line:,} differs)"
-            if need:
+    if sources is not None:
+        return references, sources
+    translated = [(one.name, one.sources) for one in systems if one.sources is not None]
+    for name, others in translated:
+        first, own = translated[0]
+        if line := _first_difference(others, own):
+            problem = f"{name}: translated another source than {first} (line {line:,} differs)"
+            if need_sources:
                 raise ScoringError(f"{problem}: say with --src FILE which one to score with")
             note(f"{problem}: no scores by its length; --src FILE says which one to take")
-            return None
-    return brought[0].sources if brought else None
+            return references, None
+    return references, translated[0][1] if translated else None
 
 
-def common_tokenizer(outputs: Sequence[Output]) -> str | None:
+def common_tokenizer(systems: Sequence[System]) -> str | None:
     """How they were scored before, if they were. Raises ScoringError for several ways."""
-    found = sorted({output.tokenizer for output in outputs if output.tokenizer is not None})
+    found = sorted({system.tokenizer for system in systems if system.tokenizer is not None})
     if len(found) > 1:
         raise ScoringError(
             f"the systems were evaluated with different tokenisation ({', '.join(found)}): say "
@@ -112,22 +102,15 @@ def common_tokenizer(outputs: Sequence[Output]) -> str | None:
     return found[0] if found else None
 
 
-def common_case(outputs: Sequence[Output]) -> bool:
+def common_case(systems: Sequence[System]) -> bool:
     """Whether they were scored without regard to case before. Raises ScoringError for both ways."""
-    found = {output.lowercase for output in outputs if output.lowercase is not None}
+    found = {system.lowercase for system in systems if system.lowercase is not None}
     if len(found) > 1:
         raise ScoringError(
             "some of the systems were evaluated with --lowercase, and others were not: compare all "
             "without regard to case with --lowercase, or evaluate them in one way first"
         )
     return found == {True}
-
-
-def _named(argument: str) -> tuple[str, str]:
-    match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
-    if match is None or Path(argument).exists():
-        return "", argument
-    return match[1], match[2]
 
 
 def _chosen(run: RunDirectory, evaluation: str | None) -> str:
@@ -146,12 +129,12 @@ def _chosen(run: RunDirectory, evaluation: str | None) -> str:
     return names[0]
 
 
-def _kept(directory: Path, inner: str, name: str) -> Output:
+def _kept(directory: Path, inner: str, name: str) -> System:
     kept = read_kept(directory, inner)
-    how: Any = read_json(Files(directory, inner).scores)
-    how = how.get("scoring") if isinstance(how, dict) else None
+    content: Any = read_json(Files(directory, inner).scores)
+    how = content.get("scoring") if isinstance(content, dict) else None
     how = how if isinstance(how, dict) else {}
-    return Output(
+    return System(
         name=name,
         hypotheses=kept.hypotheses,
         references=kept.references,
@@ -163,6 +146,9 @@ def _kept(directory: Path, inner: str, name: str) -> Output:
 
 
 def _first_difference(ones: Sequence[str], others: Sequence[str]) -> int:
+    """The first line that is not the same, from 1; 0 if there is none."""
+    if ones == others:
+        return 0
     pairs = enumerate(zip(ones, others, strict=False), start=1)
     shorter = min(len(ones), len(others))
     return next((number for number, (one, other) in pairs if one != other), shorter + 1)

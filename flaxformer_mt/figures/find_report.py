@@ -23,7 +23,7 @@ def table(found: Found) -> str:
     rows = []
     for kind, sums in found.sums.items():
         values = sums.values()
-        for layer, head in np.ndindex(sums.entropy.shape):
+        for layer, head in np.ndindex(sums.shape):
             cells = [_cell(name, float(values[name][layer, head])) for name in columns]
             rows.append([kind, str(layer + 1), str(head + 1), *cells])
     return aligned(["kind", "layer", "head", *columns], rows)
@@ -70,7 +70,7 @@ def to_json(found: Found) -> dict[str, Any]:
     heads = []
     for kind, sums in found.sums.items():
         values = sums.values()
-        for layer, head in np.ndindex(sums.entropy.shape):
+        for layer, head in np.ndindex(sums.shape):
             of_head = {name: _finite(float(each[layer, head])) for name, each in values.items()}
             heads.append({"kind": kind, "layer": layer + 1, "head": head + 1, **of_head})
     return {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
@@ -22,6 +22,7 @@ from flaxformer_mt.figures.maps import Kind, core, words
 
 REACH = 32  # offsets beyond count as this one, where their variety is measured
 FAR = 5  # pieces
+_PLACES = (("previous", -1), ("diagonal", 0), ("next", 1))
 
 # Pronouns that stand for something said before, by language. Lists of words and no grammar: some
 # are other words elsewhere ("sie" is "you" as well; "sein", mostly the verb, is left out).
@@ -56,48 +57,36 @@ DEFINITIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Sums over queries; adding those of two sets of sentences gives those of both."""
+    """Sums over queries; adding those of two sets of sentences gives those of both.
 
+    `shape` is that of all statistics, layers and heads. `of` has the sums by the names of
+    DEFINITIONS, and besides: "pieces" the weight on pieces, "links" the largest weights.
+    """
+
+    shape: tuple[int, int]
     queries: int
     pronouns: int
-    entropy: Float64[np.ndarray, "layers heads"]
-    places: Float64[np.ndarray, "three layers heads"]  # weight at offsets -1, 0 and 1
-    mark: Float64[np.ndarray, "layers heads"]
-    far: Float64[np.ndarray, "layers heads"]
-    reach: Float64[np.ndarray, "layers heads"]  # largest weights on pieces far away
-    inner: Float64[np.ndarray, "layers heads"]  # weight on pieces
-    distance: Float64[np.ndarray, "layers heads"]  # the same times distance
-    links: Float64[np.ndarray, "layers heads"]  # largest weights
-    offsets: Float64[np.ndarray, "layers heads offsets"]  # the same by offset, from -REACH
-    anaphora: Float64[np.ndarray, "layers heads"]  # of pronouns
+    of: Mapping[str, Float64[np.ndarray, "layers heads"]]
+    offsets: Float64[np.ndarray, "layers heads offsets"]  # largest weights by offset, from -REACH
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
-            **{
-                field.name: getattr(self, field.name) + getattr(other, field.name)
-                for field in dataclasses.fields(self)
-            }
+            shape=self.shape,
+            queries=self.queries + other.queries,
+            pronouns=self.pronouns + other.pronouns,
+            of={name: sums + other.of[name] for name, sums in self.of.items()},
+            offsets=self.offsets + other.offsets,
         )
 
     def values(self) -> dict[str, Float64[np.ndarray, "layers heads"]]:
         """The statistics of DEFINITIONS by name; NaN where there is nothing to take a mean of."""
         shares = self.offsets / _or_nan(self.offsets.sum(axis=-1, keepdims=True))
-        sharpness = self.links / _or_nan(self.queries)
-        variety = _entropy(shares)
-        return {
-            "distance": self.distance / _or_nan(self.inner),
-            "entropy": self.entropy / _or_nan(self.queries),
-            "diagonal": self.places[1] / _or_nan(self.queries),
-            "previous": self.places[0] / _or_nan(self.queries),
-            "next": self.places[2] / _or_nan(self.queries),
-            "mark": self.mark / _or_nan(self.queries),
-            "far": self.far / _or_nan(self.queries),
-            "reach": self.reach / _or_nan(self.queries),
-            "sharpness": sharpness,
-            "variety": variety,
-            "structure": sharpness * variety,
-            "anaphora": self.anaphora / _or_nan(self.pronouns),
-        }
+        found = {name: sums / _or_nan(self.queries) for name, sums in self.of.items()}
+        found["distance"] = self.of["distance"] / _or_nan(self.of["pieces"])
+        found["anaphora"] = self.of["anaphora"] / _or_nan(self.pronouns)
+        found["sharpness"], found["variety"] = found["links"], _entropy(shares)
+        found["structure"] = found["sharpness"] * found["variety"]
+        return {name: found[name] for name in DEFINITIONS}
 
 
 def measure(
@@ -125,19 +114,23 @@ def measure(
     bins = np.zeros((*links.shape[:2], 2 * REACH + 1))
     layer, head, _ = np.indices(links.shape)
     np.add.at(bins, (layer, head, np.clip(at, -REACH, REACH) + REACH), links)
+    at_offset = {name: (pieces * (away == offset)).sum(axis=(-2, -1)) for name, offset in _PLACES}
     return Sums(
+        shape=links.shape[:2],
         queries=len(rows),
         pronouns=len(chosen),
-        entropy=_entropy(weights).sum(axis=-1),
-        places=np.stack([(pieces * (away == offset)).sum(axis=(-2, -1)) for offset in (-1, 0, 1)]),
-        mark=of_marks.sum(axis=-1),
-        far=distant.sum(axis=(-2, -1)),
-        reach=distant.max(axis=-1, initial=0.0).sum(axis=-1),
-        inner=pieces.sum(axis=(-2, -1)),
-        distance=(pieces * np.abs(away)).sum(axis=(-2, -1)),
-        links=links.sum(axis=-1),
+        of={
+            **at_offset,
+            "entropy": _entropy(weights).sum(axis=-1),
+            "mark": of_marks.sum(axis=-1),
+            "far": distant.sum(axis=(-2, -1)),
+            "reach": distant.max(axis=-1, initial=0.0).sum(axis=-1),
+            "distance": (pieces * np.abs(away)).sum(axis=(-2, -1)),
+            "anaphora": earlier[..., chosen].sum(axis=-1),
+            "pieces": pieces.sum(axis=(-2, -1)),
+            "links": links.sum(axis=-1),
+        },
         offsets=bins,
-        anaphora=earlier[..., chosen].sum(axis=-1),
     )
 
 

@@ -21,8 +21,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from flaxformer_mt.parsing.normal_form import TRACE
-from flaxformer_mt.parsing.trees import ROOTS, Tree
+from flaxformer_mt.parsing.trees import ROOTS, TRACE, Tree, TreeError
 
 DELETED_TAGS = frozenset((",", ":", "``", "''", ".", TRACE))
 _DELETED_LABELS = frozenset((*ROOTS, *DELETED_TAGS))
@@ -78,6 +77,28 @@ class Score:
     def exact_match(self) -> float:
         """The share of the scored sentences in which every constituent is right."""
         return _share(self.exact, self.sentences - self.errors - self.skipped)
+
+
+def trees_of_parses(gold: Sequence[Tree], count: int) -> tuple[Tree, ...]:
+    """The gold trees of `count` parses, in order: all, or those with words where these are as many.
+
+    Trees of traces alone have no sentence, so `linearize` leaves them out, and a parser's output of
+    what it wrote has no line for them.
+    Raises TreeError, which says how many trees there are and how many of them have no words.
+    """
+    if len(gold) == count:
+        return tuple(gold)
+    with_words = tuple(tree for tree in gold if any(tag != TRACE for tag in tree.tags))
+    if 0 < len(with_words) == count:
+        return with_words
+    without = len(gold) - len(with_words)
+    raise TreeError(f"{len(gold):,} trees" + (f" ({without:,} without words)" if without else ""))
+
+
+def describe_left_out(gold: Sequence[Tree], kept: Sequence[Tree]) -> str:
+    """What to tell of the trees that `trees_of_parses` has left out; "" if there are none."""
+    count = len(gold) - len(kept)
+    return f"gold trees without words left out, as linearize does: {count:,}" if count else ""
 
 
 def score_sentence(gold: Tree, predicted: Tree) -> SentenceScore:

@@ -4,6 +4,9 @@
     She sleeps .
     (S (NP XX )NP (VP XX )VP XX )S
 
+Treebanks' trees come to their normal form before: traces go, and constituents of traces alone; so
+do function tags and indices of labels (NP-SBJ-1 and NP=2 become NP).
+
 The words are the source. In the target each of them is a leaf: `XX`, or its tag. Scores do not ask
 for tags, and without them Vinyals et al. had about a point of F1 more. A bracket and its label are
 one token.
@@ -11,13 +14,18 @@ one token.
 
 from __future__ import annotations
 
+import collections
+import itertools
 import re
 from typing import Literal
 
-from flaxformer_mt.parsing.trees import Tree
+from flaxformer_mt.parsing.trees import TRACE, Bracket, Tree
 
 Leaves = Literal["xx", "tags"]
 LEAF = "XX"
+TRACES = "traces removed"
+EMPTIED = "constituents of traces alone removed"
+SHORTENED = "labels shortened"
 
 # Penn Treebank II (Bies et al. 1995), and NML of its later editions.
 _PHRASES = (
@@ -28,6 +36,35 @@ _TAGS = (
     "# $ '' , -LRB- -RRB- . : AFX CC CD DT EX FW HYPH IN JJ JJR JJS LS MD NN NNP NNPS NNS PDT POS "
     "PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ WDT WP WP$ WRB ``"
 )
+
+
+def normal_form(tree: Tree) -> tuple[Tree, collections.Counter[str]]:
+    """The plain tree, and how often what was changed."""
+    counts: collections.Counter[str] = collections.Counter()
+    spoken = [tag != TRACE for tag in tree.tags]
+    # How many words are left of each place.
+    place = [0, *itertools.accumulate(spoken)]
+    counts[TRACES] = len(spoken) - place[-1]
+    brackets = []
+    for label, start, end in tree.brackets:
+        if place[start] == place[end]:
+            counts[EMPTIED] += 1
+            continue
+        brackets.append(Bracket(plain_label(label), place[start], place[end]))
+        counts[SHORTENED] += brackets[-1].label != label
+    tags = [_plain_tag(tag) for tag in itertools.compress(tree.tags, spoken)]
+    words = tuple(itertools.compress(tree.words, spoken))
+    return Tree(words, tuple(tags), tuple(brackets)), +counts
+
+
+def plain_label(label: str) -> str:
+    """NP of NP-SBJ-1, NP=2, NP|PP; a label that begins with such a sign is left as it is."""
+    return re.split("[-=|]", label)[0] or label
+
+
+def _plain_tag(tag: str) -> str:
+    """The first of the tags between which an annotator did not choose: NN of NN|JJ."""
+    return tag.partition("|")[0] or tag
 
 
 def linearize(tree: Tree, leaves: Leaves = "xx") -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from flaxformer_mt.parsing.evalb import Score, SentenceScore, total
 from flaxformer_mt.parsing.repair import KINDS, Rebuilt
+from flaxformer_mt.text_table import aligned
 
 CUTOFF = 40
 """EVALB sums up the sentences of at most this many words once more."""
@@ -26,11 +27,12 @@ def scores_json(scores: Sequence[SentenceScore]) -> dict[str, Any]:
 def scores_table(scores: Sequence[SentenceScore]) -> str:
     """The same for people."""
     every, short = (_described(total(scores, longest=longest)) for longest in (None, CUTOFF))
-    lines = [f"{'EVALB, COLLINS.prm':<28}{'all':>12}{f'<= {CUTOFF} words':>14}"]
-    for name, value in every.items():
-        form = ".2f" if isinstance(value, float) else ","
-        lines.append(f"{name.replace('_', ' '):<28}{value:>12{form}}{short[name]:>14{form}}")
-    return "\n".join(lines)
+    rows = [[name.replace("_", " "), _cell(every[name]), _cell(short[name])] for name in every]
+    return aligned(["EVALB, COLLINS.prm", "all", f"<= {CUTOFF} words"], rows)
+
+
+def _cell(value: float) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
 
 
 def _described(score: Score) -> dict[str, int | float]:

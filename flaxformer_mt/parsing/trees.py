@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from flaxformer_mt.errors import UserError
 
 ROOTS = ("", "TOP", "ROOT", "S1")
+TRACE = "-NONE-"  # the tag of a word that nobody said
 # Not `\S`: sentences have words with no-break blanks in them.
 _PARENTHESES = ("(", ")")
 _SYMBOL = re.compile(r"[()]|[^ \t\r\n\f\v()]+")

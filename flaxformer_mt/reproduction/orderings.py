@@ -15,9 +15,8 @@ from typing import Literal
 import numpy as np
 
 from flaxformer_mt import __version__
-from flaxformer_mt.evaluation.errors import ScoringError
 from flaxformer_mt.evaluation.evaluation_files import read_kept
-from flaxformer_mt.evaluation.metrics import Measured, Metric, measure
+from flaxformer_mt.evaluation.metrics import Measured, Metric, ScoringError, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, protocol_note
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
 from flaxformer_mt.reproduction.experiment import Experiment, resolve

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from flaxformer_mt.cli import sets
+from flaxformer_mt.cli import scoring
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
 from flaxformer_mt.evaluation import ScoringError, comet
@@ -127,7 +127,7 @@ def test_files_in_a_bucket_keep_their_names(
     def read(path: str) -> None:
         raise CorpusError(f"{path} is not here")
 
-    monkeypatch.setattr(sets, "read_segments", read)
+    monkeypatch.setattr(scoring, "read_segments", read)
     trained = make_run(files / "run", {5: 1.0})
     sides = ("--src", "gs://bucket/new.en", "--ref", files / "test.de")
     done = run("evaluate", "--workdir", trained, *sides)
@@ -200,7 +200,7 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
         return NamedSet(name=name, sources=SOURCES, references=REFERENCES, further_references=1)
 
     loaded: list[str] = []
-    monkeypatch.setattr(sets, "load_testset", load)
+    monkeypatch.setattr(scoring, "load_testset", load)
     named = ["--testset", "wmt14/full", "--langpair", "en-de", "--json", *FAST]
     done = run("evaluate", "--hypotheses", files / "one.txt", *named)
     assert "has 1 more references, which are not used" in done.errors
@@ -347,7 +347,6 @@ def test_bad_input_is_explained_in_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(files)
-    monkeypatch.setattr(comet, "_has_module", lambda: False)
     monkeypatch.setattr(comet, "PROGRAM", "no-such-program")
     (files / "short").write_text("x\n")
     (files / "empty").write_text("")

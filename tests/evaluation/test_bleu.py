@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -19,7 +20,7 @@ def test_equals_sacrebleu(lowercase):
     scores = corpus_scores(HYPOTHESES, REFERENCES, lowercase=lowercase)
     bleu = sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=lowercase)
     assert scores.bleu == bleu.score
-    assert scores.precisions == tuple(bleu.precisions)
+    assert scores.precisions == list(bleu.precisions)
     assert scores.brevity_penalty == bleu.bp
     assert scores.length_ratio == pytest.approx(bleu.ratio)
     if not lowercase:
@@ -61,13 +62,13 @@ def test_tokenised_output_scored_as_raw_text_is_noted_and_nothing_is_logged(capl
     raw = corpus_scores(lines, lines)
     assert raw.bleu == pytest.approx(100) and raw.chrf == pytest.approx(100)
     assert "150 hypotheses end in a separate period" in raw.notes[0]
-    assert corpus_scores(lines, lines, tokenized=True).notes == ()
+    assert corpus_scores(lines, lines, tokenized=True).notes == []
     assert not caplog.records and capfd.readouterr() == ("", "")
 
 
 def test_reports_for_people_and_for_programs():
     scores = corpus_scores(HYPOTHESES, REFERENCES)
-    document = json.loads(json.dumps(scores.to_json()))
+    document = json.loads(json.dumps(dataclasses.asdict(scores)))
     assert document["metrics"] == {"sacrebleu_13a": scores.bleu, "chrf": scores.chrf}
     assert document["signatures"] == scores.signatures
     assert document["sentences"] == 4

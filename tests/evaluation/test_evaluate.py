@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -39,7 +40,7 @@ def test_writes_hypotheses_and_scores(translator, tmp_path):
     assert result.split_lines == (5,)
 
     document = json.loads(result.scores_file.read_text())
-    for key, value in result.scores.to_json().items():
+    for key, value in dataclasses.asdict(result.scores).items():
         assert document[key] == value
     assert document["weights"] == "best, step 5"
     assert (document["beam_size"], document["length_penalty"]) == (2, 0.6)

@@ -11,9 +11,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from flaxformer_mt.evaluation import ScoringError, formulas
-from flaxformer_mt.evaluation.lengths import by_length
-from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Metric, Ter, measure
+from flaxformer_mt.evaluation import ScoringError
+from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Metric, Ter, bleu_scores, measure
+from flaxformer_mt.evaluation.scores import by_length
 from tests.evaluation.noise import grammar_text, noisy
 
 _, REFERENCES = grammar_text(60)
@@ -89,7 +89,7 @@ def bleu_counts(draw: st.DrawFn) -> list[int]:
 @settings(deadline=None)
 @given(st.lists(bleu_counts(), min_size=1, max_size=5), st.booleans(), st.booleans())
 def test_bleu_is_sacrebleu_s(rows: list[list[int]], smooth: bool, effective: bool) -> None:
-    found = formulas.bleu(np.array(rows, float), smooth=smooth, effective_order=effective)
+    found = bleu_scores(np.array(rows, float), smooth=smooth, effective_order=effective)
     for row, score in zip(rows, found, strict=True):
         wanted = BLEU.compute_bleu(
             row[2:6],
@@ -108,7 +108,7 @@ def test_chrf_is_sacrebleu_s(rows: list[list[int]]) -> None:
     for row in rows:
         for order in range(6):
             row[3 * order + 2] = min(row[3 * order : 3 * order + 3])
-    found = formulas.chrf(np.array(rows, float))
+    found = Chrf().score(np.array(rows, float))
     metric = CHRF()
     for row, score in zip(rows, found, strict=True):
         assert score == pytest.approx(metric._compute_f_score(row), abs=1e-9)
@@ -116,7 +116,7 @@ def test_chrf_is_sacrebleu_s(rows: list[list[int]]) -> None:
 
 def test_ter_is_sacrebleu_s() -> None:
     rows = [[0, 0], [3, 0], [0, 5], [7, 4], [2, 9]]
-    found = formulas.ter(np.array(rows, float))
+    found = Ter().score(np.array(rows, float))
     metric = TER()
     assert found.tolist() == [metric._compute_score_from_stats(row).score for row in rows]
 
@@ -124,9 +124,9 @@ def test_ter_is_sacrebleu_s() -> None:
 def test_axes_before_the_statistics_are_kept() -> None:
     rng = np.random.default_rng(0)
     counts = np.sort(rng.integers(1, 9, (2, 3, 10)), axis=-1).astype(float)
-    together = formulas.bleu(counts, smooth=True)
+    together = bleu_scores(counts, smooth=True)
     assert together.shape == (2, 3)
-    assert together[1, 2] == formulas.bleu(counts[1, 2], smooth=True)
+    assert together[1, 2] == bleu_scores(counts[1, 2], smooth=True)
 
 
 def test_buckets_are_corpora_of_their_own() -> None:

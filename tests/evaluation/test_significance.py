@@ -11,10 +11,17 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from flaxformer_mt.evaluation import resampling, significance
+from flaxformer_mt.evaluation import significance
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Measured, Ter, measure
-from flaxformer_mt.evaluation.resampling import SEED, bootstrap_scores, chunks, interval, intervals
-from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
+from flaxformer_mt.evaluation.significance import (
+    SEED,
+    approximate_randomization,
+    bootstrap_scores,
+    chunks,
+    interval,
+    intervals,
+    paired_bootstrap,
+)
 from tests.evaluation.noise import grammar_text, noisy
 
 _, REFERENCES = grammar_text(80)
@@ -108,7 +115,7 @@ def test_equal_systems_are_told_apart_no_oftener_than_they_should() -> None:
 def test_parts_of_any_size_give_the_same_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = measured(BASELINE), measured(SIMILAR)
     whole = approximate_randomization(*pair, trials=100)
-    monkeypatch.setattr(resampling, "_CHUNK", 32 * len(REFERENCES))
+    monkeypatch.setattr(significance, "_CHUNK", 32 * len(REFERENCES))
     assert approximate_randomization(*pair, trials=100) == whole
 
 
@@ -127,7 +134,7 @@ def test_means_and_intervals_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) ->
 def test_parts_of_any_size_give_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = measure([Bleu(), Ter()], BASELINE, REFERENCES)
     whole = bootstrap_scores(measured, samples=100)
-    monkeypatch.setattr(resampling, "_CHUNK", 32 * len(REFERENCES))
+    monkeypatch.setattr(significance, "_CHUNK", 32 * len(REFERENCES))
     assert list(chunks(100, len(REFERENCES))) == [32, 32, 32, 4]
     for one, other in zip(whole, bootstrap_scores(measured, samples=100), strict=True):
         np.testing.assert_array_equal(one, other)

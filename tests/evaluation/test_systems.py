@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.evaluation import Scoring, ScoringError, assess, kept as kept_files
+from flaxformer_mt.evaluation import Scoring, ScoringError, assess, evaluation_files
 from flaxformer_mt.evaluation.evaluation_files import keep, kept_names, read_kept
 from flaxformer_mt.evaluation.systems import (
-    Output,
+    System,
     common_case,
     common_text,
     common_tokenizer,
-    find_output,
+    find_system,
 )
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, write_text
@@ -67,58 +67,58 @@ def run(tmp_path: Path) -> Path:
 def test_a_file_of_hypotheses(tmp_path: Path) -> None:
     file = tmp_path / "out.txt"
     file.write_bytes("\ufeffone\r\n\ntwo\u2028half\n".encode())
-    found = find_output(str(file))
+    found = find_system(str(file))
     assert (found.name, found.hypotheses) == ("out.txt", ["one", "", "two\u2028half"])
     assert found.references is None
     (tmp_path / "out.gz").write_bytes(gzip.compress(b"one\n"))
-    assert find_output(f"ours={tmp_path / 'out.gz'}") == Output(name="ours", hypotheses=["one"])
+    assert find_system(f"ours={tmp_path / 'out.gz'}") == System(name="ours", hypotheses=["one"])
     # A file whose name has the sign in it is a file.
     (tmp_path / "a=b").write_text("x\n")
-    assert find_output(f"n={tmp_path / 'a=b'}").name == "n"
+    assert find_system(f"n={tmp_path / 'a=b'}").name == "n"
 
 
 def test_an_evaluation_comes_back_as_it_was_kept(run: Path) -> None:
-    found = find_output(str(run))
+    found = find_system(str(run))
     assert (found.name, found.references, found.sources) == ("run", REFERENCES, SOURCES)
     assert (found.tokenizer, found.language) == ("13a", "de")
     assert found.hypotheses == ["a b c x", "\x85e f"]
-    by_file = find_output(f"x={run / 'evaluation' / 'first.json'}")
+    by_file = find_system(f"x={run / 'evaluation' / 'first.json'}")
     assert (by_file.name, by_file.hypotheses) == ("x", found.hypotheses)
 
 
 def test_of_several_evaluations_one_is_chosen(run: Path) -> None:
     kept(run / "evaluation", "second")
     with pytest.raises(ScoringError, match="several evaluations: .* --set: first, second"):
-        find_output(str(run))
-    assert find_output(str(run), evaluation="second").name == "run"
+        find_system(str(run))
+    assert find_system(str(run), evaluation="second").name == "run"
     with pytest.raises(ScoringError, match=r"no evaluation 'third' \(there is: first, second\)"):
-        find_output(str(run), evaluation="third")
+        find_system(str(run), evaluation="third")
 
 
 def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
     for path, message in (("nowhere", "nowhere: does not exist"), ("x.json", "does not exist")):
         with pytest.raises(ScoringError, match=message):
-            find_output(str(tmp_path / path))
+            find_system(str(tmp_path / path))
     (tmp_path / "bad").write_bytes(b"good\n\xff\n")
     with pytest.raises(ScoringError, match=r"bad:2: is not UTF-8 text \(byte 1\)"):
-        find_output(str(tmp_path / "bad"))
+        find_system(str(tmp_path / "bad"))
     (tmp_path / "zip").write_bytes(gzip.compress(b"x"))
     with pytest.raises(CorpusError, match="is gzip data where its name says plain text"):
-        find_output(str(tmp_path / "zip"))
+        find_system(str(tmp_path / "zip"))
     with pytest.raises(ScoringError, match="is a folder"):
-        find_output(str(tmp_path))
+        find_system(str(tmp_path))
     (run / "evaluation" / "first.hyp.txt").unlink()
     with pytest.raises(ScoringError, match="first.hyp.txt does not exist: evaluate that run again"):
-        find_output(str(run))
+        find_system(str(run))
     for path in (run / "evaluation").iterdir():
         path.unlink()
     with pytest.raises(ScoringError, match="holds no evaluation: run `evaluate`"):
-        find_output(str(run))
+        find_system(str(run))
 
 
 def test_all_were_scored_on_one_text() -> None:
-    plain = Output(name="a", hypotheses=["x", "y"])
-    brought = Output(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
+    plain = System(name="a", hypotheses=["x", "y"])
+    brought = System(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
     assert common_text([plain, brought]) == (REFERENCES, SOURCES)
     assert common_text([plain], references=["r"]) == (["r"], None)
     with pytest.raises(ScoringError, match="no reference to compare with: give --ref"):
@@ -130,9 +130,9 @@ def test_all_were_scored_on_one_text() -> None:
 
 
 def test_all_have_translated_one_source() -> None:
-    one = Output(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
-    other = Output(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
-    plain = Output(name="plain", hypotheses=[], references=REFERENCES)
+    one = System(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
+    other = System(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
+    plain = System(name="plain", hypotheses=[], references=REFERENCES)
     notes: list[str] = []
     for order in ([one, other], [other, one], [plain, one, plain, other]):
         assert common_text(order, note=notes.append) == (REFERENCES, None)
@@ -148,10 +148,10 @@ def test_all_have_translated_one_source() -> None:
 
 
 def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
-    cased = find_output(str(kept(tmp_path, "cased")))
-    raw = find_output(str(kept(tmp_path, "raw", tokenizer="none")))
-    blind = find_output(str(kept(tmp_path, "blind", lowercase=True)))
-    plain = Output(name="a", hypotheses=[])
+    cased = find_system(str(kept(tmp_path, "cased")))
+    raw = find_system(str(kept(tmp_path, "raw", tokenizer="none")))
+    blind = find_system(str(kept(tmp_path, "blind", lowercase=True)))
+    plain = System(name="a", hypotheses=[])
     assert common_tokenizer([plain]) is None
     assert common_tokenizer([raw, plain]) == "none"
     with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): say with --tok"):
@@ -167,7 +167,7 @@ def test_evaluations_of_before_references_were_kept(tmp_path: Path) -> None:
     (tmp_path / "old.ref.txt").unlink()
     (tmp_path / "old.src.txt").unlink()
     scores.write_text(json.dumps({"metrics": {}}))
-    found = find_output(str(scores))
+    found = find_system(str(scores))
     assert (found.references, found.sources, found.tokenizer) == (None, None, None)
 
 
@@ -177,10 +177,10 @@ def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
     kept(as_path(run) / "evaluation", "first")
     kept(as_path(run) / "evaluation", "second")
     write_text(as_path(run) / "config.json", "{}")
-    found = find_output(run, evaluation="second")
+    found = find_system(run, evaluation="second")
     assert (found.name, found.references, found.sources) == ("one", REFERENCES, SOURCES)
-    plain = find_output(f"x={run}/evaluation/first.hyp.txt")
-    assert plain == Output(name="x", hypotheses=found.hypotheses)
+    plain = find_system(f"x={run}/evaluation/first.hyp.txt")
+    assert plain == System(name="x", hypotheses=found.hypotheses)
 
 
 def names(directory: Path) -> list[str]:
@@ -219,7 +219,7 @@ def test_after_a_failure_no_scores_stand_beside_another_evaluations_text(
             raise RunDirectoryError(f"{path}: the disk is full")
         write_text(path, text)
 
-    monkeypatch.setattr(kept_files, "write_text", fail)
+    monkeypatch.setattr(evaluation_files, "write_text", fail)
     with pytest.raises(RunDirectoryError, match="the disk is full"):
         keep_set(tmp_path, ["a b c d", "e f"], sources=SOURCES, examples=2)
     assert kept_names(tmp_path) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from flaxformer_mt.parsing.normal_form import EMPTIED, SHORTENED, TRACES, normal_form, plain_label
+from flaxformer_mt.parsing.linearization import EMPTIED, SHORTENED, TRACES, normal_form, plain_label
 from flaxformer_mt.parsing.trees import Bracket, Tree, TreeError, parse, read
 from tests.parsing.forests import SENTENCE, Nested, flattened, nested_trees, text_of, trees
 
