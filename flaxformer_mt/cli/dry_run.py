@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import say
-from flaxformer_mt.cli.preparation import open_data, prepared
+from flaxformer_mt.cli.preparation import open_data, planner_of, prepared
 from flaxformer_mt.cli.resolve import continued_config
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.plan import longest
-from flaxformer_mt.data.planner import Planner, planned_pass
-from flaxformer_mt.data.sampling import resampler_for
+from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel import Processes, share_one_heap
 from flaxformer_mt.rundir import layout
@@ -54,13 +53,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
 
     config = freeze(processes.first(begin), workdir)
     vocabularies, store = open_data(run)
-    planner = Planner(
-        store.train,
-        config.data.batch,
-        config.training.seed,
-        epoch_pairs=config.data.epoch_pairs,
-        resampler=resampler_for(config.data, vocabularies, config.training.seed),
-    )
+    planner = planner_of(config, store, vocabularies)
     planned_pass(store.valid, config.data.batch)
     program = build(
         config, src_vocab_size=vocabularies.src.size, tgt_vocab_size=vocabularies.tgt.size

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.data.planner import Planner
+from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import RunDirectoryError
@@ -54,6 +56,18 @@ def prepared(
             thorough=thorough,
         )
         yield store, folder
+
+
+def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> Planner:
+    """The batches that the run will train on."""
+    seed = config.training.seed
+    return Planner(
+        store.train,
+        config.data.batch,
+        seed,
+        epoch_pairs=config.data.epoch_pairs,
+        resampler=resampler_for(config.data, vocabularies, seed),
+    )
 
 
 def open_data(run: RunDirectory) -> tuple[Vocabularies, Store]:

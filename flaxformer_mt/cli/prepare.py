@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
-from flaxformer_mt.cli.preparation import prepared
+from flaxformer_mt.cli.preparation import planner_of, prepared
 from flaxformer_mt.config import (
     ExperimentConfig,
     check_resume,
@@ -17,9 +17,8 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.inspect import batches_as_text, shapes_table
-from flaxformer_mt.data.planner import Planner, planned_pass
+from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.prepare import describe, read_manifest
-from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import layout
@@ -68,14 +67,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 
 def _show_batches(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> None:
-    seed = config.training.seed
-    planner = Planner(
-        store.train,
-        config.data.batch,
-        seed,
-        epoch_pairs=config.data.epoch_pairs,
-        resampler=resampler_for(config.data, vocabularies, seed),
-    )
+    planner = planner_of(config, store, vocabularies)
     print(f"\n{shapes_table(planner)}")
     for text in batches_as_text(planner, vocabularies):
         print(f"\n{text}")
