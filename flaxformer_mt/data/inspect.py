@@ -12,6 +12,7 @@ from flaxformer_mt.data.batch import Batch, assemble
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
+from flaxformer_mt.text_table import aligned
 
 BORDER = " ‖ "
 """Stands between two pairs of one row."""
@@ -23,11 +24,11 @@ def shapes_table(planner: Planner) -> str:
     plan = window.plan
     times = np.bincount(plan.shape_of, minlength=len(planner.shapes))
     tokens = sum(int(window.pairs.sides[s].lengths(plan.pairs).sum()) for s in ("src", "tgt"))
-    lines = [f"{'rows':>8}{'source':>8}{'target':>8}{'batches':>10}"]
-    lines += [
-        f"{shape.rows:>8}{shape.src_length:>8}{shape.tgt_length:>8}{count:>10,}"
+    rows = [
+        [str(shape.rows), str(shape.src_length), str(shape.tgt_length), f"{count:,}"]
         for shape, count in zip(planner.shapes, times, strict=True)
     ]
+    lines = [aligned(["rows", "source", "target", "batches"], rows, left=())]
     padding = 1 - tokens / plan.positions
     lines.append(
         f"{len(plan):,} batches in the first of {planner.order.windows:,} windows of an epoch; "

@@ -16,6 +16,7 @@ from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, table_rows
 from flaxformer_mt.model.stacks import layer_name
 from flaxformer_mt.model.transformer import Transformer
+from flaxformer_mt.text_table import aligned
 
 Params = Mapping[str, Any]
 STACKS = ("encoder", "decoder")
@@ -96,12 +97,8 @@ def table(params: Params, config: ModelConfig, src_vocab_size: int, tgt_vocab_si
     formula, counted = count_by_formula(config, src_vocab_size, tgt_vocab_size), count(params)
     rows = {part: (formula.get(part, 0), counted.get(part, 0)) for part in {**formula, **counted}}
     rows["total"] = sum(formula.values()), sum(counted.values())
-    lines = [f"{'part':<28}{'by formula':>14}{'counted':>14}"]
-    lines += [
-        f"{part:<28}{ours:>14,}{theirs:>14,}"
-        for part, (ours, theirs) in rows.items()
-        if ours or theirs
-    ]
+    cells = [[part, *map("{:,}".format, both)] for part, both in rows.items() if any(both)]
+    lines = [aligned(["part", "by formula", "counted"], cells)]
     for side, size in {"source": src_vocab_size, "target": tgt_vocab_size}.items():
         if (padded := table_rows(config, size)) > size:
             lines.append(
