@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, read_pairs, text_files
 from flaxformer_mt.data.corpus.text_files import zstd
+from flaxformer_mt.data.normalization import is_blank
 
 CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
 PACKERS = {
@@ -50,7 +51,7 @@ def is_sound(side: bytes) -> bool:
         text = side.decode("utf-8")
     except UnicodeDecodeError:
         return False
-    return bool(text.strip()) and re.search(r"[\x00-\x08\n-\x1f\x7f]", text) is None
+    return not is_blank(text) and re.search(r"[\x00-\x08\n-\x1f\x7f]", text) is None
 
 
 def expected_pairs(rows: list[tuple[bytes, bytes]]) -> list[Pair]:
