@@ -25,11 +25,11 @@ from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.evaluation.scores import Scores, corpus_scores
-from flaxformer_mt.export import ctranslate2, transformers_runtime
+from flaxformer_mt.export import ctranslate2, huggingface
 from flaxformer_mt.export.ctranslate2 import QUANTIZATIONS
 from flaxformer_mt.export.export import Sample, export
+from flaxformer_mt.export.parity import sample_lines
 from flaxformer_mt.export.reference import Reference
-from flaxformer_mt.export.sample import sample_lines
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
 
@@ -93,8 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             assert parity is not None
             print(f"{name}: {parity}", file=sys.stderr)
             metrics[f"largest_log_prob_difference_{name}"] = parity.largest
-            runtime: ctranslate2.Runtime | transformers_runtime.Runtime = (
-                transformers_runtime.Runtime(folder)
+            runtime: ctranslate2.Runtime | huggingface.Runtime = (
+                huggingface.Runtime(folder)
                 if form == "huggingface"
                 else ctranslate2.Runtime(folder, translator.vocabularies, quantization=quantization)
             )
@@ -141,7 +141,7 @@ def likelier(
 
 
 def by_length(
-    runtime: ctranslate2.Runtime | transformers_runtime.Runtime,
+    runtime: ctranslate2.Runtime | huggingface.Runtime,
     sources: Sequence[Sequence[int]],
     *,
     beam_size: int,

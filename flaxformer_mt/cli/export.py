@@ -9,7 +9,7 @@ from flaxformer_mt.cli.arguments import add_workdir, make_parser, positive_numbe
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.export.export import FORMATS, QUANTIZATIONS, Sample, export
-from flaxformer_mt.export.sample import sample_lines
+from flaxformer_mt.export.parity import sample_lines
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record

@@ -20,12 +20,17 @@ from jaxtyping import Float
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export.errors import ExportError
-from flaxformer_mt.export.folder_settings import SETTINGS, language_codes, limits, search_of
-from flaxformer_mt.export.heads import usual_heads
+from flaxformer_mt.export.folder import (
+    SETTINGS,
+    language_codes,
+    limits,
+    search_of,
+    write_readme,
+)
 from flaxformer_mt.export.parity import greedy_each
-from flaxformer_mt.export.readme import write_readme
-from flaxformer_mt.export.weights import Attention, Layer, Linear, Norm, Stack, from_params
-from flaxformer_mt.model.embedding import sinusoids
+from flaxformer_mt.export.weights import Weights, from_params, linear, tables, usual_heads
+from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
+from flaxformer_mt.model.parameters import STACKS, layer_name
 
 QUANTIZATIONS = ("float32", "float16", "int8", "int7")
 # The largest difference of a token's log-probability that passes, and the share of it that the mean
@@ -197,53 +202,58 @@ def _spec(package: Any, translator: Translator) -> Any:
         pre_norm=config.norm == "pre",
         activation={"relu": activations.RELU, "silu": activations.SWISH}[config.activation],
     )
-    sinusoidal = sinusoids(config.max_length, config.d_model)
-    _fill_stack(spec.encoder, spec.encoder.embeddings[0], weights.encoder, sinusoidal)
-    _fill_stack(spec.decoder, spec.decoder.embeddings, weights.decoder, sinusoidal)
-    spec.decoder.projection.weight = weights.softmax
-    if weights.softmax_bias is not None:
-        spec.decoder.projection.bias = weights.softmax_bias
+    *embeddings, spec.decoder.projection.weight = tables(weights, config)
+    if (bias := weights.get(f"embedding/{SOFTMAX_BIAS}")) is not None:
+        spec.decoder.projection.bias = bias
+    embedding_specs = (spec.encoder.embeddings[0], spec.decoder.embeddings)
+    stacks = zip(STACKS, ("src", "tgt"), embedding_specs, embeddings, strict=True)
+    for name, side, embedding_spec, embedding in stacks:
+        stack = getattr(spec, name)
+        embedding_spec.weight = embedding
+        stack.scale_embeddings = True
+        # Its own sinusoids are in halves.
+        positions = weights.get(f"embedding/{side}_positions")
+        if positions is None:
+            positions = sinusoids(config.max_length, config.d_model)
+        stack.position_encodings.encodings = positions
+        if config.norm == "pre":
+            _fill_norm(stack.layer_norm, weights, f"{name}/norm")
+        for number, layer in enumerate(stack.layer):
+            _fill_layer(layer, weights, f"{name}/{layer_name(number)}", cross=name == "decoder")
     return spec
 
 
-def _fill_stack(spec: Any, embeddings: Any, stack: Stack, sinusoidal: np.ndarray) -> None:
-    embeddings.weight = stack.embedding
-    spec.scale_embeddings = True
-    # Its own sinusoids are in halves.
-    spec.position_encodings.encodings = sinusoidal if stack.positions is None else stack.positions
-    if stack.norm is not None:
-        _fill_norm(spec.layer_norm, stack.norm)
-    for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
-        _fill_layer(layer_spec, layer)
-
-
-def _fill_layer(spec: Any, layer: Layer) -> None:
-    own, cross = layer.self_attention, layer.cross_attention
-    _fill_attention(spec.self_attention, own, [(own.query, own.key, own.value), (own.out,)])
-    if cross is not None:
-        _fill_attention(
-            spec.attention, cross, [(cross.query,), (cross.key, cross.value), (cross.out,)]
-        )
-    _fill_linear(spec.ffn.linear_0, layer.inner)
-    _fill_linear(spec.ffn.linear_1, layer.outer)
-    _fill_norm(spec.ffn.layer_norm, layer.norm)
+def _fill_layer(spec: Any, weights: Weights, path: str, *, cross: bool) -> None:
+    _fill_attention(
+        spec.self_attention,
+        weights,
+        f"{path}/self_attention",
+        [("query", "key", "value"), ("out",)],
+    )
+    if cross:
+        projections = [("query",), ("key", "value"), ("out",)]
+        _fill_attention(spec.attention, weights, f"{path}/cross_attention", projections)
+    _fill_linear(spec.ffn.linear_0, weights, f"{path}/feed_forward/w_in")
+    _fill_linear(spec.ffn.linear_1, weights, f"{path}/feed_forward/w_out")
+    _fill_norm(spec.ffn.layer_norm, weights, f"{path}/feed_forward_residual/norm")
 
 
 def _fill_attention(
-    spec: Any, attention: Attention, projections: Sequence[tuple[Linear, ...]]
+    spec: Any, weights: Weights, path: str, projections: Sequence[tuple[str, ...]]
 ) -> None:
     for linear_spec, together in zip(spec.linear, projections, strict=True):
-        _fill_linear(linear_spec, *together)
-    _fill_norm(spec.layer_norm, attention.norm)
+        _fill_linear(linear_spec, weights, *(f"{path}/{name}" for name in together))
+    _fill_norm(spec.layer_norm, weights, f"{path}_residual/norm")
 
 
-def _fill_linear(spec: Any, *together: Linear) -> None:
+def _fill_linear(spec: Any, weights: Weights, *paths: str) -> None:
     """One product for several projections of the same input, which CTranslate2 holds transposed."""
-    spec.weight = np.ascontiguousarray(np.concatenate([one.kernel.T for one in together]))
-    biases = [one.bias for one in together if one.bias is not None]
+    together = [linear(weights, path) for path in paths]
+    spec.weight = np.ascontiguousarray(np.concatenate([kernel.T for kernel, _ in together]))
+    biases = [bias for _, bias in together if bias is not None]
     if biases:
         spec.bias = np.concatenate(biases)
 
 
-def _fill_norm(spec: Any, norm: Norm) -> None:
-    spec.gamma, spec.beta = norm.scale, norm.bias
+def _fill_norm(spec: Any, weights: Weights, path: str) -> None:
+    spec.gamma, spec.beta = weights[f"{path}/scale"], weights[f"{path}/bias"]

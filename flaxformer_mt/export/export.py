@@ -11,16 +11,10 @@ from pathlib import Path
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import (
-    ctranslate2,
-    huggingface,
-    stablehlo,
-    stablehlo_runtime,
-    transformers_runtime,
-)
+from flaxformer_mt.export import ctranslate2, huggingface, stablehlo
 from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export.folder import appearing
 from flaxformer_mt.export.parity import Parity, Runtime, compare
-from flaxformer_mt.export.placing import appearing
 from flaxformer_mt.export.reference import Reference
 
 FORMATS = ("ctranslate2", "huggingface", "stablehlo")
@@ -113,9 +107,9 @@ def _write(
         )
     if form == "huggingface":
         huggingface.write(translator, folder, languages=languages)
-        return lambda: transformers_runtime.Runtime(folder), huggingface.BOUND, 1.0
+        return lambda: huggingface.Runtime(folder), huggingface.BOUND, 1.0
     stablehlo.write(translator, folder)
-    return lambda: stablehlo_runtime.Runtime(folder), stablehlo.BOUND, 1.0
+    return lambda: stablehlo.Runtime(folder), stablehlo.BOUND, 1.0
 
 
 def _weights_agree(translator: Translator, folder: Path, sample: Sample, bound: float) -> bool:
@@ -133,7 +127,7 @@ def _weights_agree(translator: Translator, folder: Path, sample: Sample, bound: 
 
 
 def _require_runtime(form: str) -> None:
-    if form == "huggingface" and (names := transformers_runtime.missing()):
+    if form == "huggingface" and (names := huggingface.missing()):
         raise ExportError(
             f"whether outputs agree was not checked, for {' and '.join(names)} "
             f"{'is' if len(names) == 1 else 'are'} not installed: pip install {' '.join(names)}, "

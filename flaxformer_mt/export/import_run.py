@@ -9,28 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import transformers_runtime
+from flaxformer_mt.export import huggingface
 from flaxformer_mt.export.errors import ModelImportError
-from flaxformer_mt.export.marian_folder import MarianFolder, read_folder
-from flaxformer_mt.export.marian_form import (
+from flaxformer_mt.export.folder import appearing
+from flaxformer_mt.export.marian import (
+    POSITIONS,
     Types,
+    from_state,
     is_shared,
     model_config,
     renumbered,
+    sinusoids_in_halves,
     sizes,
     types_of,
 )
-from flaxformer_mt.export.marian_state import POSITIONS, from_state, sinusoids_in_halves
-from flaxformer_mt.export.parity import Parity, compare
-from flaxformer_mt.export.placing import appearing
+from flaxformer_mt.export.marian_folder import MarianFolder, read_folder
+from flaxformer_mt.export.parity import Parity, compare, sample_lines
 from flaxformer_mt.export.reference import Reference
-from flaxformer_mt.export.sample import sample_lines
-from flaxformer_mt.export.weights import to_params
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
@@ -74,7 +75,7 @@ def import_marian(
     # After the arrays, which have shown that the sizes in config.json are true.
     _check_positions(source, model)
     src, tgt = types_of(source)
-    params = to_params(renumbered(weights, src, tgt), model)
+    params = unflatten_dict(renumbered(weights, model, src, tgt), sep="/")
     vocabularies = Vocabularies(
         _vocabulary(source.path / "source.spm", source.source_spm, src),
         _vocabulary(source.path / "target.spm", source.target_spm, tgt),
@@ -86,11 +87,11 @@ def import_marian(
         run = layout.create(aside, to_dict(config), command_line)
         vocabularies.save(run.vocabulary)
         _save(run, params, f"imported from {source.path}")
-        if transformers_runtime.missing():
+        if huggingface.missing():
             return None
         parity = compare(
             Reference(Translator.load(run.path)),
-            transformers_runtime.Runtime(source.path, (src.ids, tgt.ids)),
+            huggingface.Runtime(source.path, (src.ids, tgt.ids)),
             *sample_lines(vocabularies, None, sample),
             bound=bound,
         )

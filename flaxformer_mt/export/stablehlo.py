@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Mapping
+import runpy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import stablehlo_runner as runner
 from flaxformer_mt.export.errors import ExportError
-from flaxformer_mt.export.folder_settings import SETTINGS, language_codes, limits
-from flaxformer_mt.export.readme import write_readme
+from flaxformer_mt.export.folder import SETTINGS, language_codes, limits, write_readme
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
 
@@ -160,3 +160,27 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
     }
     step = export(jax.jit(decode_step), platforms=PLATFORMS)(abstract, ids(b), ids(), own, source)
     return {runner.ENCODER: encode, runner.DECODE_STEP: step}
+
+
+class Runtime:
+    """The `Model` that the folder's own copy of the runner defines; ids are this program's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = f"StableHLO in JAX {jax.__version__}"
+        # Leaves no compiled file in the folder, as an import would.
+        self._model = runpy.run_path(str(folder / "translate.py"))["Model"](folder)
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """As in parity.Runtime."""
+        return self._model.encode(lines)
+
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+        """As in parity.Runtime."""
+        return self._model.greedy(sources, limits)
+
+    def log_probs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, " tokens"]]:
+        """As in parity.Runtime."""
+        with jax.default_matmul_precision("highest"):
+            return self._model.log_probs(sources, targets)

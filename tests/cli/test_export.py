@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.export import transformers_runtime
+from flaxformer_mt.export import huggingface
 from flaxformer_mt.rundir.layout import RunDirectory
 from tests.cli.conftest import Run
 from tests.decoding.runs import make_run
@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where PyTorch is not installed."""
-    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch", "transformers"])
+    monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
 
 
 def test_a_run_is_exported_and_compared(run: Run, trained: RunDirectory, tmp_path: Path) -> None:

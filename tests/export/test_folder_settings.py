@@ -12,7 +12,7 @@ from flaxformer_mt.config import DataConfig, DecodingConfig
 from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.export import huggingface
-from flaxformer_mt.export.folder_settings import language_codes, search_of
+from flaxformer_mt.export.folder import language_codes, search_of
 from tests.export.translators import translator, vocabularies
 
 PAPER = DecodingConfig(beam_size=4, length_penalty=0.6)

@@ -13,7 +13,7 @@ import pytest
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import huggingface, transformers_runtime
+from flaxformer_mt.export import huggingface
 from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.import_run import import_marian
 from tests.export.translators import LINES, translator
@@ -58,7 +58,7 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
 
 
 def test_rules_of_the_search_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch"])
+    monkeypatch.setattr(huggingface, "missing", lambda: ["torch"])
     made = translator(norm_epsilon=1e-5)
     made.config = dataclasses.replace(
         made.config, no_repeat_ngram=3, beam_size=5, length_norm="average", length_penalty=0.75
@@ -115,7 +115,7 @@ def test_there_and_back_is_the_same_model(
     form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Vocabulary and weights to the bit; projections have got biases, which are 0."""
-    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch"])
+    monkeypatch.setattr(huggingface, "missing", lambda: ["torch"])
     made = translator(**form)
     (tmp_path / "folder").mkdir()
     huggingface.write(made, tmp_path / "folder", languages=LANGUAGES)

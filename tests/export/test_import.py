@@ -12,10 +12,10 @@ import pytest
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import transformers_runtime
+from flaxformer_mt.export import huggingface
 from flaxformer_mt.export.errors import ModelImportError
 from flaxformer_mt.export.import_run import import_marian
-from flaxformer_mt.export.marian_state import sinusoids_in_halves
+from flaxformer_mt.export.marian import sinusoids_in_halves
 from flaxformer_mt.export.weights import interleaved_from_halves
 from flaxformer_mt.model.embedding import sinusoids
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -27,7 +27,7 @@ pytest.importorskip("safetensors", reason="needs the [export] extra")
 @pytest.fixture(autouse=True)
 def no_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where PyTorch is not installed: `test_interop.py` compares."""
-    monkeypatch.setattr(transformers_runtime, "missing", lambda: ["torch", "transformers"])
+    monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
 
 
 @pytest.fixture

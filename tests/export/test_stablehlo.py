@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.export import stablehlo, stablehlo_runner, stablehlo_runtime
+from flaxformer_mt.export import stablehlo, stablehlo_runner
 from flaxformer_mt.export.errors import ExportError
 from flaxformer_mt.export.parity import compare
 from flaxformer_mt.export.reference import Reference
@@ -29,7 +29,7 @@ FORMS = [
 def test_it_is_the_same(form, tmp_path: Path) -> None:
     made = translator(**form)
     stablehlo.write(made, tmp_path)
-    runtime = stablehlo_runtime.Runtime(tmp_path)
+    runtime = stablehlo.Runtime(tmp_path)
     parity = compare(Reference(made), runtime, LINES, "lines", bound=1e-4)
     assert parity.agrees and parity.same_output == len(LINES), parity
     assert not (tmp_path / "__pycache__").exists()

@@ -7,19 +7,20 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.export.errors import ExportError
-from flaxformer_mt.export.heads import usual_heads
 from flaxformer_mt.export.reference import Reference
 from flaxformer_mt.export.weights import (
     from_params,
     halves_from_interleaved,
     interleaved_from_halves,
     reorder_channels,
-    to_params,
+    usual_heads,
 )
 from flaxformer_mt.model.embedding import sinusoids
+from flaxformer_mt.model.parameters import stack_layers
 from tests.export.translators import LINES, translator
 
 FORMS = [
@@ -36,8 +37,9 @@ def test_there_and_back(form):
     sizes = {"src_types": made.model.src_vocab_size, "tgt_types": made.model.tgt_vocab_size}
     config = made.model.config
     weights = from_params(made.params, config, **sizes)
-    assert len(weights.encoder.layers) == config.encoder_layers
-    again = to_params(weights, config)
+    again = unflatten_dict(weights, sep="/")
+    if config.scan_layers:
+        again = jax.tree.map(np.asarray, stack_layers(again))
     assert jax.tree.structure(again) == jax.tree.structure(made.params)
     jax.tree.map(np.testing.assert_array_equal, again, made.params)
 
@@ -45,8 +47,8 @@ def test_there_and_back(form):
 def test_rows_that_stand_for_no_type_are_left_out():
     made = translator(vocab_multiple=64, logits_bias=True)
     weights = from_params(made.params, made.model.config, src_types=60, tgt_types=60)
-    assert weights.softmax.shape[0] == weights.encoder.embedding.shape[0] == 60
-    assert weights.softmax_bias.shape == (60,)
+    assert weights["embedding/shared"].shape[0] == 60
+    assert weights["embedding/softmax_bias"].shape == (60,)
 
 
 @pytest.mark.parametrize("d_model", [2, 8, 30])
@@ -68,7 +70,7 @@ def test_reordered_channels_compute_the_same(form):
     expected = reference.log_probs(sources, targets)
     weights = from_params(made.params, config, src_types=60, tgt_types=60)
     order = np.random.default_rng(0).permutation(config.d_model)
-    made.params = to_params(reorder_channels(weights, order), config)
+    made.params = unflatten_dict(reorder_channels(weights, order), sep="/")
     for got, wanted in zip(Reference(made).log_probs(sources, targets), expected, strict=True):
         np.testing.assert_allclose(got, wanted, atol=2e-5)
 
@@ -81,7 +83,7 @@ def test_narrower_heads_are_filled_up(d_k, d_v):
     expected = Reference(made).log_probs(sources, targets)
     weights = from_params(made.params, config, src_types=60, tgt_types=60)
     wide = dataclasses.replace(config, d_k=8, d_v=8)
-    params = to_params(usual_heads(weights, config, "x"), wide)
+    params = unflatten_dict(usual_heads(weights, config, "x"), sep="/")
     other = translator()
     other.params, other.model = params, dataclasses.replace(other.model, config=wide)
     for got, wanted in zip(Reference(other).log_probs(sources, targets), expected, strict=True):

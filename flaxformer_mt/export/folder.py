@@ -1,13 +1,21 @@
-"""What exported folders say of a run's search, and what of it their programs do not have."""
+"""A folder for another program: how it appears, its README, and what it says of a run's search."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import UNK, Vocabulary
 from flaxformer_mt.decoding import Translator
+from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.files.atomic import replacing
 
 SETTINGS = "settings.json"
 
@@ -92,3 +100,62 @@ def limits(translator: Translator) -> dict[str, Any]:
         "max_ratio": translator.config.max_ratio,
         "max_extra_tokens": translator.config.max_extra_tokens,
     }
+
+
+@contextlib.contextmanager
+def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields a folder beside `destination`, which becomes it at the end.
+
+    After an error or SIGTERM, which ends the program with 143, it is gone. Raises ExportError where
+    something is there already or nothing can be written.
+    """
+    if "://" in str(destination):
+        raise ExportError(f"{destination}: is no local folder; write to one and copy it from there")
+    place = Path(os.path.abspath(destination))  # "." has no name
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ExportError(f"{place}: is there already; name another folder, or remove it")
+    with _ended_by_sigterm():
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(place) as folder:
+                folder.mkdir()
+                yield folder
+        except OSError as error:
+            raise ExportError(
+                f"{error.filename or place}: cannot be written: {error.strerror or error}"
+            ) from error
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM as an exception, after which things are put in order; in the main thread alone."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def write_readme(folder: Path, *, title: str, install: str, use: str, notes: str) -> None:
+    """Writes README.md: what to install and the lines of Python that translate."""
+    text = f"""# {title}
+
+    pip install {install}
+
+In this folder:
+
+```python
+{use}```
+
+{notes}
+Written by flaxformer-mt. `parity.json`, where it is there, says how far this model's outputs were
+found to agree with those of the run that it was made from.
+"""
+    (folder / "README.md").write_text(text, "utf-8")

@@ -14,8 +14,8 @@ import pytest
 from flaxformer_mt.data.prepare.manifest import MANIFEST
 from flaxformer_mt.data.vocabulary import UNK
 from flaxformer_mt.export.errors import ExportError
-from flaxformer_mt.export.placing import appearing
-from flaxformer_mt.export.sample import COUNT, made_of_pieces, sample_lines
+from flaxformer_mt.export.folder import appearing
+from flaxformer_mt.export.parity import COUNT, made_of_pieces, sample_lines
 from tests.export.translators import vocabularies
 
 
@@ -91,7 +91,7 @@ def test_what_appears_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_after_sigterm_there_is_nothing(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
-from flaxformer_mt.export.placing import appearing
+from flaxformer_mt.export.folder import appearing
 with appearing(sys.argv[1]) as folder:
     (folder / "file").write_text("x")
     os.kill(os.getpid(), signal.SIGTERM)
