@@ -1,15 +1,17 @@
 """Breaks the package in one place at a time and checks that the default tests notice.
 
-    python -m tests.mutations [--only NAME] [--output FILE]
+    python -m tests.mutations [--only NAME] [--record]
 
 Each fault of mutations.toml goes into a copy of the checkout, where the tests nearest to it run
-until one fails. A fault that no longer applies counts as missed until it is placed anew.
+until one fails: first the one that caught it before, by mutations.json, the last result on record.
+A fault that no longer applies counts as missed until it is placed anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import os
 import re
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -28,6 +30,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PACKAGE = "flaxformer_mt"
 LEAST_CAUGHT = 0.95
+RECORD = ROOT / "tests" / "mutations.json"
 
 
 class Fault(NamedTuple):
@@ -89,7 +92,7 @@ def _checkout(folder: Path) -> Path:
     return folder
 
 
-def _caught_by(fault: Fault, root: Path) -> str:
+def _caught_by(fault: Fault, root: Path, before: str) -> str:
     """The test that failed; empty if none did."""
     place = placed(fault, root)
     if place is None:
@@ -98,17 +101,34 @@ def _caught_by(fault: Fault, root: Path) -> str:
     whole = path.read_text()
     path.write_text(broken)
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", *fault.tests],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            capture_output=True,
-            text=True,
-        )
+        return (before and _failing([before], root)) or _failing(_nearest(fault, path, root), root)
     finally:
         path.write_text(whole)
+
+
+def _nearest(fault: Fault, broken: Path, root: Path) -> list[str]:
+    """Test files: those listed by name, those named for the broken file, those that import it."""
+
+    def distance(test: Path) -> int:
+        if test in places:
+            return -1
+        return 0 if broken.stem in test.stem else 2 - (f".{broken.stem} import" in test.read_text())
+
+    places = [root / place for place in fault.tests]
+    files = [[place] if place.is_file() else sorted(place.rglob("test_*.py")) for place in places]
+    return [str(file) for file in sorted(dict.fromkeys(itertools.chain(*files)), key=distance)]
+
+
+def _failing(tests: Sequence[str], root: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", *tests],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
     # 1: a test failed. 2: none could be collected, as a syntax error would have it: no catch.
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     return failed[1] if failed and done.returncode == 1 else ""
 
 
@@ -118,31 +138,35 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", default="", help="faults whose function contains this")
-    parser.add_argument("--output", type=Path, help="where to write the result (JSON)")
+    parser.add_argument("--record", action="store_true", help="write mutations.json")
     parser.add_argument("--processes", type=int, default=2)
     flags = parser.parse_args()
     chosen = [fault for fault in faults() if flags.only in fault.function]
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(flags.processes) as pool:
         free: Queue[Path] = Queue()
         for number in range(flags.processes):
             free.put(_checkout(Path(folder) / str(number)))
 
-        def tried(fault: Fault) -> dict[str, str]:
+        def tried(fault: Fault) -> str:
             root, start = free.get(), time.perf_counter()
             try:
-                by = _caught_by(fault, root)
+                by = _caught_by(fault, root, record.get(str(fault), ""))
             finally:
                 free.put(root)
             seconds = time.perf_counter() - start
             print(f"{'caught' if by else 'MISSED'} {seconds:5.0f} s  {fault}", flush=True)
-            return {"fault": str(fault), "caught_by": by}
+            return by
 
-        results = list(pool.map(tried, chosen))
-    caught = sum(bool(result["caught_by"]) for result in results)
+        results: dict[str, str] = {}
+        for fault, by in zip(chosen, pool.map(tried, chosen), strict=True):
+            results[str(fault)] = by
+            if flags.record:
+                known = record | results
+                kept = {name: known.get(name, "") for name in map(str, faults())}
+                RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    caught = sum(map(bool, results.values()))
     print(f"{caught} of {len(results)} faults caught")
-    if flags.output:
-        summary = {"faults": len(results), "caught": caught, "results": results}
-        flags.output.write_text(json.dumps(summary, indent=1) + "\n")
     return 0 if caught >= LEAST_CAUGHT * len(results) else 1
 
 

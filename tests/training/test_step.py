@@ -197,6 +197,17 @@ def test_an_update_that_is_not_finite_is_not_made():
     assert after.step == 3
 
 
+def test_an_update_whose_gradient_alone_overflows_is_not_made():
+    """Hidden states of 1e25 have a finite loss; the squares of its gradient are beyond float32."""
+    state = program().init()
+    state.params["decoder"]["layers_0"]["feed_forward_residual"]["norm"]["scale"] *= 1e25
+    before = on_host(state.params)
+    after, metrics = program().train_step(state, uneven_batch())
+    assert np.isfinite(metrics["loss"]) and not np.isfinite(metrics["gradient_norm"])
+    assert int(metrics["skipped"]) == 1
+    assert_same(on_host(after.params), before)
+
+
 def test_training_goes_on_behind_a_skipped_update():
     good, bad = batches(2), poisoned(uneven_batch(seed=5))
     state, metrics = run([good[0], bad, good[1], good[0]])
