@@ -1,5 +1,6 @@
 """Frozen typed configuration: schema, validation, loading of config files and overrides."""
 
+from flaxformer_mt.config.consistency import expected_types as expected_types
 from flaxformer_mt.config.digest_keys import (
     check_resume as check_resume,
     differences as differences,
@@ -34,4 +35,3 @@ from flaxformer_mt.config.schema import (
     TrainingConfig as TrainingConfig,
     VocabularyConfig as VocabularyConfig,
 )
-from flaxformer_mt.config.sizes import expected_types as expected_types

@@ -1,4 +1,4 @@
-"""What settings must satisfy beyond their types: ranges, and agreement with each other."""
+"""What follows from settings, and what they must satisfy beyond their types: ranges, agreement."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from flaxformer_mt.config.languages import undecided
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, VocabularyConfig
 
+# PAD, BOS, EOS and UNK, which every vocabulary has.
+_MARKS = 4
 # Group -> its settings, for each range.
 _AT_LEAST_ONE = {
     "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length "
@@ -238,3 +240,13 @@ def _corpus(item: CorpusConfig, key: str) -> Iterator[str]:
             yield f"'{key}.size' must be at least 1 for the built-in grammar"
         if item.split not in SPLITS:
             yield f"'{key}.split' = '{item.split}' must be train, valid or test"
+
+
+def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:
+    """Source and target types that `prepare` will make.
+
+    How many words a target of whole words has, its text decides: at least the ones that are named.
+    """
+    if vocabulary.tgt_types == "words":
+        return vocabulary.size, _MARKS + len(vocabulary.tgt_words)
+    return vocabulary.size, vocabulary.size

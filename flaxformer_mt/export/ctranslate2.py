@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.folder import (
     SETTINGS,
     language_codes,

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ctranslate2, huggingface, stablehlo
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
 from flaxformer_mt.export.folder import appearing
 from flaxformer_mt.export.parity import Parity, Runtime, compare
 from flaxformer_mt.export.reference import Reference

@@ -14,7 +14,7 @@ from typing import Any
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import UNK, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.files.atomic import replacing
 
 SETTINGS = "settings.json"

@@ -23,7 +23,7 @@ from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.folder import Search, search_of, write_readme
 from flaxformer_mt.export.marian import to_state
 from flaxformer_mt.export.parity import greedy_each

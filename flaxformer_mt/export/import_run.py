@@ -15,8 +15,7 @@ from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import huggingface
-from flaxformer_mt.export.errors import ModelImportError
+from flaxformer_mt.export import ModelImportError, huggingface
 from flaxformer_mt.export.folder import appearing
 from flaxformer_mt.export.marian import (
     POSITIONS,

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import PAD
-from flaxformer_mt.export.errors import ModelImportError
+from flaxformer_mt.export import ModelImportError
 from flaxformer_mt.export.marian_folder import MarianFolder
 from flaxformer_mt.export.weights import (
     PROJECTIONS,

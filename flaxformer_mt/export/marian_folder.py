@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.export.errors import ModelImportError
+from flaxformer_mt.export import ModelImportError
 from flaxformer_mt.files.reading import JsonError, load_json
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"

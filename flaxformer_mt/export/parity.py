@@ -15,7 +15,7 @@ from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.reference import Reference
 
 COUNT = 32

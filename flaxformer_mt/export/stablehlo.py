@@ -24,8 +24,7 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import stablehlo_runner as runner
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError, stablehlo_runner as runner
 from flaxformer_mt.export.folder import SETTINGS, language_codes, limits, write_readme
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers

@@ -19,8 +19,7 @@ from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ctranslate2
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError, ctranslate2
 from flaxformer_mt.export.export import Sample, export
 from flaxformer_mt.export.parity import Parity, compare
 from flaxformer_mt.export.reference import Reference

@@ -13,7 +13,7 @@ import pytest
 
 from flaxformer_mt.data.prepare.manifest import MANIFEST
 from flaxformer_mt.data.vocabulary import UNK
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.folder import appearing
 from flaxformer_mt.export.parity import COUNT, made_of_pieces, sample_lines
 from tests.export.translators import vocabularies

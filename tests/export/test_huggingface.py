@@ -13,8 +13,7 @@ import pytest
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import huggingface
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError, huggingface
 from flaxformer_mt.export.import_run import import_marian
 from tests.export.translators import LINES, translator
 

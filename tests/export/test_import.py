@@ -12,8 +12,7 @@ import pytest
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import huggingface
-from flaxformer_mt.export.errors import ModelImportError
+from flaxformer_mt.export import ModelImportError, huggingface
 from flaxformer_mt.export.import_run import import_marian
 from flaxformer_mt.export.marian import sinusoids_in_halves
 from flaxformer_mt.export.weights import interleaved_from_halves

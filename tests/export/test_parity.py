@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.parity import compare
 from flaxformer_mt.export.reference import Reference
 from tests.export.translators import LINES, translator

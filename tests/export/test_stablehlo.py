@@ -11,8 +11,7 @@ import jax
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.export import stablehlo, stablehlo_runner
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError, stablehlo, stablehlo_runner
 from flaxformer_mt.export.parity import compare
 from flaxformer_mt.export.reference import Reference
 from tests.export.translators import BLANKS, LINES, digits, translator

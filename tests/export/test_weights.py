@@ -10,7 +10,7 @@ import pytest
 from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.export.errors import ExportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.reference import Reference
 from flaxformer_mt.export.weights import (
     from_params,
