@@ -110,9 +110,10 @@ class BucketSink:
         if not exists(self._path):  # its owner has taken it away
             self._uploaded, self._parts = Consumed(), 0
             return
-        self._ask(self._folder, lambda: _join([self._path], self._part(0)))
+        # The record first: FILE must never count beside parts that it already holds.
         self._parts = 1
         self._write_state()
+        self._ask(self._folder, lambda: _join([self._path], self._part(0)))
 
     def _write_state(self) -> None:
         self._ask(

@@ -171,21 +171,19 @@ class FileSink:
 
     def _opened(self) -> BinaryIO:
         """FILE.part, which no other process has open for writing; neither cut nor read."""
-        descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        taken = False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            taken = True
-        except OSError:
-            pass  # a file system without locks
-        # The other process may just have finished it, which made it FILE.
-        if taken or not (
-            self._part.exists() and os.path.samestat(os.fstat(descriptor), self._part.stat())
-        ):
-            os.close(descriptor)
-            raise OutputError(f"{self._part}: another process is writing it")
-        return os.fdopen(descriptor, "r+b")
+        while True:
+            descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(descriptor)
+                raise OutputError(f"{self._part}: another process is writing it") from error
+            except OSError:
+                pass  # a file system without locks
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), self._part.stat()):
+                    return os.fdopen(descriptor, "r+b")
+            os.close(descriptor)  # another process has just finished it, which made it FILE
 
     def _earlier(self, stream: BinaryIO) -> tuple[Consumed, int]:
         """What an earlier call has done, and how many bytes of FILE.part that has made."""
@@ -198,15 +196,15 @@ class FileSink:
                 "move it away, or begin anew with --restart"
             )
         done, size = read_record(self._record, self._identity)
-        if found and found < size:
+        if found < size and self._path.is_file() and self._path.stat().st_size == size:
+            # Killed between the last two steps, or here: what became FILE is a part again.
+            with self._path.open("rb") as whole:
+                shutil.copyfileobj(whole, stream)
+        elif 0 < found < size:
             raise OutputError(
                 f"{self._part}: has {found:,} bytes where {self._record.name} tells of {size:,}: "
                 "it was changed; begin anew with --restart"
             )
-        if found < size and self._path.is_file() and self._path.stat().st_size == size:
-            # Killed between the last two steps: what became FILE is a part again.
-            with self._path.open("rb") as whole:
-                shutil.copyfileobj(whole, stream)
         elif found < size:
             return Consumed(), 0  # its owner has taken it away
         return done, size
@@ -250,6 +248,8 @@ def read_record(path: Path, identity: Mapping[str, Any]) -> tuple[Consumed, int]
         record = read_json(path)
         if (version := record.get("format")) != FORMAT:
             raise ValueError(f"has format {version}, and this program reads {FORMAT}")
+        if record.get("finished"):
+            raise ValueError("an older version wrote it when the output was complete")
         done, made = Consumed(**record["consumed"]), int(record["output"])
         then: dict[str, Any] = dict(record["identity"])
         if not all(isinstance(number, int) for number in (done.lines, done.size)):

@@ -25,6 +25,7 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
 from flaxformer_mt.rundir.checkpoints import list_steps, load_params
 from flaxformer_mt.rundir.layout import RunDirectory, read_status, reopen
 from flaxformer_mt.rundir.lock import Holding, locked
@@ -168,9 +169,6 @@ def weights_of(
             f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "
             f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
         )
-    # Here, because decoding is much to load for a run that begins with no other's weights.
-    from flaxformer_mt.rundir.checkpoint_choice import chosen_weights
-
     which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
 
     def read() -> Any:

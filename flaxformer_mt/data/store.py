@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
@@ -35,8 +35,6 @@ SPLITS = ("train", "valid")
 SIDES = ("src", "tgt")
 SHARD_TOKENS = 1 << 27
 """A shard is closed when a side has this many tokens: 256 MB of 16-bit ids."""
-
-Side = Literal["src", "tgt"]
 
 # Opening a store of terabytes must not read terabytes: of larger files, this much is verified.
 _VERIFIED = 64 << 20

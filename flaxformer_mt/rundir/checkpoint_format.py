@@ -280,8 +280,8 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
     """What `read` gives of the item `name` of the checkpoint in `folder`.
 
     Raises DamagedError where files are missing or are not what they should be. Any other failure
-    is the machine's or the store's and says nothing about the checkpoint: it is tried again, and
-    then is an UnreadError.
+    is the machine's or the store's and says nothing about the checkpoint: it is tried again unless
+    memory or rights are wanting, and then is an UnreadError.
     """
     waits = () if is_remote(folder) else _WAITS
     for wait in (*waits, None):
@@ -293,6 +293,8 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
         except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on.
             bury(error)
             said = f"{folder}: {name} cannot be read: {first_line(error)}"
+            if _is_refused(error):
+                raise UnreadError(said) from error
             if _is_damage(folder, error):
                 raise DamagedError(said) from error
             if wait is None:
@@ -302,10 +304,15 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
+def _is_refused(error: Exception) -> bool:
+    """Want of memory or of rights, which no second attempt mends."""
+    return bool(_os_errors(error) & {errno.EACCES, errno.EPERM, errno.ENOMEM}) or any(
+        isinstance(link, MemoryError | PermissionError) or _REFUSED.search(str(link))
+        for link in _chain(error)
+    )
+
+
 def _is_damage(folder: Path, error: Exception) -> bool:
-    for link in _chain(error):
-        if isinstance(link, MemoryError) or _REFUSED.search(str(link)):
-            return False
     return _answers(folder) if is_remote(folder) else _os_errors(error) <= _MISSING
 
 

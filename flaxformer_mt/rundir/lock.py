@@ -109,7 +109,8 @@ class RemoteHolding(Holding):
         from google.cloud import storage  # it takes a second, and local runs do not need it
 
         bucket, _, name = str(run.lock_file).removeprefix("gs://").partition("/")
-        self._blob = storage.Client(project=None).bucket(bucket).blob(name)
+        client = asking(run.lock_file, "reached", lambda: storage.Client(project=None))
+        self._blob = client.bucket(bucket).blob(name)
         self._run, self._beat = run, beat
         self._content = {"pid": os.getpid(), **_numbering(), "doing": doing}
         self._content["token"] = uuid.uuid4().hex
@@ -130,7 +131,7 @@ class RemoteHolding(Holding):
                 _name(found),
                 dead_after,
             )
-            while self._generation and time.monotonic() < deadline:
+            while self._generation and not _is_dead_here(found) and time.monotonic() < deadline:
                 time.sleep(min(self._beat / 4, dead_after))
                 before, (self._generation, found) = self._generation, self._read()
                 if self._generation not in (0, before):

@@ -82,14 +82,14 @@ class Training:
             with self.clock("start"):
                 if self.begin_or_restore():
                     self.telemetry.message(f"resuming after step {self.step:,}")
-            with self.clock("other"):
-                outcome = self.until_done()
-                with self.clock("checkpoints"):
-                    self.saves.confirm()
-                    self.save(*self.saved, surely=True)
-                    self.checkpoints.wait()
-                    self.telemetry.flush()
-                self.clock.keep(self.step)
+            self.clock.kind = "other"
+            outcome = self.until_done()
+            with self.clock("checkpoints"):
+                self.saves.confirm()
+                self.save(*self.saved, surely=True)
+                self.checkpoints.wait()
+                self.telemetry.flush()
+            self.clock.keep(self.step)
             return outcome
         finally:
             self.reading.close()
@@ -165,7 +165,7 @@ class Training:
         waited, compiled = self.batches.seconds_waited, self.program.compilations()
         with self.clock("data"):
             batch, position = next(self.batches)
-            # While the devices compute, waiting for data costs nothing.
+            # A wait that ends while the devices still compute costs nothing; a longer one, all.
             if self.pending is not None and not self.pending[0]["loss"].is_ready():
                 self.clock.kind = "steps"
         self.window.waited(self.batches.seconds_waited - waited)

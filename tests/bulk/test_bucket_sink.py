@@ -148,6 +148,23 @@ def test_a_stop_while_parts_are_deleted_loses_nothing(gcs, bucket, number, grown
     assert gcs.objects[file] == b"1\n2\n3\n" + b"four\n" * grown
 
 
+def test_a_stop_while_file_becomes_a_part_again_doubles_nothing(gcs, bucket, monkeypatch):
+    sink = of_three_parts(bucket)
+    stop_at_deletion(gcs, monkeypatch, 1)
+    with pytest.raises(OutputError):
+        sink.finish()
+    # Of the record and the new first part, what comes second is refused.
+    writes = iter(range(100))
+    gcs.fault = lambda method, name: 403 if method == "PUT" and next(writes) >= 1 else None
+    with pytest.raises(OutputError):
+        begun(bucket, Clock())
+    gcs.fault = lambda method, name: None
+    again, found = begun(bucket, Clock())
+    assert found == done(3)
+    again.finish()
+    assert gcs.objects[f"{bucket}/out/de.txt"] == b"1\n2\n3\n"
+
+
 def test_a_whole_that_was_taken_away_is_made_again(gcs, bucket, monkeypatch):
     sink = of_three_parts(bucket)
     stop_at_deletion(gcs, monkeypatch, 1)

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,23 @@ def test_a_kill_between_the_last_steps_loses_nothing(path, monkeypatch, step):
     sink.finish()
     sink.close()
     assert path.read_bytes() == b"one\ntwo\nthree\n" and files(path) == ["out"]
+
+
+def test_a_kill_while_the_output_becomes_a_part_again_loses_nothing(path, monkeypatch):
+    killed_in(path, monkeypatch, "unlink")
+
+    def kill(whole, part):
+        part.write(whole.read(3))
+        raise Killed
+
+    monkeypatch.setattr(shutil, "copyfileobj", kill)
+    with pytest.raises(Killed):
+        begun(path)
+    monkeypatch.undo()
+    sink, done = begun(path)
+    assert done == TWO
+    sink.finish()
+    assert path.read_bytes() == b"one\ntwo\n" and files(path) == ["out"]
 
 
 def test_an_output_that_was_changed_since_the_last_step_is_made_anew(path, monkeypatch):

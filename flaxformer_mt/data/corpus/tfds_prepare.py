@@ -34,6 +34,7 @@ def prepare(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
         names them, their sizes and the setting to put them under.
     """
     import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download import checksums
 
     builder = _builder(name, data_dir, key)
     split_generators = builder._split_generators
@@ -45,7 +46,9 @@ def prepare(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
     ):
 
         def from_archives(manager: Any) -> Any:
-            found = _Archives(manager, builder.url_infos or {}, archives, Path(unpacked))
+            # Of some archives only the lists of other sets know size and digest.
+            known = {**checksums.get_all_url_infos(), **(builder.url_infos or {})}
+            found = _Archives(manager, known, archives, Path(unpacked))
             try:
                 return split_generators(found)
             finally:
@@ -73,6 +76,9 @@ def prepare(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
             raise
         # The set's own code reads the archives: what it raises is as varied as the sets.
         except Exception as error:
+            # A set takes its place whole: another process that made it too was there first.
+            if (Path(builder.data_dir) / "dataset_info.json").exists():
+                return tfds.builder_from_directory(str(builder.data_dir))
             raise CorpusError(
                 f"{key}.path: {name} cannot be prepared from its archives: "
                 f"{type(error).__name__}: {error}"
@@ -142,10 +148,11 @@ class _Archives:
         name = (info.filename if info else None) or in_url
         if self._folder is not None and (path := self._folder / name).is_file():
             # TFDS takes it from there as well, and compares size and digest where it knows them.
-            return Path(self._manager.download(url)) if info else path
+            return Path(self._manager.download(url)) if info and info.filename else path
         if self._folder is None and self.failure is None:
             try:
-                if not self._downloaded_before:
+                # requests knows no ftp://, which TFDS does.
+                if not self._downloaded_before and url.startswith("http"):
                     # Without a network TFDS would try for minutes.
                     requests.head(url, timeout=_CONNECT_SECONDS)
                 return Path(self._manager.download(url))

@@ -83,7 +83,7 @@ def prepare(
     if aside.exists():
         report(f"prepare: starting over: an interrupted call left {aside}, which is removed")
         _take_vocabulary_back(directory)
-    vocabulary_before = (directory / "vocabulary").exists()
+    vocabulary_before = (directory / "vocabulary" / vocabulary.INDEX).exists()
     try:
         with replacing(directory / "data", aside=aside):
             _make(config, seed, directory, scripts, workers, report=report, bar=bar)
@@ -228,8 +228,11 @@ def _take_vocabulary_back(directory: Path) -> None:
     aside = directory / ASIDE
     if (aside / MANIFEST).exists() and not (aside / "vocabulary").exists():
         # Half a manifest is of a call that had not come that far.
-        with contextlib.suppress(PrepareError):
-            if not read_manifest(aside)["vocabulary"]["found"]:
+        with contextlib.suppress(PrepareError, vocabulary.VocabularyError):
+            made = read_manifest(aside)["vocabulary"]
+            # Somebody may have put another one there since.
+            there = Vocabularies.load(directory / "vocabulary").digest
+            if not made["found"] and there == made["digest"]:
                 shutil.rmtree(directory / "vocabulary", ignore_errors=True)
 
 
