@@ -36,7 +36,7 @@ def get_config(variant: str = "base") -> ConfigDict:
 
     config = default_config()
     config.name = "Europarl en-fr base"
-    config.model.dtype = "bfloat16"
+    config.model.dtype = "auto"
     config.model.dropout = 0.2
 
     config.data.tgt_lang = "fr"

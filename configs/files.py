@@ -23,6 +23,7 @@ def get_config(variant: str = "small") -> ConfigDict:
         raise ValueError(f"unknown variant '{variant}'; valid variants: {', '.join(VARIANTS)}")
     config = default_config()
     config.name = f"own text, {variant}"
+    config.model.dtype = "auto"
     if variant == "base":
         return config
 

@@ -86,7 +86,7 @@ def get_config(variant: str = "tiny") -> ConfigDict:
     if variant == "tiny_raw":
         # An hour or so of a laptop in place of two and a half.
         config.training.steps = 8000
-        config.model.dtype = "bfloat16"
+        config.model.dtype = "auto"
 
     config.decoding.beam_size = 5
     # The published run's own, to be held beside it; not the best on the validation set (above).

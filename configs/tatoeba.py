@@ -36,6 +36,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.valid = files("dev")
     config.data.test.tatoeba_test_v2021_08_07 = files("test-tatoeba-v2021-08-07")
 
+    config.model.dtype = "auto"
     config.model.encoder_layers = 3
     config.model.decoder_layers = 3
     config.model.d_model = 256

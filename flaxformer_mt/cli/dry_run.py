@@ -58,6 +58,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
     program = build(
         config, src_vocab_size=vocabularies.src.size, tgt_vocab_size=vocabularies.tgt.size
     )
+    config = program.config
     peak, line = find_peak(
         list(program.mesh.devices.flat), config.training.chip_tflops, config.model.dtype
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from flaxformer_mt.rundir.checkpoints import list_steps, load_params
 from flaxformer_mt.rundir.layout import RunDirectory, read_status, reopen
 from flaxformer_mt.rundir.lock import Holding, locked
 from flaxformer_mt.rundir.paths import as_path
-from flaxformer_mt.training.program import Program
+from flaxformer_mt.training.program import Program, with_dtype
 from flaxformer_mt.training.state import StartError, check_same_form
 
 
@@ -73,6 +74,9 @@ def continued_config(
         config = _changed(run, overrides)
     else:
         config = load_config(spec, overrides, recorded=recorded)
+    if config.model.dtype == "auto":
+        model = dataclasses.replace(config.model, dtype=recorded.model.dtype)
+        config = dataclasses.replace(config, model=model)
     if list_steps(run.checkpoints):
         return config, check_resume(recorded, config, str(run))
     return config, differences(recorded, config)
@@ -105,12 +109,15 @@ def recorded(
     holding = Holding()
     with contextlib.ExitStack() as held:
 
+        def on_this_machine(config: ExperimentConfig) -> ExperimentConfig:
+            return with_dtype(config, jax.local_devices()[0])
+
         def begin() -> dict[str, Any] | None:
             nonlocal holding
             fresh = None
             if not layout.has_record(run):
                 # Before the folder is made: a config that is refused leaves none behind.
-                fresh = to_dict(new_config(run, spec, overrides, init_from))
+                fresh = to_dict(on_this_machine(new_config(run, spec, overrides, init_from)))
                 layout.make_folder(run)
             # Two processes may race; the lock holder writes the config.
             holding = held.enter_context(locked(run, "training on it"))
@@ -121,7 +128,7 @@ def recorded(
             status = read_status(run)
             for key, (old, new) in changed.items():
                 say(f"{key}: was {old!r}, now {new!r}")
-            config = to_dict(continued)
+            config = to_dict(on_this_machine(continued))
             finished = status if status and status.state == "finished" else None
             if finished and not trains(changed):
                 if changed:

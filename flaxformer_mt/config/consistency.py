@@ -34,8 +34,7 @@ _SHARES = {
 }
 _NOT_NEGATIVE = {
     "training": (
-        "seed validate_every patience keep_best keep_for_average max_rollbacks loss_chunk "
-        "chip_tflops"
+        "seed validate_every patience keep_best keep_for_average max_rollbacks chip_tflops"
     ),
     "training.optimizer": "weight_decay clip_norm",
     "data": "epoch_pairs workers",
@@ -185,6 +184,8 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
         yield "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'"
     if schedule.kind == "paper" and schedule.factor <= 0:
         yield f"'training.schedule.factor' = {schedule.factor} must be positive"
+    if training.loss_chunk < -1:
+        yield f"'training.loss_chunk' = {training.loss_chunk} must be at least -1"
     multiple, accumulation = config.data.batch.multiple, training.optimizer.accumulation
     if accumulation > 0 and multiple % accumulation:
         yield (

@@ -11,7 +11,11 @@ from flaxformer_mt.config.setting import Decides
 
 # Only the pairs that data.filter.script drops depend on them.
 _LANGUAGES = {"data.src_lang", "data.tgt_lang"}
-FIRST: dict[str, Any] = {"data.src_lang": "en", "data.tgt_lang": "de"}
+FIRST: dict[str, Any] = {
+    "data.src_lang": "en",
+    "data.tgt_lang": "de",
+    "training.loss_chunk": 4096,
+}
 """What a setting was by default when it was new, of those whose default has changed since.
 
 The key is the setting's, without the name of a corpus (`data.train.split`). Whoever changes a

@@ -58,9 +58,10 @@ class ModelConfig:
     dropout: float = setting(0.1, "P_drop: on sub-layer outputs and on embedding + position sums")
     attention_dropout: float = setting(0.0, "dropout on attention weights (paper: none)")
     ffn_dropout: float = setting(0.0, "dropout after the feed-forward ReLU (paper: none)")
-    dtype: Literal["float32", "bfloat16"] = setting(
+    dtype: Literal["auto", "float32", "bfloat16"] = setting(
         "float32",
-        "operands of matrix products; parameters, softmax and loss stay float32",
+        "operands of matrix products; parameters, softmax and loss stay float32. auto: bfloat16 "
+        "where the hardware multiplies it, float32 elsewhere; a run keeps what it began with",
         resume=True,
     )
     scan_layers: bool = setting(
@@ -261,8 +262,9 @@ class TrainingConfig:
     )
     label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
     loss_chunk: int = setting(
-        4096,
-        "target positions of a device whose logits exist at one time (0: all)",
+        -1,
+        "target positions of a device whose logits exist at one time (0: all; -1: all on a GPU, "
+        "4096 elsewhere)",
         resume=True,
         decides="nothing",
     )

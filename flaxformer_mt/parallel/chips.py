@@ -22,8 +22,11 @@ Sources, looked up in November 2026:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
+from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -149,6 +152,26 @@ def chip_of(device_kind: str) -> Chip | None:
         if wanted in (kind.casefold() for kind in chip.kinds):
             return chip
     return None
+
+
+def cpu_features() -> frozenset[str]:
+    """This CPU's instruction sets by Linux's names; empty where the system doesn't tell."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith(("flags", "Features")):
+                return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def fastest_dtype(device: jax.Device) -> Literal["bfloat16", "float32"]:
+    """What `model.dtype = "auto"` means on a device: bfloat16 where it multiplies that itself."""
+    if device.platform == "cpu":
+        # Elsewhere XLA widens the operands first: base's step then takes longer than in float32.
+        fast = not cpu_features().isdisjoint({"amx_bf16", "avx512_bf16"})
+    else:
+        chip = chip_of(device.device_kind)
+        fast = chip is None or chip.half == "bfloat16"
+    return "bfloat16" if fast else "float32"
 
 
 def product_flops(

@@ -20,6 +20,7 @@ from typing import Any
 import jax
 
 from flaxformer_mt.files.atomic import write_whole
+from flaxformer_mt.parallel.chips import cpu_features
 
 LIMIT = 8 << 30  # bytes
 _SUFFIX = "-cache"
@@ -66,12 +67,7 @@ def folder_in_use() -> Path | None:
 
 def machine() -> str:
     """A name for this kind of CPU, by its instruction sets."""
-    features = ""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("flags", "Features")):
-                features = " ".join(sorted(line.partition(":")[2].split()))
-                break
+    features = " ".join(sorted(cpu_features()))
     digest = hashlib.sha256(features.encode()).hexdigest()
     return f"{platform.machine()}-{digest[:8]}"
 

@@ -17,6 +17,7 @@ from flaxformer_mt.planning.compile import Memory, TooLarge, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
 from flaxformer_mt.planning.fit import check_length
 from flaxformer_mt.planning.topology import Topology
+from flaxformer_mt.training.program import with_dtype
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ def plan_decoding(
     """
     longest = src_length or config.model.max_length
     check_length(config, longest)
+    config = with_dtype(config, topology.devices[0])
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     sharding = SingleDeviceSharding(topology.devices[0])
     boxed = jax.eval_shape(lambda: nn.unbox(initial_params(model, jax.random.key(0))))

@@ -144,7 +144,7 @@ def plan(
         chips=topology.chips,
         devices=len(topology.devices),
         mesh=dict(mesh.shape),
-        dtype=config.model.dtype,
+        dtype=program.config.model.dtype,
         scan_layers=config.model.scan_layers,
         remat=config.model.remat,
         shape=shape,

@@ -31,6 +31,7 @@ from flaxformer_mt.parallel import (
     spread_over_data,
     without_names,
 )
+from flaxformer_mt.parallel.chips import fastest_dtype
 from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.optimizer import learning_rate, make_optimizer
 from flaxformer_mt.training.state import TrainState, start_state
@@ -57,6 +58,14 @@ class Program:
     lower_train_step: Callable[[Shape], Lowered]  # for one shape of batch; nothing is computed
 
 
+def with_dtype(config: ExperimentConfig, device: jax.Device) -> ExperimentConfig:
+    """The config with `model.dtype` as a run on this device records it: "auto" is settled."""
+    if config.model.dtype != "auto":
+        return config
+    model = dataclasses.replace(config.model, dtype=fastest_dtype(device))
+    return dataclasses.replace(config, model=model)
+
+
 def build(
     config: ExperimentConfig,
     *,
@@ -70,10 +79,16 @@ def build(
     TPU topology's, the functions can be lowered and compiled but not called. Raises MeshError and
     FreezeError.
     """
+    mesh = make_mesh(config.mesh, devices)
+    config = with_dtype(config, mesh.devices.flat[0])
+    if config.training.loss_chunk < 0:
+        # On a GPU slices would add to the gradient of the whole softmax matrix one after another.
+        chunk = 0 if mesh.devices.flat[0].platform == "gpu" else 4096
+        training = dataclasses.replace(config.training, loss_chunk=chunk)
+        config = dataclasses.replace(config, training=training)
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)
-    mesh = make_mesh(config.mesh, devices)
     rows, micro = config.data.batch.multiple, config.training.optimizer.accumulation
     split = mesh.shape["data"] * mesh.shape["fsdp"]
     if rows % (split * micro):

@@ -66,6 +66,7 @@ def corpus(tmp_path: Path) -> Path:
 def settings(folder: Path, **changes: object) -> list[str]:
     """Arguments for the built-in config `files`; `a__b=1` sets `a.b`."""
     values: dict[str, object] = {
+        "model.dtype": "float32",
         "data.folder": folder,
         "data.train.mine.src": "train.en",
         "data.train.mine.tgt": "train.de",

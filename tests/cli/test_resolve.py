@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.cli.resolve import continued_config, new_config, wants_determinism
+from flaxformer_mt.cli.resolve import (
+    continued_config,
+    new_config,
+    recorded,
+    wants_determinism,
+)
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.rundir.layout import RunDirectory, create
+from flaxformer_mt.parallel import Processes
+from flaxformer_mt.rundir.layout import RunDirectory, create, read_record
+from flaxformer_mt.training import program
 
 ON, OFF = "training.deterministic=true", "training.deterministic=false"
 
@@ -54,10 +61,30 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
         new_config(RunDirectory(tmp_path / "new"), None, ["training.patience=3"], str(quiet))
     config = load_config("quickstart", none)
     patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=3))
-    recorded = RunDirectory(tmp_path / "recorded")
-    create(recorded.path, to_dict(patient), ["train"])
+    other = RunDirectory(tmp_path / "recorded")
+    create(other.path, to_dict(patient), ["train"])
     again = [*none, "training.patience=3"]  # as in the command that began it
     for spec, overrides in ((None, []), ("quickstart", again)):
         changes = [*overrides, "training.log_every=7"]
-        config, changed = continued_config(recorded, spec, changes)
+        config, changed = continued_config(other, spec, changes)
         assert config.training.patience == 3 and changed.keys() == {"training.log_every"}
+
+
+def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypatch) -> None:
+    """Also on a machine where auto would mean the other; until it has begun, it is open."""
+
+    def begun(spec: str | None, machine: str, *overrides: str) -> str:
+        monkeypatch.setattr(program, "fastest_dtype", lambda device: machine)
+        with recorded(run, spec, list(overrides), ["train"], None, Processes()) as (config, _):
+            assert config is not None
+            assert read_record(run).config["model"]["dtype"] == config.model.dtype
+            return config.model.dtype
+
+    run = RunDirectory(tmp_path / "run")
+    assert begun("files", "bfloat16") == "bfloat16"
+    assert begun("files", "float32") == begun(None, "float32") == "bfloat16"
+    assert begun(None, "float32", "model.dtype=float32") == "float32"
+    run = RunDirectory(tmp_path / "prepared")
+    create(run.path, to_dict(load_config("files", [])), ["prepare"])
+    assert begun(None, "float32") == "float32"
+    assert begun("files", "bfloat16") == "float32"

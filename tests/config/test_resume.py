@@ -166,7 +166,7 @@ def test_how_a_trained_model_is_scored_may_change():
 
 def test_a_setting_at_its_default_is_in_no_digest():
     """So a release that has one more leaves all digests what they are."""
-    assert deciding(freeze({}, "test"), "training", "scoring", "nothing") == {}
+    assert deciding(freeze({}, "test"), "training", "scoring") == {}
     assert deciding(changed("model.dropout=0.1"), "training") == deciding(changed(), "training")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import types
 
 import pytest
 
+from flaxformer_mt.parallel import chips
 from flaxformer_mt.parallel.chips import CHIPS, chip_of
 
 try:
@@ -58,3 +60,24 @@ def test_agrees_with_the_table_inside_jax(chip):
     assert chip.bf16_flops == pytest.approx(cores * theirs.bf16_ops_per_second, rel=0.15)
     assert chip.hbm_bytes == pytest.approx(cores * theirs.hbm_capacity_bytes, rel=0.08)
     assert chip.hbm_bandwidth == pytest.approx(cores * theirs.mem_bw_bytes_per_second, rel=0.13)
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "features", "dtype"),
+    [
+        ("cpu", "cpu", {"avx2", "amx_bf16"}, "bfloat16"),
+        ("cpu", "cpu", {"avx512f", "avx512_bf16"}, "bfloat16"),
+        ("cpu", "cpu", {"avx512f", "avx2"}, "float32"),
+        ("cpu", "cpu", set(), "float32"),
+        ("tpu", "TPU v5 lite", set(), "bfloat16"),
+        ("gpu", "NVIDIA H200", set(), "bfloat16"),
+        ("gpu", "Tesla T4", set(), "float32"),
+        ("gpu", "NVIDIA of next year", set(), "bfloat16"),
+    ],
+)
+def test_auto_is_bfloat16_where_the_hardware_multiplies_it(
+    monkeypatch, platform, kind, features, dtype
+):
+    monkeypatch.setattr(chips, "cpu_features", lambda: frozenset(features))
+    device = types.SimpleNamespace(platform=platform, device_kind=kind)
+    assert chips.fastest_dtype(device) == dtype

@@ -68,6 +68,7 @@ SMALL = {
 def tiny(corpus: Path) -> list[str]:
     """Arguments of the smallest sensible training on `corpus`."""
     settings = {
+        "model.dtype": "float32",
         "data.folder": corpus,
         "data.train.mine.src": "train.en",
         "data.train.mine.tgt": "train.de",
