@@ -28,7 +28,7 @@ from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir.layout import open_run, read_record
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import codes_among
-from flaxformer_mt.serving.settings import Log, ServerSettings, flags
+from flaxformer_mt.serving.settings import Log, ServerSettings, flags, read_keys
 
 
 class ServeError(UserError):
@@ -45,23 +45,17 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
                 f"{package} is not installed: pip install 'flaxformer-mt[serve]', or "
                 "FLAXFORMER_EXTRAS=serve before launch/local.sh"
             )
-    from flaxformer_mt.serving.access import KeyFileError, read_keys
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
-    try:
-        keys = read_keys(_text(options.api_keys)) if options.api_keys else frozenset()
-    except KeyFileError as error:
-        raise ServeError(f"{options.api_keys}:{error.line}: {error}") from error
+    keys = options.api_keys
     settings = ServerSettings(
         **{name: getattr(options, name) for name in flags()},
-        keys=keys,
+        keys=read_keys(_text(keys), keys) if keys else frozenset(),
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
         examples=tuple(_lines(options.examples)) if options.examples else (),
         log=options.log,
     )
-    if options.api_keys and not settings.keys:
-        raise ServeError(f"{options.api_keys}: has no key; write one a line")
     # Before the model is loaded, so that errors show at once.
     allow_files(settings.connections)
     with bind(options.host, options.port) as listener:

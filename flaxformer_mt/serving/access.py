@@ -1,4 +1,4 @@
-"""Who may use the server: API keys, other sites' pages, the names by which it is asked for.
+"""Who may use the server, and what who may not is told: API keys, other sites' pages, its names.
 
 A browser lets every page send requests anywhere, to a server on its user's own machine as well, and
 a form needs nobody's leave (https://fetch.spec.whatwg.org/#cors-safelisted-method). It says where a
@@ -19,10 +19,42 @@ from collections.abc import Collection, Iterable, Mapping
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from flaxformer_mt.errors import UserError
-from flaxformer_mt.serving.refusals import Refusal, shown
-
 _PORTS = {"http": ":80", "https": ":443"}
+
+
+class Refusal(Exception):
+    """A request that gets an error: its status, a message for the client, headers.
+
+    Messages repeat nothing of a request but short names of its keys.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, reason: str, headers: dict[str, str] | None = None
+    ) -> None:
+        """`reason` is one word for the metrics."""
+        super().__init__(message)
+        self.status, self.message, self.reason = status, message, reason
+        self.headers = headers or {}
+
+
+def bad_request(message: str) -> Refusal:
+    return Refusal(400, message, reason="request")
+
+
+def too_large(message: str) -> Refusal:
+    return Refusal(413, message, reason="size")
+
+
+def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
+    return Refusal(503, message, reason=reason, headers={"retry-after": str(retry_after)})
+
+
+def shown(text: str) -> str:
+    """A client's short text for a message: printable, and cut at 40 characters."""
+    plain = "".join(
+        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:40]
+    )
+    return plain + ("…" if len(text) > 40 else "")
 
 
 class Keys:
@@ -57,30 +89,6 @@ def key_in_headers(headers: Mapping[str, str]) -> str | None:
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
     return headers.get("x-api-key")
-
-
-class KeyFileError(UserError):
-    """A key that clients cannot send; `line` is its number in the file."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(
-            "the key has characters beyond printable ASCII, which headers cannot carry: "
-            "write another one"
-        )
-        self.line = line
-
-
-def read_keys(text: str) -> frozenset[str]:
-    """One key a line; blank lines and those that begin with `#` are none. Raises KeyFileError."""
-    keys = set()
-    for number, line in enumerate(text.split("\n"), start=1):
-        key = line.strip()
-        if not key or key.startswith("#"):
-            continue
-        if not (key.isascii() and key.isprintable()):
-            raise KeyFileError(number)
-        keys.add(key)
-    return frozenset(keys)
 
 
 def _digest(key: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from flaxformer_mt.serving.engine import Attended, Translated
 from flaxformer_mt.serving.model_info import Model, confidence, language_name
-from flaxformer_mt.serving.requests import AttentionRequest, Kind, TranslateTask
+from flaxformer_mt.serving.requests import AttentionRequest, Kind, TranslateRequest, TranslateTask
 from flaxformer_mt.serving.sentences import Sentences
 
 _DECIMALS = 4  # of attention weights: more would be shown by no picture
@@ -105,7 +105,7 @@ class JsonResponse(Response):
     media_type = "application/json"
 
     def __init__(
-        self, content: Any, status_code: int = 200, headers: dict[str, str] | None = None
+        self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(content, status_code, {"cache-control": "no-store", **(headers or {})})
 
@@ -129,63 +129,56 @@ def translations(
     task: TranslateTask, found: Sequence[Sequence[Translated]], src_lang: str
 ) -> TranslateAnswer | LibreTranslateAnswer:
     """In the form of the request."""
-    if task.libre:
-        return _libre_translation(task, found, src_lang)
-    return TranslateAnswer(
-        translations=[
-            Translation(
-                text=text.joined([each.translation.text for each in sentences]),
-                sentences=[_sentence(task, each) for each in sentences],
-            )
-            for text, sentences in zip(task.texts, found, strict=True)
-        ]
-    )
-
-
-def _sentence(task: TranslateTask, found: Translated) -> Sentence:
-    hypotheses = [
-        Hypothesis(text=each.text, score=each.score, log_prob=each.log_prob)
-        for each in found.translation.hypotheses[: task.n_best]
-    ]
-    if task.alignment:
-        for hypothesis, its in zip(hypotheses, found.alignments, strict=False):
-            hypothesis.alignment = None
-            if its is not None:
-                hypothesis.alignment = Alignment(
-                    source_words=its.src_words, target_words=its.tgt_words, links=its.links
+    pairs = list(zip(task.texts, found, strict=True))
+    if isinstance(task.form, TranslateRequest):
+        return TranslateAnswer(
+            translations=[
+                Translation(
+                    text=text.joined([each.translation.text for each in sentences]),
+                    sentences=[_sentence(task.form, each) for each in sentences],
                 )
-    sentence = Sentence(
-        source=found.source,
-        split=found.translation.split,
-        at_limit=found.translation.at_limit,
-        hypotheses=hypotheses,
-    )
-    if found.code:
-        sentence.code = found.code
-    return sentence
-
-
-def _libre_translation(
-    task: TranslateTask, found: Sequence[Sequence[Translated]], src_lang: str
-) -> LibreTranslateAnswer:
-    """The n-th alternative joins each sentence's n-th, or its last."""
+                for text, sentences in pairs
+            ]
+        )
     ranked = [
-        [_joined(text, sentences, rank) for rank in range(task.n_best)]
-        for text, sentences in zip(task.texts, found, strict=True)
+        [_joined(text, sentences, rank) for rank in range(task.form.n_best)]
+        for text, sentences in pairs
     ]
     answer: dict[str, list[Any]] = {"translatedText": [texts[0] for texts in ranked]}
-    if task.n_best > 1:
+    if task.form.alternatives:
         # Once each: a text of one sentence may have fewer translations than were asked for.
         answer["alternatives"] = [
             [text for text in dict.fromkeys(texts) if text != texts[0]] for texts in ranked
         ]
-    if task.detected:
-        answer["detectedLanguage"] = [detected(text, src_lang) for text in task.detected]
+    if task.form.source == "auto":
+        answer["detectedLanguage"] = [detected(text, src_lang) for text in task.given]
     fields: dict[str, Any] = {key: each[0] if task.one else each for key, each in answer.items()}
     return LibreTranslateAnswer(**fields)
 
 
+def _sentence(asked: TranslateRequest, found: Translated) -> Sentence:
+    hypotheses = [
+        Hypothesis(text=each.text, score=each.score, log_prob=each.log_prob)
+        for each in found.translation.hypotheses[: asked.n_best]
+    ]
+    if asked.alignment:
+        for hypothesis, its in zip(hypotheses, found.alignments, strict=False):
+            hypothesis.alignment = None  # which is set, and not left out
+            if its is not None:
+                hypothesis.alignment = Alignment(
+                    source_words=its.src_words, target_words=its.tgt_words, links=its.links
+                )
+    return Sentence(
+        source=found.sentence.text,
+        split=found.translation.split,
+        at_limit=found.translation.at_limit,
+        hypotheses=hypotheses,
+        **({"code": found.sentence.code} if found.sentence.code else {}),
+    )
+
+
 def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
+    """The n-th alternative joins each sentence's n-th, or its last."""
     hypotheses = [each.translation.hypotheses for each in found]
     return text.joined([each[min(rank, len(each) - 1)].text for each in hypotheses])
 

@@ -1,126 +1,216 @@
-"""The ASGI application: which address does what."""
+"""The ASGI application: which address does what, and what stands around every request.
+
+Headers that protect, no error that tells, one count and one log line each.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hashlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flaxformer_mt.serving import answers
-from flaxformer_mt.serving.access import Keys, key_in_headers
+from flaxformer_mt.serving.access import Keys, Origins, Refusal, key_in_headers, unavailable
 from flaxformer_mt.serving.answers import JsonResponse
-from flaxformer_mt.serving.guard import Guard
-from flaxformer_mt.serving.model_info import Model, ServedTranslator, page_settings
+from flaxformer_mt.serving.model_info import page_settings
 from flaxformer_mt.serving.openapi import openapi
-from flaxformer_mt.serving.refusals import Refusal
 from flaxformer_mt.serving.requests import read_payload
 from flaxformer_mt.serving.service import Service
-from flaxformer_mt.serving.settings import ServerSettings
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Answer = Callable[[Request, Mapping[str, Any], str], Awaitable[Any]]
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _PAGES = {"index.html": "/", "docs.html": "/docs"}
+# Everything comes from this server, the tab's icon included, and nothing may embed it.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]
+# Not refused with the others: who looks after a server that is full wants to see it.
+_ALWAYS = frozenset({"/health", "/metrics"})
 
 
-def create_app(
-    translator: ServedTranslator,
-    model: Model,
-    settings: ServerSettings,
-    *,
-    say: Callable[[str], None],
-    failed: Callable[[BaseException], None],
-    connections: Callable[[], int],
-    local: bool,
-) -> Guard:
-    """An ASGI application that translates with `translator`, in one thread, from its lifespan on.
+class App:
+    """Answers requests by `service`, whose thread runs from the application's lifespan on.
 
-    `say` gets lines for the operator, `failed` the reason if the model cannot be made ready or its
-    thread ends. `connections` tells how many are open, `local` that only this machine reaches it.
+    While more `connections` are open than may be, requests are refused; so are those of pages and
+    under names that may not use the server, which is `local` if only its own machine reaches it.
     """
-    service = Service(translator, model, settings, say=say, failed=failed)
-    endpoints = Endpoints(service)
-    routes = [
-        Route("/translate", endpoints.post(endpoints.translate), methods=["POST"]),
-        Route("/detect", endpoints.post(endpoints.detect), methods=["POST"]),
-        Route("/attention", endpoints.post(endpoints.attention), methods=["POST"]),
-        Route("/languages", _constant(answers.languages(model))),
-        Route("/frontend/settings", _constant(page_settings(model, settings))),
-        Route("/openapi.json", _constant(openapi(service.reader))),
-        Route("/health", endpoints.health),
-        Route("/metrics", endpoints.metrics),
-        *_page(),
-    ]
 
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        service.start()
-        yield
-        await service.stop()
-
-    handlers = {HTTPException: _http_error, Refusal: endpoints.refused}
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    # A trailing slash would otherwise be redirected, to an address made of the Host header.
-    app.router.redirect_slashes = False
-    paths = {route.path for route in routes}
-    return Guard(app, service, paths, connections=connections, local=local)
-
-
-class Endpoints:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, *, connections: Callable[[], int], local: bool) -> None:
+        settings, model = service.settings, service.model
         self.service = service
-        self.keys = Keys(service.settings.keys)
+        self._connections = connections
+        self._keys = Keys(settings.keys)
+        self._origins = Origins(settings.cors_origins, settings.allowed_hosts, local=local)
+        routes = [
+            Route("/translate", self._post(self._translate), methods=["POST"]),
+            Route("/detect", self._post(self._detect), methods=["POST"]),
+            Route("/attention", self._post(self._attention), methods=["POST"]),
+            Route("/languages", _constant(answers.languages(model))),
+            Route("/frontend/settings", _constant(page_settings(model, settings))),
+            Route("/openapi.json", _constant(openapi(service.reader))),
+            Route("/health", self._health),
+            Route("/metrics", self._metrics),
+            *_page(),
+        ]
+        self.paths = frozenset(route.path for route in routes)  # others are counted as one
 
-    def post(self, answer: Answer) -> Endpoint:
-        """An endpoint that reads a body, bounded; whatever happens becomes an answer."""
+        @contextlib.asynccontextmanager
+        async def lifespan(_: Any) -> AsyncIterator[None]:
+            service.start()
+            yield
+            await service.stop()
+
+        # A trailing slash would otherwise be redirected, to an address made of the Host header.
+        self._router = Router(routes, redirect_slashes=False, lifespan=lifespan)
+        self._app = self._readable(self._router)
+
+    def _readable(self, app: ASGIApp) -> ASGIApp:
+        """`app`, whose answers the pages of the allowed origins may read: refusals as well."""
+        if not self.service.settings.cors_origins:
+            return app
+        return CORSMiddleware(
+            app,
+            allow_origins=self.service.settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-api-key"],
+            expose_headers=["retry-after"],
+            max_age=3600,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        scope["app"] = self  # so that the router raises what it has no answer for
+        start = time.perf_counter()
+        status = 0
+        headers = Headers(scope=scope)
+        unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                if unread:
+                    message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        async def receive_guarded() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
+
+        metrics = self.service.metrics
+        metrics.open_requests += 1
+        try:
+            error = await self._error(scope, receive_guarded, send_guarded)
+            if error is not None and not status:
+                # Whoever asks whether it may ask would be told yes.
+                asks = scope["method"] == "OPTIONS"
+                answer = error if asks else self._readable(error)
+                await answer(scope, receive, send_guarded)
+        finally:
+            metrics.open_requests -= 1
+            seconds = time.perf_counter() - start
+            path = scope["path"] if scope["path"] in self.paths else "other"
+            metrics.requests.labels(path, str(status)).inc()
+            metrics.request_seconds.labels(path).observe(seconds)
+            if self.service.settings.log != "quiet":
+                self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
+
+    async def _error(self, scope: Scope, receive: Receive, send: Send) -> JsonResponse | None:
+        """Has the request answered; returns an answer to it where that did not come about."""
+        try:
+            self._admit(scope)
+            await self._app(scope, receive, send)
+        except Refusal as refusal:
+            self.service.metrics.refused.labels(refusal.reason).inc()
+            return JsonResponse({"error": refusal.message}, refusal.status, refusal.headers)
+        except HTTPException as error:
+            return JsonResponse(
+                {"error": error.detail}, error.status_code, dict(error.headers or {})
+            )
+        except asyncio.CancelledError:
+            # The time that a stopping server gives its last requests is over.
+            return JsonResponse({"error": "the server is stopping"}, 503, {"retry-after": "5"})
+        except Exception as error:
+            number = self.service.explain(error)
+            return JsonResponse({"error": f"internal error {number}"}, 500)
+        return None
+
+    def _admit(self, scope: Scope) -> None:
+        """Raises Refusal, before anything of the request is read."""
+        most = self.service.settings.connections
+        try:
+            if self._connections() > most and scope["path"] not in _ALWAYS:
+                full = f"more than {most} connections are open"
+                raise unavailable(full, retry_after=1, reason="connections")
+            self._origins.check(scope)
+        except Refusal as refusal:
+            # So that it is soon one less, and with it what was not read.
+            refusal.headers["connection"] = "close"
+            raise
+
+    def _post(self, answer: Answer) -> Endpoint:
+        """An endpoint that reads a body, bounded."""
         settings = self.service.settings
 
         async def respond(request: Request) -> Response:
-            try:
-                key = key_in_headers(request.headers)
-                if key is not None:  # before anything is read
-                    self.keys.admit(key)
-                payload, kind = await read_payload(
-                    request, limit=settings.max_body_bytes, seconds=settings.body_seconds
-                )
-                if key is None:
-                    self.keys.admit(payload.get("api_key"))
-                return JsonResponse(await answer(request, payload, kind))
-            except Refusal:
-                raise
-            except Exception as error:
-                number = self.service.explain(error)
-                return JsonResponse({"error": f"internal error {number}"}, 500)
+            key = key_in_headers(request.headers)
+            if key is not None:  # before anything is read
+                self._keys.admit(key)
+            payload, kind = await read_payload(
+                request, limit=settings.max_body_bytes, seconds=settings.body_seconds
+            )
+            if key is None:
+                self._keys.admit(payload.get("api_key"))
+            return JsonResponse(await answer(request, payload, kind))
 
         return respond
 
-    async def translate(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
+    async def _translate(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         task = self.service.reader.translate(payload, kind)
         if self.service.settings.log == "text":
             self.service.say(f"translate {[text.texts for text in task.texts]!r}")
         found = await self.service.within_limits(request, self.service.translate(task))
         return answers.translations(task, found, self.service.model.src_lang)
 
-    async def detect(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
+    async def _detect(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         text = self.service.reader.detect(payload, kind)
         return [answers.detected(text, self.service.model.src_lang)]
 
-    async def attention(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
+    async def _attention(self, request: Request, payload: Mapping[str, Any], kind: str) -> Any:
         asked = self.service.reader.attention(payload, kind)
         found = await self.service.within_limits(request, self.service.attend(asked))
         # Not in the event loop: rounding and writing so many numbers takes long.
         return await asyncio.to_thread(answers.attention, asked, found)
 
-    async def health(self, _: Request) -> Response:
+    async def _health(self, _: Request) -> Response:
         health = answers.Health(status=self.service.state)
         if health.status == "starting":
             health.done, health.of = self.service.warm
@@ -128,21 +218,11 @@ class Endpoints:
             return JsonResponse(health)
         return JsonResponse(health, 503, {"retry-after": "5"})
 
-    async def metrics(self, request: Request) -> Response:
-        self.keys.admit(key_in_headers(request.headers))
+    async def _metrics(self, request: Request) -> Response:
+        self._keys.admit(key_in_headers(request.headers))
         kind = "text/plain; version=0.0.4; charset=utf-8"
         headers = {"cache-control": "no-store"}
         return Response(self.service.metrics.text(), media_type=kind, headers=headers)
-
-    async def refused(self, _: Request, error: Exception) -> Response:
-        assert isinstance(error, Refusal)
-        self.service.metrics.refused.labels(error.reason).inc()
-        return JsonResponse({"error": error.message}, error.status, error.headers)
-
-
-async def _http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JsonResponse({"error": error.detail}, error.status_code, dict(error.headers or {}))
 
 
 def _constant(content: Any) -> Endpoint:

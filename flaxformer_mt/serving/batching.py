@@ -1,37 +1,22 @@
 """Many requests, one model: what waits is put together into batches that a thread computes.
 
-No request waits for others to come: the thread takes whatever is there when it is free, so a batch
-grows with the load. Requests take turns sentence by sentence, so that a long document delays a
-short question by its share and not by its length.
+No request waits for others to come: whenever the model is free it gets whatever is there, so a
+batch grows with the load. Requests take turns sentence by sentence, so that a long document delays
+a short question by its share and not by its length.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
+import concurrent.futures
 import dataclasses
-import threading
+import itertools
 import time
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-Run = Callable[[Any, list[Any]], Sequence[Any]]
-
-
-class QueueFull(Exception):
-    """No room for a request's items now; `retry_after` is a guess in whole seconds."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"the queue is full; try again in {retry_after} s")
-        self.retry_after = retry_after
-
-
-class NotServing(Exception):
-    """The thread is not ready yet, or it takes no more."""
-
-
-class ModelEnded(Exception):
-    """The thread has ended while a request was with it or waited for it."""
+from flaxformer_mt.serving.access import unavailable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,27 +36,26 @@ class _Ticket:
     key: Hashable
     items: Sequence[Any]
     future: asyncio.Future[list[Any]]
-    results: list[Any]
+    results: list[Any] = dataclasses.field(default_factory=list)  # in order
     taken: int = 0
-    missing: int = 0
 
 
-Share = tuple[_Ticket, int]  # item number of a ticket
+_Item = tuple[_Ticket, Any]
 
 
 class Batcher:
-    """Items of the same key are computed together by `run(key, items)` in one thread of its own.
+    """Items of the same key are computed together by `run(key, items)` in one thread.
 
-    `prepare` is called in that thread before anything else, then `prepared` in the event loop,
-    which all methods belong to. If `run` raises an Exception for a batch of several requests, each
-    is tried alone, so that one cannot spoil the others'. `report` is called for each batch, in the
-    event loop; so is `failed`, with what ended the thread before its time: an Exception of
-    `prepare`, or what is no Exception, such as SystemExit.
+    Everything else, all methods included, belongs to the event loop. `prepare` is called in the
+    thread before anything else, then `prepared`. If `run` raises an Exception for a batch of
+    several requests, each is tried alone, so that one cannot spoil the others'. `report` is called
+    for each batch; `failed` with what ended the work before its time: an Exception of `prepare`, or
+    what is no Exception, such as SystemExit.
     """
 
     def __init__(
         self,
-        run: Run,
+        run: Callable[[Any, list[Any]], Sequence[Any]],
         *,
         take: Callable[[Any, int], int],
         capacity: int,
@@ -87,188 +71,149 @@ class Batcher:
         self._run, self._report = run, report
         self._prepare, self._prepared, self._failed = prepare, prepared, failed
         self._take, self._capacity = take, capacity
-        self._changed = threading.Condition()
         self._queue: collections.deque[_Ticket] = collections.deque()
-        self._unanswered: set[_Ticket] = set()
-        self._open = False
+        self._unanswered: set[asyncio.Future[list[Any]]] = set()
+        self._changed = asyncio.Event()
         self._seconds_per_item = 0.05  # a guess until there is experience
-        self._thread: threading.Thread | None = None
-        self._ended: asyncio.Future[None] | None = None
-        self.ready = False
-        self.waiting = 0  # items
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._call: concurrent.futures.Future[Any] | None = None
+        self._work: asyncio.Task[None] | None = None
+        self.ready = self.closed = False
 
     def start(self) -> None:
         """Begins; requests are taken once `prepare` is done (`ready`)."""
-        self._loop = asyncio.get_running_loop()
-        self._ended = self._loop.create_future()
-        self._open = True
-        # A daemon, so that a model that hangs cannot keep the process from ending.
-        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
-        self._thread.start()
+        self._work = asyncio.create_task(self._compute_all())
+
+    @property
+    def waiting(self) -> int:
+        """How many items wait. Those of requests that were given up don't."""
+        return sum(len(t.items) - t.taken for t in self._queue if not t.future.done())
 
     @property
     def at_work(self) -> bool:
-        """Whether the thread still runs."""
-        return self._thread is not None and self._thread.is_alive()
+        """Whether the thread computes: nothing can interrupt it."""
+        return self._call is not None and not self._call.done()
 
     async def close(self) -> None:
         """Takes no more requests, and returns when those that were taken have their results."""
-        with self._changed:
-            self._open = False
-            self._changed.notify()
-        if self._ended is not None:
-            await asyncio.shield(self._ended)
-        if self._thread is not None:
-            self._thread.join()  # it has said its last word
+        self.closed = True
+        self._changed.set()
+        if self._work is not None:
+            await asyncio.shield(self._work)
 
-    def submit(self, key: Hashable, items: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
-        """Accepts the items at once; the coroutine, which is to be awaited, has their results.
+    def submit(self, key: Hashable, items: Sequence[Any]) -> asyncio.Future[list[Any]]:
+        """Accepts the items; the future has their results in order. Cancelled, it withdraws them.
 
-        They are in order. Cancelled, it withdraws the items that still wait. Raises QueueFull and
-        NotServing; the coroutine ModelEnded, and what `run` raises for this request's items alone.
+        Raises Refusal where there is no room, or while nothing is taken. The future has what `run`
+        raises for this request's items alone, or a RuntimeError where the thread's work has ended.
         """
-        ticket = _Ticket(key, items, self._loop.create_future(), [None] * len(items))
-        ticket.missing = len(items)
+        if self.closed:
+            raise unavailable("the server is stopping", retry_after=5, reason="stopping")
+        if not self.ready:
+            raise unavailable("the model is loading", retry_after=5, reason="starting")
+        if (waiting := self.waiting) + len(items) > self._capacity:
+            seconds = max(1, min(60, round(waiting * self._seconds_per_item)))
+            full = f"the queue is full; try again in {seconds} s"
+            raise unavailable(full, retry_after=seconds, reason="queue")
+        ticket = _Ticket(key, items, asyncio.get_running_loop().create_future())
         if not items:
             ticket.future.set_result([])
-            return self._results_of(ticket)
-        with self._changed:
-            if not self._open or not self.ready:
-                raise NotServing("the server is stopping" if self.ready else "the model is loading")
-            if self.waiting + len(items) > self._capacity:
-                seconds = self.waiting * self._seconds_per_item
-                raise QueueFull(max(1, min(60, round(seconds))))
-            self.waiting += len(items)
-            self._queue.append(ticket)
-            self._changed.notify()
-        self._unanswered.add(ticket)
-        return self._results_of(ticket)
+            return ticket.future
+        self._unanswered.add(ticket.future)
+        ticket.future.add_done_callback(self._unanswered.discard)
+        self._queue.append(ticket)
+        self._changed.set()
+        return ticket.future
 
-    async def _results_of(self, ticket: _Ticket) -> list[Any]:
+    async def _compute_all(self) -> None:
         try:
-            return await ticket.future
-        except asyncio.CancelledError:
-            self._withdraw(ticket)
-            raise
-        finally:
-            self._unanswered.discard(ticket)
-
-    def _withdraw(self, ticket: _Ticket) -> None:
-        with self._changed:
-            if ticket in self._queue:
-                self._queue.remove(ticket)
-                self.waiting -= len(ticket.items) - ticket.taken
-
-    # --- in the thread ----------------------------------------------------------------------------
-
-    def _work(self) -> None:
-        try:
-            self._prepare()
+            await self._in_thread(self._prepare)
             self.ready = True
-            self._call(self._prepared)
-            while shares := self._next():
-                self._compute(shares)
-        # What is no Exception as well: a thread that ends unseen leaves all requests waiting.
+            self._prepared()
+            while batch := await self._next():
+                await self._compute(batch)
+        except asyncio.CancelledError:
+            raise
+        # What is no Exception as well: work that ends unseen leaves all requests waiting.
         except BaseException as error:
-            self.ready = False
-            self._call(self._break_off, error)
-        self._call(self._end)
+            self.ready, self.closed = False, True
+            self._queue.clear()
+            for future in list(self._unanswered):
+                if not future.done():
+                    future.set_exception(RuntimeError(f"the model ended: {type(error).__name__}"))
+            self._failed(error)
+        finally:
+            self._thread.shutdown(wait=False)
 
-    def _next(self) -> list[Share]:
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self._call = self._thread.submit(function, *arguments)
+        return await asyncio.wrap_future(self._call)
+
+    async def _next(self) -> list[_Item]:
         """The next batch, once there is something; empty when all is done and no more comes."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or not self._open)
-            if not self._queue:
-                return []
-            key = self._queue[0].key
-            same = sum(len(t.items) - t.taken for t in self._queue if t.key == key)
-            room = self._take(key, same)
-            shares: list[Share] = []
-            others: list[_Ticket] = []
-            while self._queue and len(shares) < room:
-                ticket = self._queue.popleft()
-                if ticket.key != key:
-                    others.append(ticket)
-                    continue
-                shares.append((ticket, ticket.taken))
-                ticket.taken += 1
-                if ticket.taken < len(ticket.items):
-                    self._queue.append(ticket)
-            self._queue.extendleft(reversed(others))
-            self.waiting -= len(shares)
-            return shares
+        while True:
+            queue = self._queue = collections.deque(t for t in self._queue if not t.future.done())
+            if queue or self.closed:
+                break
+            self._changed.clear()
+            await self._changed.wait()
+        if not queue:
+            return []
+        key = queue[0].key
+        room = self._take(key, sum(len(t.items) - t.taken for t in queue if t.key == key))
+        batch: list[_Item] = []
+        others: list[_Ticket] = []
+        while queue and len(batch) < room:
+            ticket = queue.popleft()
+            if ticket.key != key:
+                others.append(ticket)
+                continue
+            batch.append((ticket, ticket.items[ticket.taken]))
+            ticket.taken += 1
+            if ticket.taken < len(ticket.items):
+                queue.append(ticket)
+        queue.extendleft(reversed(others))
+        return batch
 
-    def _compute(self, shares: list[Share]) -> None:
+    async def _compute(self, batch: list[_Item]) -> None:
         start = time.perf_counter()
-        outcomes, failure = self._outcomes(shares)
+        outcomes, failure = await self._in_thread(self._outcomes, batch)
         seconds = time.perf_counter() - start
-        self._seconds_per_item += 0.1 * (seconds / len(shares) - self._seconds_per_item)
-        requests = len({id(ticket) for ticket, _ in shares})
-        report = BatchReport(len(shares), requests, seconds, failure)
-        self._call(self._deliver, shares, outcomes, report)
-
-    def _outcomes(self, shares: list[Share]) -> tuple[list[Any], Exception | None]:
-        """A result or an exception for each item, and why the batch failed if any item did."""
-        try:
-            return self._results(shares), None
-        except Exception as error:
-            failure = error
-        tickets = {id(ticket): ticket for ticket, _ in shares}
-        if len(tickets) == 1:
-            self._withdraw(shares[0][0])
-            return [failure] * len(shares), failure
-        outcomes: list[Any] = [None] * len(shares)
-        for ticket in tickets.values():
-            mine = [place for place, share in enumerate(shares) if share[0] is ticket]
-            try:
-                results: Sequence[Any] = self._results([shares[place] for place in mine])
-            except Exception as error:
-                self._withdraw(ticket)
-                results = [error] * len(mine)
-            for place, result in zip(mine, results, strict=True):
-                outcomes[place] = result
-        # Each alone, all may have been answered: then nothing has failed that anybody knows of.
-        lost = any(isinstance(outcome, Exception) for outcome in outcomes)
-        return outcomes, failure if lost else None
-
-    def _results(self, shares: list[Share]) -> list[Any]:
-        items = [ticket.items[number] for ticket, number in shares]
-        results = list(self._run(shares[0][0].key, items))
-        if len(results) != len(items):
-            raise RuntimeError(f"{len(items)} items have {len(results)} results")
-        return results
-
-    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        try:
-            self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
-
-    # --- in the event loop ------------------------------------------------------------------------
-
-    def _deliver(self, shares: list[Share], outcomes: list[Any], report: BatchReport) -> None:
-        for (ticket, number), outcome in zip(shares, outcomes, strict=True):
+        self._seconds_per_item += 0.1 * (seconds / len(batch) - self._seconds_per_item)
+        for (ticket, _), outcome in zip(batch, outcomes, strict=True):
             if ticket.future.done():  # cancelled, or failed before
                 continue
             if isinstance(outcome, Exception):
                 ticket.future.set_exception(outcome)
                 continue
-            ticket.results[number] = outcome
-            ticket.missing -= 1
-            if ticket.missing == 0:
+            ticket.results.append(outcome)  # a request's items are taken in order
+            if len(ticket.results) == len(ticket.items):
                 ticket.future.set_result(ticket.results)
-        self._report(report)
+        self._report(BatchReport(len(batch), len({id(t) for t, _ in batch}), seconds, failure))
 
-    def _break_off(self, error: BaseException) -> None:
-        with self._changed:
-            self._open = False
-            self._queue.clear()
-            self.waiting = 0
-        for ticket in self._unanswered:
-            if not ticket.future.done():
-                ticket.future.set_exception(ModelEnded(type(error).__name__))
-        self._failed(error)
+    def _outcomes(self, batch: list[_Item]) -> tuple[list[Any], Exception | None]:
+        """A result or an exception for each item, and why the batch failed if any item did."""
+        try:
+            return self._results(batch), None
+        except Exception as error:
+            failure = error
+        tickets = dict.fromkeys(ticket for ticket, _ in batch)
+        if len(tickets) == 1:
+            return [failure] * len(batch), failure
+        of: dict[_Ticket, Iterator[Any]] = {}
+        for ticket in tickets:
+            alone = [item for item in batch if item[0] is ticket]
+            try:
+                of[ticket] = iter(self._results(alone))
+            except Exception as error:
+                of[ticket] = itertools.repeat(error)
+        outcomes = [next(of[ticket]) for ticket, _ in batch]
+        # Each alone, all may have been answered: then nothing has failed that anybody knows of.
+        lost = any(isinstance(outcome, Exception) for outcome in outcomes)
+        return outcomes, failure if lost else None
 
-    def _end(self) -> None:
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+    def _results(self, batch: list[_Item]) -> list[Any]:
+        results = list(self._run(batch[0][0].key, [item for _, item in batch]))
+        if len(results) != len(batch):
+            raise RuntimeError(f"{len(batch)} items have {len(results)} results")
+        return results

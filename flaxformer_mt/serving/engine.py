@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.segments import OverlongError, TargetError
 from flaxformer_mt.decoding.translation import Translation
-from flaxformer_mt.serving.model_info import ServedTranslator
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.serving.access import Refusal, bad_request
 from flaxformer_mt.serving.requests import AttentionRequest
 
+ATTENTION = 0  # the key of requests for attention; that of a search is its number of hypotheses
 WIDE_BATCH = 4  # sentences of an n-best batch: the page's requests, which are few and short
 STEP = 4  # from one size of batch to the next; as many times fewer rows a search goes down to
 # Pairs are aligned so many at a time, padded by repetition: one pass is cheap, compiling is not.
@@ -43,10 +46,9 @@ class Sentence:
 class Translated:
     """A sentence's translations, and an alignment for each that asked for one and can have one."""
 
-    source: str
+    sentence: Sentence
     translation: Translation
-    alignments: tuple[Alignment | None, ...]
-    code: str = ""  # that was put before the source
+    alignments: list[Alignment | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,22 +63,6 @@ class Attended:
     weights: Float32[np.ndarray, "heads rows columns"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Search:
-    """Key of sentences that can be searched together."""
-
-    n_best: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Attend:
-    """Key of attention requests."""
-
-
-class PairRefused(ValueError):
-    """Texts whose attention the model cannot give; the message is for the client."""
-
-
 class Engine:
     """Runs batches on a translator; used from the model's thread alone.
 
@@ -88,76 +74,75 @@ class Engine:
     """
 
     def __init__(
-        self, translator: ServedTranslator, *, widest: int, largest: int, diverse: bool = False
+        self, translator: Translator, *, widest: int, largest: int, diverse: bool = False
     ) -> None:
         self.translator = translator
         self.widest, self._largest, self._diverse = widest, largest, diverse
 
-    def key_of(self, n_best: int) -> Search:
-        return Search(n_best if n_best == 1 or self._diverse else self.widest)
+    def key_of(self, n_best: int) -> int:
+        """Sentences with the same key can be searched together."""
+        return n_best if n_best == 1 or self._diverse else self.widest
 
-    def searches(self) -> list[Search]:
-        """Every one that requests can come to need."""
+    def searches(self) -> list[int]:
+        """The keys that requests can come to need."""
         return list(dict.fromkeys(self.key_of(n_best) for n_best in range(1, self.widest + 1)))
 
-    def sizes(self, key: Hashable) -> list[int]:
+    def sizes(self, key: int) -> list[int]:
         """The sizes of batches, from 1 on."""
-        if isinstance(key, Attend):
+        if key == ATTENTION:
             return [1]
-        wide = isinstance(key, Search) and key.n_best > 1
-        largest = min(self._largest, WIDE_BATCH) if wide else self._largest
+        largest = min(self._largest, WIDE_BATCH) if key > 1 else self._largest
         sizes = [1]
         while sizes[-1] < largest:
             sizes.append(min(STEP * sizes[-1], largest))
         return sizes
 
-    def take(self, key: Hashable, waiting: int) -> int:
+    def take(self, key: int, waiting: int) -> int:
         """How many of those that wait to take: all, unless most of the batch would be filling."""
         sizes = self.sizes(key)
         fitting = [size for size in sizes if size <= waiting]
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
 
-    def run(self, key: Hashable, items: Sequence[Any]) -> Sequence[Any]:
-        """The results of one batch. Raises PairRefused, DecodingError and what devices raise."""
-        if isinstance(key, Search):
-            return self._translate(key, items)
-        return [self._attend(item) for item in items]
+    def run(self, key: int, items: Sequence[Any]) -> Sequence[Any]:
+        """The results of one batch. Raises Refusal for a pair that the model cannot take whole.
+
+        Also DecodingError and what devices raise.
+        """
+        return (
+            [self._attend(item) for item in items]
+            if key == ATTENTION
+            else self._translate(key, items)
+        )
 
     def compile(
-        self, key: Search, texts: Sequence[str], *, longest: str
+        self, key: int, texts: Sequence[str], *, longest: str
     ) -> frozenset[tuple[int, int]]:
         """All that a batch of so many sentences may need, those as long as `longest` among them.
 
         Returns the shapes of its searches, (rows, source length).
         """
-        filled = self._filled(key, texts)
-        return self.translator.compile(filled, n_best=key.n_best, longest=longest)
+        return self.translator.compile(self._filled(key, texts), n_best=key, longest=longest)
 
-    def _filled(self, key: Search, texts: Sequence[str]) -> list[str]:
+    def _filled(self, key: int, texts: Sequence[str]) -> list[str]:
         size = min(size for size in self.sizes(key) if size >= len(texts))
         return [*texts, *[texts[-1]] * (size - len(texts))]
 
-    def _translate(self, key: Search, sentences: Sequence[Sentence]) -> list[Translated]:
-        texts = [sentence.read for sentence in sentences]
-        filled = self._filled(key, texts)
-        found = self.translator.translate(filled, n_best=key.n_best)[: len(texts)]
-        pairs, places = [], []
-        alignments: list[list[Alignment | None]] = []
-        for number, (sentence, translation) in enumerate(zip(sentences, found, strict=True)):
+    def _translate(self, n_best: int, sentences: Sequence[Sentence]) -> list[Translated]:
+        filled = self._filled(n_best, [sentence.read for sentence in sentences])
+        translations = self.translator.translate(filled, n_best=n_best)
+        found = []
+        wanted: list[tuple[Translated, int, str]] = []
+        for sentence, translation in zip(sentences, translations, strict=False):
             hypotheses = translation.hypotheses[: sentence.aligned]
-            alignments.append([None] * len(hypotheses))
-            if translation.split:
-                continue  # translated in pieces: the model has never seen it whole
-            for place, hypothesis in enumerate(hypotheses):
-                if hypothesis.text.strip():
-                    pairs.append((sentence.read, hypothesis.text))
-                    places.append((number, place))
-        for (number, place), alignment in zip(places, self.align(pairs), strict=True):
-            alignments[number][place] = _without_code(alignment, sentences[number].code)
-        return [
-            Translated(sentence.text, translation, tuple(aligned), sentence.code)
-            for sentence, translation, aligned in zip(sentences, found, alignments, strict=True)
-        ]
+            translated = Translated(sentence, translation, [None] * len(hypotheses))
+            found.append(translated)
+            if not translation.split:  # in pieces: the model has never seen it whole
+                texts = enumerate(hypothesis.text for hypothesis in hypotheses)
+                wanted += [(translated, place, text) for place, text in texts if text.strip()]
+        aligned = self.align([(each.sentence.read, text) for each, _, text in wanted])
+        for (each, place, _), alignment in zip(wanted, aligned, strict=True):
+            each.alignments[place] = _without_code(alignment, each.sentence.code)
+        return found
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
         """Alignments; None for a pair that the model cannot take whole."""
@@ -165,8 +150,17 @@ class Engine:
         for start in range(0, len(pairs), ALIGNED_TOGETHER):
             some = list(pairs[start : start + ALIGNED_TOGETHER])
             padding = [some[-1]] * (ALIGNED_TOGETHER - len(some))
-            aligned += _each_that_can(self.translator.align, [*some, *padding])[: len(some)]
+            aligned += self._each_that_can([*some, *padding])[: len(some)]
         return aligned
+
+    def _each_that_can(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
+        try:
+            return list(self.translator.align(pairs))
+        except DecodingError:
+            if len(pairs) == 1:
+                return [None]
+            # An output may be longer than what can be forced through the model again.
+            return [each for pair in pairs for each in self._each_that_can([pair])]
 
     def _attend(self, asked: AttentionRequest) -> Attended:
         translation = asked.translation
@@ -176,7 +170,7 @@ class Engine:
                 translation = own.text
             found = self.translator.attend(asked.text, translation)
         except (OverlongError, TargetError) as error:
-            raise PairRefused(str(error)) from error
+            raise bad_request(str(error)) from error
         weights = getattr(found, asked.kind)
         return Attended(
             translation=translation,
@@ -198,28 +192,10 @@ def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
     )
 
 
-def _each_that_can(
-    align: Callable[[Sequence[tuple[str, str]]], Sequence[Alignment]],
-    pairs: Sequence[tuple[str, str]],
-) -> list[Alignment | None]:
-    try:
-        return list(align(pairs))
-    except DecodingError:
-        if len(pairs) == 1:
-            return [None]
-        # An output may be longer than what can be forced through the model again.
-        return [each for pair in pairs for each in _each_that_can(align, [pair])]
-
-
-# --- before the first request ---------------------------------------------------------------------
-
-Progress = Callable[[int, int, str], None]  # steps done, of how many, what the last one was
-Programs = tuple[Search, frozenset[tuple[int, int]]]  # a search, and the shapes of its batches
-Step = tuple[str, Callable[[], Programs | None]]
-
-
-def warm_up(engine: Engine, *, words: int, progress: Progress) -> None:
+def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], None]) -> None:
     """Runs batches of every size that there will be, with sentences of up to about `words` words.
+
+    `progress` is called with the steps done, of how many, and what the last one was.
 
     Decoding has few shapes: its lengths are powers of two or one and a half of them. The
     sentences repeat a short word of one to three tokens, 5, 7, 11, 15, 23, 31 ... times, and so
@@ -229,63 +205,43 @@ def warm_up(engine: Engine, *, words: int, progress: Progress) -> None:
     others. Where one sentence has the shape that one of another length had, batches of that length
     are left out.
     """
-    powers = [2**power for power in range(2, 20)]
-    every = sorted({n - 1 for power in powers for n in (power * 3 // 2, power * 2)})
+    every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))
     lengths = [length for length in every if words and length < words * 3 / 2]
+    # One sentence, then the largest batch, then those between.
+    searches = {key: (1, *engine.sizes(key)[:0:-1]) for key in engine.searches()}
+    count = len(lengths) * (sum(map(len, searches.values())) + 2)
     done = 0
-    # The longest first: what does not fit into memory should show before anyone waits.
-    groups = [group for n in reversed(lengths) for group in _groups(engine, n, lengths[-1])]
-    count = sum(map(len, groups))
-    met: set[Programs | None] = set()
-    for number, group in enumerate(groups):
-        for place, (what, step) in enumerate(group):
-            start = time.perf_counter()
-            programs = None
-            try:
-                programs = step()
-            except PairRefused:
-                what += ": longer than the model takes"
-            done += 1
-            progress(done, count, f"{what}, {time.perf_counter() - start:.1f} s")
-            # By the shape, not by whether anything was compiled: another model of this process may
-            # have needed the same programs for one sentence, and none of those for more.
-            if place == 0 and programs in met:
-                break
-            met.add(programs)
-        done = sum(map(len, groups[: number + 1]))
+    met: set[tuple[int, Any]] = set()
 
+    def step(what: str, run: Callable[[], Any]) -> Any:
+        nonlocal done
+        start, result = time.perf_counter(), None
+        try:
+            result = run()
+        except Refusal:
+            what += ": longer than the model takes"
+        done += 1
+        progress(done, count, f"{what}, {time.perf_counter() - start:.1f} s")
+        return result
 
-def _groups(engine: Engine, length: int, longest: int) -> list[list[Step]]:
-    """What is to be run for sentences of one length, the smallest batch of a kind first."""
-    text = _text(length)
-
-    def align() -> None:
-        engine.align([(text, text)])
-
-    def attend() -> None:
-        engine.run(Attend(), [AttentionRequest(text=text, translation=text, layer=0)])
-
-    return [
-        *(
-            # One sentence, then the largest batch, then those between.
-            [_search(engine, key, length, size, longest) for size in (1, *engine.sizes(key)[:0:-1])]
-            for key in engine.searches()
-        ),
-        [(f"alignment of {length} words", align)],
-        [(f"attention of {length} words", attend)],
-    ]
-
-
-def _search(engine: Engine, key: Search, length: int, size: int, longest: int) -> Step:
-    texts = [_text(length)] * size
-
-    def step() -> Programs:
-        shapes = engine.compile(key, texts, longest=_text(longest))
+    def search(key: int, texts: list[str]) -> frozenset[tuple[int, int]]:
+        shapes = engine.compile(key, texts, longest=" ".join("a" * lengths[-1]))
         engine.run(key, [Sentence(text) for text in texts])
-        return key, shapes
+        return shapes
 
-    return f"{size} x {length} words, {key.n_best}-best", step
-
-
-def _text(words: int) -> str:
-    return " ".join(["a"] * words)
+    # The longest first: what does not fit into memory should show before anyone waits.
+    for length in reversed(lengths):
+        text = " ".join("a" * length)
+        for key, sizes in searches.items():
+            for size in sizes:
+                what = f"{size} x {length} words, {key}-best"
+                shapes = step(what, functools.partial(search, key, [text] * size))
+                # By the shape, not by whether anything was compiled: another model of this process
+                # may have needed the same programs for one sentence, and none of those for more.
+                if size == 1 and (key, shapes) in met:
+                    done += len(sizes) - 1
+                    break
+                met.add((key, shapes))
+        pair, asked = (text, text), AttentionRequest(text=text, translation=text, layer=0)
+        step(f"alignment of {length} words", functools.partial(engine.align, [pair]))
+        step(f"attention of {length} words", functools.partial(engine.run, ATTENTION, [asked]))

@@ -1,16 +1,11 @@
-"""What is served: the model as this room sees it, and what clients and the page may know of it."""
+"""What is served, and what clients and the page may know of it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from flaxformer_mt.data.prepare.filters import count_letters, script_of
-from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.attention_weights import Attention
-from flaxformer_mt.decoding.segments import Overlong
-from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.serving.settings import ServerSettings
 
 # English names of the languages that public parallel corpora have (ISO 639).
@@ -36,19 +31,6 @@ _NAMES = """
 _NAME_OF = dict(entry.strip().split(" ", 1) for entry in _NAMES.replace("\n", " ").split(","))
 # Written from right to left, by script.
 _RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa"}
-
-
-class ServedTranslator(Protocol):
-    """The part of `decoding.translator.Translator` that requests reach, from one thread only."""
-
-    def translate(
-        self, lines: Sequence[str], *, n_best: int = 1, overlong: Overlong = "split"
-    ) -> list[Translation]: ...
-    def compile(
-        self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
-    ) -> frozenset[tuple[int, int]]: ...
-    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment]: ...
-    def attend(self, src: str, tgt: str) -> Attention: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic import Field, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 
 from flaxformer_mt import __version__
 from flaxformer_mt.serving import answers
@@ -13,15 +14,6 @@ from flaxformer_mt.serving.model_info import language_name
 from flaxformer_mt.serving.requests import JSON, Reader
 
 Json = dict[str, Any]
-_ANSWERS: tuple[type[BaseModel], ...] = (
-    answers.TranslateAnswer,
-    answers.LibreTranslateAnswer,
-    answers.Detected,
-    answers.AttentionAnswer,
-    answers.Language,
-    answers.Health,
-    answers.Error,
-)
 _REASONS = {
     "400": "The request is not one of those described",
     "401": "An API key is needed",
@@ -43,48 +35,86 @@ class _Untitled(GenerateJsonSchema):
 
 def openapi(reader: Reader) -> Json:
     """OpenAPI 3.1: every path, every request that is accepted and every answer there is."""
-    model, keys = reader.model, bool(reader.settings.keys)
-    detected = {"type": "array", "items": _ref("Detected"), "minItems": 1, "maxItems": 1}
-    text = "A dog runs home."
-    operations = {
-        "/translate": _post(
+    model, text = reader.model, "A dog runs home."
+    # By path: what it does, what it takes (with examples), what it answers.
+    operations: dict[str, tuple[str, Any, Mapping[str, Json], Any]] = {
+        "/translate": (
             "Translate a text or several",
-            [_ref("TranslateRequest"), _ref("LibreTranslateRequest")],
-            {"anyOf": [_ref("TranslateAnswer"), _ref("LibreTranslateAnswer")]},
-            ours={"text": text, "n_best": 2, "alignment": True},
-            LibreTranslate={"q": text, "source": model.src_lang, "target": model.tgt_lang},
+            reader.translate_form | reader.libre_form,
+            {
+                "ours": {"text": text, "n_best": 2, "alignment": True},
+                "LibreTranslate": {"q": text, "source": model.src_lang, "target": model.tgt_lang},
+            },
+            answers.TranslateAnswer | answers.LibreTranslateAnswer,
         ),
-        "/detect": _post(
+        "/detect": (
             "How far a text can be in the source language",
-            [_ref("DetectRequest")],
-            detected,
-            text={"q": text},
+            reader.detect_form,
+            {"text": {"q": text}},
+            Annotated[list[answers.Detected], Field(min_length=1, max_length=1)],
         ),
-        "/attention": _post(
+        "/attention": (
             "Attention weights of a sentence and its translation, all heads of a layer",
-            [_ref("AttentionRequest")],
-            _ref("AttentionAnswer"),
-            sentence={"text": text, "kind": "cross", "layer": 0},
+            reader.attention_form,
+            {"sentence": {"text": text, "kind": "cross", "layer": 0}},
+            answers.AttentionAnswer,
         ),
-        "/languages": _get(
+        "/languages": (
             "The languages that are translated from and into",
-            {"type": "array", "items": _ref("Language")},
+            None,
+            {},
+            list[answers.Language],
         ),
-        "/frontend/settings": _get("What the page shows, and the limits", {"type": "object"}),
-        "/health": _get("Whether requests are answered", _ref("Health")),
-        "/metrics": _get("Counters in Prometheus' text format", {"type": "string"}, "text/plain"),
+        "/frontend/settings": ("What the page shows, and the limits", None, {}, Json),
+        "/health": ("Whether requests are answered", None, {}, answers.Health),
+        "/metrics": ("Counters in Prometheus' text format", None, {}, str),
     }
-    operations["/health"]["responses"]["503"] = _content(
-        "Starting, failing or stopping", _ref("Health")
+    types: list[tuple[str, Literal["validation", "serialization"], TypeAdapter[Any]]] = [
+        ("error", "serialization", TypeAdapter(answers.Error))
+    ]
+    for path, (_, request, _, answer) in operations.items():
+        types.append((path, "serialization", TypeAdapter(answer)))
+        if request is not None:
+            types.append((path, "validation", TypeAdapter(request)))
+    template = "#/components/schemas/{model}"
+    schemas, definitions = TypeAdapter.json_schemas(
+        types, ref_template=template, schema_generator=_Untitled
     )
-    for path in ("/translate", "/detect", "/attention", "/metrics") if keys else ():
-        operations[path]["security"] = [{"bearer": []}, {"header": []}]
-        operations[path]["responses"] |= _refused("401")
+
+    def content(description: str, schema: Json, kind: str = JSON) -> Json:
+        return {"description": description, "content": {kind: {"schema": schema}}}
+
+    paths = {}
+    for path, (summary, request, examples, _) in operations.items():
+        post, schema = request is not None, schemas[path, "serialization"]
+        locked = reader.settings.keys and (post or path == "/metrics")
+        refused = ["400", "403", "408", "413", "415", "500", "503"] if post else ["403", "503"]
+        refused += ["401"] if locked else []
+        error = schemas["error", "serialization"]
+        operation: Json = {
+            "operationId": path.rpartition("/")[2],
+            "summary": summary,
+            "responses": {
+                "200": content("Done", schema, "text/plain" if path == "/metrics" else JSON),
+                **{status: content(_REASONS[status], error) for status in refused},
+            },
+        }
+        retry = {"description": "seconds", "schema": {"type": "integer"}}
+        operation["responses"]["503"]["headers"] = {"Retry-After": retry}
+        if path == "/health":
+            operation["responses"]["503"] = content("Starting, failing or stopping", schema)
+        if post:
+            shown = {name: {"value": value} for name, value in examples.items()}
+            body = {"schema": schemas[path, "validation"], "examples": shown}
+            operation["requestBody"] = {"required": True, "content": {JSON: body}}
+        if locked:
+            operation["security"] = [{"bearer": []}, {"header": []}]
+        paths[path] = {"post" if post else "get": operation}
+    languages = f"{language_name(model.src_lang)} → {language_name(model.tgt_lang)}"
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Translation "
-            f"{language_name(model.src_lang)} → {language_name(model.tgt_lang)}",
+            "title": f"Translation {languages}",
             "version": __version__,
             "description": (
                 f"{model.name}, weights: {model.weights}. POST /translate takes our form, with "
@@ -92,69 +122,12 @@ def openapi(reader: Reader) -> Json:
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": {
-            path: {
-                "post" if "requestBody" in operation else "get": {
-                    "operationId": path.rpartition("/")[2],
-                    **operation,
-                }
-            }
-            for path, operation in operations.items()
-        },
+        "paths": paths,
         "components": {
-            "schemas": _schemas(reader),
+            "schemas": definitions["$defs"],
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
             },
         },
     }
-
-
-def _schemas(reader: Reader) -> Json:
-    requests = (reader.translate_form, reader.libre_form, reader.detect_form, reader.attention_form)
-    modes: list[tuple[type[BaseModel], Literal["validation", "serialization"]]] = [
-        *((each, "validation") for each in requests),
-        *((each, "serialization") for each in _ANSWERS),
-    ]
-    template = "#/components/schemas/{model}"
-    _, schemas = models_json_schema(modes, ref_template=template, schema_generator=_Untitled)
-    found: Json = schemas["$defs"]
-    return found
-
-
-def _post(summary: str, bodies: list[Json], answer: Json, **examples: Json) -> Json:
-    body = {
-        "schema": bodies[0] if len(bodies) == 1 else {"anyOf": bodies},
-        "examples": {name: {"value": value} for name, value in examples.items()},
-    }
-    return {
-        "summary": summary,
-        "requestBody": {"required": True, "content": {JSON: body}},
-        "responses": {
-            "200": _content("Done", answer),
-            **_refused("400", "403", "408", "413", "415", "500", "503"),
-        },
-    }
-
-
-def _get(summary: str, answer: Json, kind: str = JSON) -> Json:
-    responses = {"200": _content("Done", answer, kind), **_refused("403", "503")}
-    return {"summary": summary, "responses": responses}
-
-
-def _content(description: str, schema: Json, kind: str = JSON) -> Json:
-    return {"description": description, "content": {kind: {"schema": schema}}}
-
-
-def _refused(*statuses: str) -> Json:
-    refusals = {status: _content(_REASONS[status], _ref("Error")) for status in statuses}
-    if "503" in refusals:
-        refusals["503"]["headers"] = {
-            "Retry-After": {"description": "seconds", "schema": {"type": "integer"}}
-        }
-    return refusals
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}

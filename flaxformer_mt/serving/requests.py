@@ -6,8 +6,8 @@ import asyncio
 import dataclasses
 import difflib
 import urllib.parse
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -21,8 +21,8 @@ from pydantic import (
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
+from flaxformer_mt.serving.access import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.model_info import Model
-from flaxformer_mt.serving.refusals import Refusal, bad_request, shown, too_large
 from flaxformer_mt.serving.sentences import Sentences, split_sentences
 from flaxformer_mt.serving.settings import ServerSettings
 
@@ -81,6 +81,11 @@ class LibreTranslateRequest(_Body):
     format: Literal["text"] = "text"
     alternatives: int = 0
     api_key: str = ""
+    alignment: ClassVar[bool] = False
+
+    @property
+    def n_best(self) -> int:
+        return self.alternatives + 1
 
 
 class DetectRequest(_Body):
@@ -101,12 +106,10 @@ class AttentionRequest(_Body):
 class TranslateTask:
     """`POST /translate` in either form. `one`: the client sent one text and gets one answer."""
 
-    texts: tuple[Sentences, ...]
+    form: TranslateRequest | LibreTranslateRequest
+    given: tuple[str, ...]
+    texts: tuple[Sentences, ...]  # those given
     one: bool
-    n_best: int
-    alignment: bool
-    libre: bool  # LibreTranslate's form
-    detected: tuple[str, ...] = ()  # the texts, if their language was to be found out
 
 
 class Reader:
@@ -159,25 +162,23 @@ class Reader:
 
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
         """LibreTranslate's form has `q`, ours `text`."""
+        form: TranslateRequest | LibreTranslateRequest
         if "q" in payload and "text" not in payload:
-            libre = _checked(self.libre_form, payload, kind)
-            texts = self._bounded(libre.q)
-            return TranslateTask(
-                texts=self._cut(texts, at_marks=True),
-                one=isinstance(libre.q, str),
-                n_best=libre.alternatives + 1,
-                alignment=False,
-                libre=True,
-                detected=texts if libre.source == "auto" else (),
-            )
-        own = _checked(self.translate_form, payload, kind)
-        return TranslateTask(
-            texts=self._cut(self._bounded(own.text), at_marks=own.sentences),
-            one=isinstance(own.text, str),
-            n_best=own.n_best,
-            alignment=own.alignment,
-            libre=False,
-        )
+            form = _checked(self.libre_form, payload, kind)
+            given, at_marks = form.q, True
+        else:
+            form = _checked(self.translate_form, payload, kind)
+            given, at_marks = form.text, form.sentences
+        texts = (given,) if isinstance(given, str) else tuple(given)
+        characters, most = sum(map(len, texts)), self.settings.max_characters
+        if characters > most:
+            raise too_large(f"{characters} characters; at most {most} a request")
+        codes = self.model.codes
+        parts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in texts)
+        count, most = sum(len(part.texts) for part in parts), self.settings.max_sentences
+        if count > most:
+            raise too_large(f"{count} sentences; at most {most} a request")
+        return TranslateTask(form=form, given=texts, texts=parts, one=isinstance(given, str))
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
         return _checked(self.detect_form, payload, kind).q
@@ -187,21 +188,6 @@ class Reader:
         if asked.layer >= (layers := self._layers[asked.kind]):
             raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
         return asked
-
-    def _bounded(self, given: str | list[str]) -> tuple[str, ...]:
-        texts = (given,) if isinstance(given, str) else tuple(given)
-        characters, most = sum(map(len, texts)), self.settings.max_characters
-        if characters > most:
-            raise too_large(f"{characters} characters; at most {most} a request")
-        return texts
-
-    def _cut(self, texts: Iterable[str], *, at_marks: bool) -> tuple[Sentences, ...]:
-        codes = self.model.codes
-        parts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in texts)
-        count = sum(len(part.texts) for part in parts)
-        if count > self.settings.max_sentences:
-            raise too_large(f"{count} sentences; at most {self.settings.max_sentences} a request")
-        return parts
 
 
 def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:

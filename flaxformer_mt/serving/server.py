@@ -15,10 +15,12 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.serving.access import is_local
-from flaxformer_mt.serving.app import create_app
-from flaxformer_mt.serving.model_info import Model, ServedTranslator
+from flaxformer_mt.serving.app import App
+from flaxformer_mt.serving.model_info import Model
+from flaxformer_mt.serving.service import Service
 from flaxformer_mt.serving.settings import ServerSettings, SettingsError
 
 _HEAD_BYTES = 64 * 1024  # of a request beside its body: the head, and the marks of chunks
@@ -35,25 +37,16 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening address; port 0 takes a free one. Raises ServerError."""
     try:
         # An empty host stands for all addresses of the machine.
-        place = socket.getaddrinfo(
+        family, *_, place = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(place[0], socket.SOCK_STREAM)
-        try:
-            # A server that was just stopped leaves connections behind that would block the port.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place[4])
-            # With that option two may bind one port: who listens has it.
-            listener.listen()
-        except OSError:
-            listener.close()
-            raise
+        six = family == socket.AF_INET6
+        return socket.create_server(place, family=family, dualstack_ipv6=six)
     except (OSError, UnicodeError) as error:  # the latter for a name with an overlong part
-        reason = getattr(error, "strerror", None) or error
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
         raise ServerError(
             f"cannot listen on {host}:{port}: {reason}; choose another --port or --host"
         ) from error
-    return listener
 
 
 def address(listener: socket.socket) -> str:
@@ -95,7 +88,7 @@ class TranslationServer(uvicorn.Server):
 
     def __init__(
         self,
-        translator: ServedTranslator,
+        translator: Translator,
         model: Model,
         settings: ServerSettings,
         *,
@@ -104,16 +97,12 @@ class TranslationServer(uvicorn.Server):
     ) -> None:
         self._say, self._listener = say, listener
         self._broken: BaseException | None = None
-        app = create_app(
-            translator,
-            model,
-            settings,
-            say=say,
-            failed=self._fail,
+        self._service = Service(translator, model, settings, say=say, failed=self._fail)
+        app = App(
+            self._service,
             connections=lambda: len(self.server_state.connections),
             local=is_local(listener),
         )
-        self._service = app.service
 
         class Bounded(BoundedProtocol):
             patience = settings.body_seconds

@@ -6,25 +6,25 @@ import asyncio
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.serving.access import Refusal, too_large, unavailable
 from flaxformer_mt.serving.answers import State
-from flaxformer_mt.serving.batching import Batcher, BatchReport, NotServing, QueueFull
+from flaxformer_mt.serving.batching import Batcher, BatchReport
 from flaxformer_mt.serving.engine import (
-    Attend,
+    ATTENTION,
     Attended,
     Engine,
-    PairRefused,
     Sentence,
     Translated,
     warm_up,
 )
 from flaxformer_mt.serving.metrics import Metrics
-from flaxformer_mt.serving.model_info import Model, ServedTranslator
-from flaxformer_mt.serving.refusals import Refusal, bad_request, too_large, unavailable
+from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
 from flaxformer_mt.serving.settings import ServerSettings
 
@@ -46,7 +46,7 @@ class Service:
 
     def __init__(
         self,
-        translator: ServedTranslator,
+        translator: Translator,
         model: Model,
         settings: ServerSettings,
         *,
@@ -125,31 +125,27 @@ class Service:
         while self.metrics.open_requests and time.monotonic() < told and not self._hurried.is_set():
             await asyncio.sleep(0.01)
 
-    async def translate(self, request: TranslateTask) -> list[list[Translated]]:
+    async def translate(self, task: TranslateTask) -> list[list[Translated]]:
         """The sentences of each text."""
-        aligned = request.n_best if request.alignment else 0
+        n_best = task.form.n_best
         sentences = [
-            Sentence(each, aligned, code)
-            for text in request.texts
+            Sentence(each, n_best if task.form.alignment else 0, code)
+            for text in task.texts
             for each, code in zip(text.texts, text.codes, strict=True)
         ]
-        results = self._submit(self.engine.key_of(request.n_best), sentences)
+        results = self.batcher.submit(self.engine.key_of(n_best), sentences)
         self.metrics.sentences.inc(len(sentences))
         self.metrics.characters.inc(sum(len(sentence.text) for sentence in sentences))
         found = iter(await results)
-        return [[next(found) for _ in text.texts] for text in request.texts]
+        return [[next(found) for _ in text.texts] for text in task.texts]
 
     async def attend(self, request: AttentionRequest) -> Attended:
         """The translation that was looked at, and its attention."""
-        try:
-            found: Attended = (await self._submit(Attend(), [request]))[0]
-        except PairRefused as refused:
-            raise bad_request(str(refused)) from None
-        weights = found.weights
-        if weights.size > (most := self.settings.max_attention_weights):
-            heads, rows, columns = weights.shape
+        (found,) = await self.batcher.submit(ATTENTION, [request])
+        heads, rows, columns = found.weights.shape
+        if found.weights.size > (most := self.settings.max_attention_weights):
             raise too_large(
-                f"{rows} x {columns} tokens with {heads} heads have {weights.size} weights; "
+                f"{rows} x {columns} tokens with {heads} heads have {found.weights.size} weights; "
                 f"at most {most} a request"
             )
         return found
@@ -177,15 +173,6 @@ class Service:
             task.cancel()
             gone.cancel()
 
-    def _submit(self, key: Hashable, items: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
-        """Accepted now; what is to be awaited has the results."""
-        try:
-            return self.batcher.submit(key, items)
-        except QueueFull as full:
-            raise unavailable(str(full), retry_after=full.retry_after, reason="queue") from None
-        except NotServing as not_serving:
-            raise unavailable(str(not_serving), retry_after=5, reason=self.state) from None
-
     def explain(self, error: Exception) -> str:
         """Tells the operator of an error that no client caused; returns the id it was given.
 
@@ -210,7 +197,7 @@ class Service:
         self._failed(error)
 
     def _report(self, report: BatchReport) -> None:
-        refused = isinstance(report.error, PairRefused)
+        refused = isinstance(report.error, Refusal)
         if not refused:
             self._failures = 0 if report.error is None else self._failures + 1
             self._last_failure = time.monotonic()

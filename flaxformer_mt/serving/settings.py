@@ -17,7 +17,7 @@ Log = Literal["quiet", "requests", "text"]
 
 
 class SettingsError(UserError):
-    """Settings that contradict each other."""
+    """Settings that contradict each other, or that nobody could keep to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,3 +124,21 @@ def flags() -> Mapping[str, Option]:
     """How settings are given on the command line, by field, in the order of `--help`."""
     fields = dataclasses.fields(ServerSettings)
     return {each.name: each.metadata["option"] for each in fields if "option" in each.metadata}
+
+
+def read_keys(text: str, name: str) -> frozenset[str]:
+    """One API key a line of the file `name`; blank lines and those that begin with `#` are none.
+
+    Raises SettingsError for a key that no client can send, and where there is none.
+    """
+    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1)]
+    keys = {key: number for number, key in lines if key and not key.startswith("#")}
+    for key, number in keys.items():
+        if not (key.isascii() and key.isprintable()):
+            raise SettingsError(
+                f"{name}:{number}: the key has characters beyond printable ASCII, which headers "
+                "cannot carry: write another one"
+            )
+    if not keys:
+        raise SettingsError(f"{name}: has no key; write one a line")
+    return frozenset(keys)

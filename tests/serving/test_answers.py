@@ -13,7 +13,7 @@ import pytest
 
 from flaxformer_mt.decoding.attention_weights import Attention
 from flaxformer_mt.serving import answers
-from flaxformer_mt.serving.engine import Attend, Attended, Engine
+from flaxformer_mt.serving.engine import ATTENTION, Attended, Engine
 from flaxformer_mt.serving.requests import KINDS, AttentionRequest, Kind
 from tests.serving.stand_in import StandIn, quick, running
 
@@ -32,7 +32,7 @@ class Wide(StandIn):
 
 
 def attended(translator: StandIn, asked: AttentionRequest) -> Attended:
-    (found,) = Engine(translator, widest=1, largest=1).run(Attend(), [asked])
+    (found,) = Engine(translator, widest=1, largest=1).run(ATTENTION, [asked])
     return found  # type: ignore[no-any-return]
 
 

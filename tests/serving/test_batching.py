@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.serving.batching import Batcher, BatchReport, ModelEnded, NotServing, QueueFull
+from flaxformer_mt.serving.access import Refusal
+from flaxformer_mt.serving.batching import Batcher, BatchReport
 
 
 class Model:
@@ -53,7 +54,7 @@ def batched(test: Test | None = None, *, capacity: int = 100) -> Any:
         batcher.start()
         await until(lambda: batcher.ready)
         # A first batch under way, so that what follows has to wait.
-        first = asyncio.create_task(batcher.submit("first", [0]))
+        first = batcher.submit("first", [0])
         await until(lambda: model.begun == 1)
         assert batcher.waiting == 0
         await test(batcher, model)
@@ -69,19 +70,15 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-async def waiting(batcher: Batcher, *requests: tuple[Hashable, list[Any]]) -> list[asyncio.Task]:
-    tasks = []
-    for key, items in requests:
-        tasks.append(asyncio.create_task(batcher.submit(key, items)))
-        await asyncio.sleep(0)
-    return tasks
+def waiting(batcher: Batcher, *requests: tuple[Hashable, list[Any]]) -> list[asyncio.Future]:
+    return [batcher.submit(key, items) for key, items in requests]
 
 
 @batched
 async def test_requests_share_batches_and_get_their_own_results(
     batcher: Batcher, model: Model
 ) -> None:
-    tasks = await waiting(batcher, *(("key", [number]) for number in range(6)))
+    tasks = waiting(batcher, *(("key", [number]) for number in range(6)))
     assert batcher.waiting == 6
     model.go()
     assert await asyncio.gather(*tasks) == [[0], [2], [4], [6], [8], [10]]
@@ -91,7 +88,7 @@ async def test_requests_share_batches_and_get_their_own_results(
 
 @batched
 async def test_requests_take_turns_sentence_by_sentence(batcher: Batcher, model: Model) -> None:
-    long, short = await waiting(batcher, ("key", list(range(20))), ("key", [100]))
+    long, short = waiting(batcher, ("key", list(range(20))), ("key", [100]))
     model.go(2)
     assert await short == [200]  # in the first batch, with three of the long one
     assert model.batches[1][1] == [0, 100, 1, 2]
@@ -103,7 +100,7 @@ async def test_requests_take_turns_sentence_by_sentence(batcher: Batcher, model:
 async def test_only_items_of_one_key_are_computed_together_in_turn(
     batcher: Batcher, model: Model
 ) -> None:
-    tasks = await waiting(batcher, ("a", [1]), ("b", [2]), ("a", [3]), ("b", [4]), ("c", [5]))
+    tasks = waiting(batcher, ("a", [1]), ("b", [2]), ("a", [3]), ("b", [4]), ("c", [5]))
     model.go()
     assert await asyncio.gather(*tasks) == [[2], [4], [6], [8], [10]]
     assert model.batches[1:] == [("a", [1, 3]), ("b", [2, 4]), ("c", [5])]
@@ -113,11 +110,11 @@ async def test_only_items_of_one_key_are_computed_together_in_turn(
 async def test_a_full_queue_refuses_whole_requests_and_recovers(
     batcher: Batcher, model: Model
 ) -> None:
-    tasks = await waiting(batcher, ("key", [1, 2, 3]), ("key", [4]))
-    with pytest.raises(QueueFull) as full:
+    tasks = waiting(batcher, ("key", [1, 2, 3]), ("key", [4]))
+    with pytest.raises(Refusal, match="the queue is full") as full:
         await batcher.submit("key", [5, 6])
-    assert full.value.retry_after >= 1
-    tasks += await waiting(batcher, ("key", [7]))  # the last place
+    assert int(full.value.headers["retry-after"]) >= 1
+    tasks += waiting(batcher, ("key", [7]))  # the last place
     model.go()
     assert await asyncio.gather(*tasks) == [[2, 4, 6], [8], [14]]
     assert batcher.waiting == 0
@@ -128,7 +125,7 @@ async def test_a_full_queue_refuses_whole_requests_and_recovers(
 async def test_one_failing_request_does_not_fail_its_neighbours(
     batcher: Batcher, model: Model
 ) -> None:
-    tasks = await waiting(batcher, ("key", [1]), ("key", ["bad"]), ("key", [3]))
+    tasks = waiting(batcher, ("key", [1]), ("key", ["bad"]), ("key", [3]))
     model.go()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert results[0] == [2] and results[2] == [6]
@@ -143,7 +140,7 @@ async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(
 ) -> None:
     """Too large together, as where memory runs out, and answered one by one."""
 
-    tasks = await waiting(batcher, ("key", [1]), ("key", ["alone"]), ("key", [3]))
+    tasks = waiting(batcher, ("key", [1]), ("key", ["alone"]), ("key", [3]))
     model.go()
     assert await asyncio.gather(*tasks) == [[2], ["alonealone"], [6]]
     assert [report.error for report in model.reports] == [None, None]
@@ -151,7 +148,7 @@ async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(
 
 @batched
 async def test_a_failure_withdraws_the_rest_of_its_request(batcher: Batcher, model: Model) -> None:
-    (task,) = await waiting(batcher, ("key", ["bad", *range(50)]))
+    (task,) = waiting(batcher, ("key", ["bad", *range(50)]))
     model.go()
     with pytest.raises(RuntimeError):
         await task
@@ -164,7 +161,7 @@ async def test_a_failure_withdraws_the_rest_of_its_request(batcher: Batcher, mod
 async def test_who_is_cancelled_while_being_computed_disturbs_nobody(
     batcher: Batcher, model: Model
 ) -> None:
-    leaving, staying = await waiting(batcher, ("key", [1] * 6), ("key", [2]))
+    leaving, staying = waiting(batcher, ("key", [1] * 6), ("key", [2]))
     model.go(1)
     await until(lambda: batcher.waiting == 3)  # four of seven are with the model
     leaving.cancel()
@@ -177,10 +174,10 @@ async def test_who_is_cancelled_while_being_computed_disturbs_nobody(
 async def test_closing_answers_what_was_taken_and_takes_no_more(
     batcher: Batcher, model: Model
 ) -> None:
-    tasks = await waiting(batcher, ("key", [1] * 9), ("other", [2]))
+    tasks = waiting(batcher, ("key", [1] * 9), ("other", [2]))
     closing = asyncio.create_task(batcher.close())
     await asyncio.sleep(0.01)
-    with pytest.raises(NotServing, match="stopping"):
+    with pytest.raises(Refusal, match="stopping"):
         await batcher.submit("key", [3])
     assert not closing.done()
     model.go()
@@ -206,7 +203,7 @@ def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> No
             failed=said.append,
         )
         batcher.start()
-        with pytest.raises(NotServing, match="loading"):
+        with pytest.raises(Refusal, match="loading"):
             await batcher.submit("key", [1])
         ready.set()
         await until(lambda: bool(said))
@@ -214,7 +211,7 @@ def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> No
         if error is None:
             assert await batcher.submit("key", [1]) == [1]
         else:
-            with pytest.raises(NotServing):
+            with pytest.raises(Refusal):
                 await batcher.submit("key", [1])
         await batcher.close()
 
@@ -236,12 +233,12 @@ def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended: BaseExceptio
         )
         batcher.start()
         await until(lambda: batcher.ready)
-        tasks = await waiting(batcher, ("a", [1, 2, 3]), ("b", [4]))
+        tasks = waiting(batcher, ("a", [1, 2, 3]), ("b", [4]))
         may.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(result) for result in results] == [ModelEnded, ModelEnded]
+        assert [type(result) for result in results] == [RuntimeError, RuntimeError]
         assert said == [ended] and batcher.waiting == 0 and not batcher.ready
-        with pytest.raises(NotServing):
+        with pytest.raises(Refusal):
             await batcher.submit("a", [1])
         await batcher.close()
 

@@ -8,11 +8,12 @@ import pytest
 
 from flaxformer_mt.decoding.decode import DecodingError
 from flaxformer_mt.decoding.segments import OverlongError, TargetError
-from flaxformer_mt.serving.engine import Attend, Engine, PairRefused, Search, Sentence
+from flaxformer_mt.serving.access import Refusal
+from flaxformer_mt.serving.engine import ATTENTION, Engine, Sentence
 from flaxformer_mt.serving.requests import AttentionRequest
 from tests.serving.stand_in import StandIn, reversed_words
 
-BEST, WIDE = Search(1), Search(4)
+BEST, WIDE = 1, 4
 
 
 def engine(largest: int) -> Engine:
@@ -26,7 +27,7 @@ def engine(largest: int) -> Engine:
 def test_sizes_are_few(largest: int, sizes: list[int], wide: list[int]) -> None:
     assert engine(largest).sizes(BEST) == sizes
     assert engine(largest).sizes(WIDE) == wide
-    assert engine(largest).sizes(Attend()) == [1]
+    assert engine(largest).sizes(ATTENTION) == [1]
 
 
 def test_what_is_taken_fills_at_least_half_of_a_batch() -> None:
@@ -53,7 +54,7 @@ def test_a_batch_is_filled_up_and_its_filling_left_out() -> None:
 
 def test_a_diverse_search_for_fewer_is_another_one() -> None:
     made = Engine(StandIn(), widest=4, largest=16, diverse=True)
-    assert [made.key_of(n) for n in (1, 2, 3, 4)] == made.searches() == [*map(Search, range(1, 5))]
+    assert [made.key_of(n) for n in (1, 2, 3, 4)] == made.searches() == [1, 2, 3, 4]
     assert engine(16).searches() == [BEST, WIDE]
     assert Engine(StandIn(), widest=1, largest=16).searches() == [BEST]
 
@@ -78,8 +79,8 @@ class Broken(StandIn):
 )
 def test_only_a_pair_that_the_model_cannot_take_is_refused(error: Exception, refused: bool) -> None:
     made = Engine(Broken(error), widest=4, largest=16)
-    with pytest.raises(PairRefused if refused else ValueError, match=str(error)) as raised:
-        made.run(Attend(), [AttentionRequest(text="a b", layer=0)])
+    with pytest.raises(Refusal if refused else ValueError, match=str(error)) as raised:
+        made.run(ATTENTION, [AttentionRequest(text="a b", layer=0)])
     assert (raised.value is error) != refused, "whatever else goes wrong is no client's fault"
 
 
@@ -88,7 +89,7 @@ def test_a_code_is_read_and_not_shown() -> None:
     made = Engine(translator, widest=4, largest=1)
     (found,) = made.run(BEST, [Sentence("the dog", aligned=1, code=">>deu<<")])
     assert translator.calls == [([">>deu<< the dog"], 1)]
-    assert (found.source, found.code) == ("the dog", ">>deu<<")
+    assert (found.sentence.text, found.sentence.code) == ("the dog", ">>deu<<")
     (alignment,) = found.alignments
     assert alignment.src_words == ("the", "dog")
     # The stand-in's last word is the code's.

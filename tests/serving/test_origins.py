@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.serving.access import Origins, is_local
-from flaxformer_mt.serving.refusals import Refusal
+from flaxformer_mt.serving.access import Origins, Refusal, is_local
 from flaxformer_mt.serving.server import bind
 from tests.serving.stand_in import Running, StandIn, eventually, quick, running
 

@@ -119,7 +119,7 @@ def test_a_second_signal_waits_for_no_model() -> None:
         accepted(translator, server).close()
         eventually(lambda: not server.server.server_state.connections)
         tell()
-        eventually(lambda: not server.server._service.batcher._open)
+        eventually(lambda: server.server._service.batcher.closed)
         tell()
 
     assert serve(translator, quick(drain_seconds=300.0), act)[0] < 150

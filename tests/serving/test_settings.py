@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.cli.serve import _parser
-from flaxformer_mt.serving.access import KeyFileError, Keys, read_keys
+from flaxformer_mt.serving.access import Keys, Refusal
 from flaxformer_mt.serving.openapi import openapi
-from flaxformer_mt.serving.refusals import Refusal
 from flaxformer_mt.serving.requests import Reader
-from flaxformer_mt.serving.settings import ServerSettings, SettingsError, flags
+from flaxformer_mt.serving.settings import ServerSettings, SettingsError, flags, read_keys
 from tests.serving.stand_in import MODEL
 
 GUIDE = Path(__file__).parents[2] / "docs" / "serving.md"
@@ -82,14 +81,13 @@ def test_the_document_has_the_limits() -> None:
 
 def test_a_key_a_line() -> None:
     text = "# ours\r\n\none\n  two words \n#three\n~!@$%\n"
-    assert read_keys(text) == {"one", "two words", "~!@$%"}
+    assert read_keys(text, "keys") == {"one", "two words", "~!@$%"}
 
 
 @pytest.mark.parametrize("key", ["ключ", "schlüssel", "a\x07b", "a\u2028b", "a\x85b", "\ufeffa"])
 def test_a_key_that_no_header_carries_is_refused_with_its_line(key: str) -> None:
-    with pytest.raises(KeyFileError, match="beyond printable ASCII") as refused:
-        read_keys(f"one\n\n# ключ\n{key}\ntwo\n")
-    assert refused.value.line == 4
+    with pytest.raises(SettingsError, match="keys:4: .*beyond printable ASCII") as refused:
+        read_keys(f"one\n\n# ключ\n{key}\ntwo\n", "keys")
     assert key not in str(refused.value)
 
 
