@@ -46,6 +46,8 @@ is_count() {
     case $1 in '' | *[!0-9]*) return 1 ;; esac
 }
 
+is_variable() { [[ $1 =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; }
+
 request_stop() {
     # Once only: flaxformer-mt saves at the first signal and dies of the second.
     [ -z "$stopping" ] || return 0

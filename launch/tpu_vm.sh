@@ -36,6 +36,7 @@ means that it goes on. The command outlives the connection: called again, the sc
   --package SPEC      install this with pip instead of copying the checkout: a name, which gets the
                       extras (flaxformer-mt==0.1.0), or anything else with extras of its own
   --extras a,b        what to install beyond the CPU version (default: tpu,gcs)
+  --env NAME=VALUE    set for the command on every worker, such as LIBTPU_INIT_ARGS=...; repeatable
   --retries N         restarts in all, preemptions included (default 10)
   --wait SECONDS      before the first restart, doubled after each failure up to 600 (default 10)
   --delete-on-exit    delete the TPU at the end, also after a failure or Ctrl-C
@@ -59,6 +60,7 @@ valid_until=
 slices=1
 create_flags=()
 connect_flags=()
+variables=()
 package=
 extras=
 retries=10
@@ -118,6 +120,10 @@ while [ "$#" -gt 0 ]; do
         --slices) slices=$value ;;
         --create-flag) create_flags+=("$value") ;;
         --connect-flag) connect_flags+=("$value") ;;
+        --env)
+            is_variable "$value" || bad_usage "--env needs NAME=VALUE, not '$value'"
+            variables+=("$value")
+            ;;
         --package) package=$value ;;
         --extras) extras=$value ;;
         --retries) retries=$value ;;
@@ -203,7 +209,8 @@ if [ -n "$package" ]; then
     fi
     options=(--requirement "$package")
 fi
-remote=$(quoted bash tpu_worker.sh run "${options[@]}" -- ${command[@]+"${command[@]}"})
+[ "${#variables[@]}" = 0 ] || variables=(env "${variables[@]}")
+remote=$(quoted ${variables[@]+"${variables[@]}"} bash tpu_worker.sh run "${options[@]}" -- ${command[@]+"${command[@]}"})
 ssh=("${tpus[@]}" "$reach" ssh "$name" "${on_workers[@]}")
 run_remote=("${ssh[@]}" "--command=$remote")
 stop_there="--command=bash tpu_worker.sh stop"

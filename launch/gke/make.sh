@@ -28,12 +28,26 @@ input.
   --nodes N               default 1
   --spot                  nodes that may be preempted
   --retries N             restarts in all (default 10)
+  --env NAME=VALUE        set on every host, such as LIBTPU_INIT_ARGS=...; repeatable
   --service-account NAME  the Kubernetes account, which may read and write the bucket (default: default)
   --namespace NAME        default: default
   --apply                 hand the manifest to `kubectl apply` instead of printing it
   --dry-run               with --apply: print that command and the manifest, and run nothing
   --help                  this text
 TEXT
+}
+
+# Words as JSON, which is YAML too; several are divided by commas.
+as_json() {
+    local word out=
+    for word in "$@"; do
+        word=${word//\\/\\\\}
+        word=${word//\"/\\\"}
+        word=${word//$'\n'/\\n}
+        word=${word//$'\t'/\\t}
+        out="$out, \"$word\""
+    done
+    printf '%s' "${out#, }"
 }
 
 name=
@@ -45,6 +59,7 @@ chips=
 nodes=1
 spot=
 retries=10
+variables=()
 account=default
 namespace=default
 apply=
@@ -63,7 +78,7 @@ while [ "$#" -gt 0 ]; do
         --spot) spot=yes ;;
         --apply) apply=yes ;;
         --dry-run) dry_run=yes ;;
-        --image | --tpu | --gpu | --slices | --chips-per-host | --gpus-per-node | --nodes | --retries | --service-account | --namespace)
+        --image | --tpu | --gpu | --env | --slices | --chips-per-host | --gpus-per-node | --nodes | --retries | --service-account | --namespace)
             [ "$#" -gt 1 ] || bad_usage "$1 needs a value"
             case $1 in
                 --slices | --chips-per-host | --gpus-per-node | --nodes | --retries)
@@ -75,6 +90,10 @@ while [ "$#" -gt 0 ]; do
                 --image) image=$2 ;;
                 --tpu) tpu=$2 ;;
                 --gpu) gpu=$2 ;;
+                --env)
+                    is_variable "$2" || bad_usage "--env needs NAME=VALUE, not '$2'"
+                    variables+=("{\"name\": $(as_json "${2%%=*}"), \"value\": $(as_json "${2#*=}")}")
+                    ;;
                 --slices) slices=$2 ;;
                 --chips-per-host | --gpus-per-node) chips=$2 ;;
                 --nodes) nodes=$2 ;;
@@ -143,22 +162,11 @@ else
     bad_usage "--tpu or --gpu?"
 fi
 
-# Words as a JSON list, which is YAML too.
-as_json() {
-    local word out=
-    for word in "$@"; do
-        word=${word//\\/\\\\}
-        word=${word//\"/\\\"}
-        word=${word//$'\n'/\\n}
-        word=${word//$'\t'/\\t}
-        out="$out, \"$word\""
-    done
-    printf '[%s]' "${out#, }"
-}
-
 manifest() {
-    local text spot_line=
+    local text spot_line= settings=
     text=$(cat "$template")
+    printf -v settings '%s, ' ${variables[@]+"${variables[@]}"}
+    settings=${settings%, }
     [ -z "$spot" ] || spot_line=$'\n                cloud.google.com/gke-spot: "true"'
     # The command last: it may hold anything. Quoted, so that no & in it means something.
     text=${text//@NAME@/"$name"}
@@ -172,7 +180,8 @@ manifest() {
     text=${text//@TOPOLOGY@/"$topology"}
     text=${text//@SPOT@/"$spot_line"}
     text=${text//@IMAGE@/"$image"}
-    text=${text//@ARGUMENTS@/"$(as_json "$@")"}
+    text=${text//@ENV@/"$settings"}
+    text=${text//@ARGUMENTS@/"[$(as_json "$@")]"}
     printf '%s\n' "$text"
 }
 

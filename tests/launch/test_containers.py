@@ -73,7 +73,14 @@ spec:
               containers:
                 - name: flaxformer
                   image: img:1
+                  # libtpu locks more memory than a container may by default:
+                  # https://cloud.google.com/kubernetes-engine/docs/how-to/tpus#privileged-mode
+                  securityContext:
+                    capabilities:
+                      add: [SYS_RESOURCE]
+                  command: [prlimit, --memlock=unlimited, flaxformer-mt]
                   args: ["train"]
+                  env: []
                   resources:
                     limits:
                       google.com/tpu: 4
@@ -114,11 +121,16 @@ def test_gpu_manifest_gives_jax_what_it_asks_the_cluster_for():
 def test_manifests_are_yaml_and_keep_every_word_of_the_command(accelerator):
     yaml = pytest.importorskip("yaml")
     words = ["train", "--workdir", 'gs://b/a "b" & \\c', "--config.x=$HOME", "@NAME@", "ü\tz"]
-    done = run("gke/make.sh", "mt", "--image", "img:1", *accelerator, "--", *words)
+    variables = ["--env", "LIBTPU_INIT_ARGS=--a=1 --b", "--env", 'X="@NAME@"=']
+    done = run("gke/make.sh", "mt", "--image", "img:1", *accelerator, *variables, "--", *words)
     job = next(iter(yaml.safe_load_all(done.stdout)))
     pod = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["args"] == words
     assert json.loads(field(done.stdout, "args")) == words
+    assert pod["containers"][0]["env"] == [
+        {"name": "LIBTPU_INIT_ARGS", "value": "--a=1 --b"},
+        {"name": "X", "value": '"@NAME@"='},
+    ]
 
 
 def test_apply_hands_the_manifest_to_kubectl(tmp_path):

@@ -51,10 +51,10 @@ def test_dry_run_on_demand():
 def test_dry_run_spot_slices_from_the_queue():
     arguments = (
         "mt --zone z --type v6e-16 --spot --queued --valid-until 6h --slices 2 --delete-on-exit "
-        "--create-flag=--internal-ips --connect-flag=--internal-ip --package pkg --dry-run -- "
-        "train --workdir"
+        "--create-flag=--internal-ips --connect-flag=--internal-ip --package pkg --dry-run"
     )
-    assert commands_of(*arguments.split(), "gs://b/a b") == [
+    command = ("--env", "LIBTPU_INIT_ARGS=--a --b", "--", "train", "--workdir", "gs://b/a b")
+    assert commands_of(*arguments.split(), *command) == [
         "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(state.state)'",
         "gcloud compute tpus queued-resources create mt --zone=z --accelerator-type=v6e-16 "
         "--runtime-version=v2-alpha-tpuv6e --node-count=2 --valid-until-duration=6h --spot "
@@ -62,7 +62,8 @@ def test_dry_run_spot_slices_from_the_queue():
         f"gcloud compute tpus queued-resources scp {WORKER} mt: --worker=all --node=all --zone=z "
         "--internal-ip",
         "gcloud compute tpus queued-resources ssh mt --worker=all --node=all --zone=z "
-        r"--internal-ip '--command=bash tpu_worker.sh run --requirement '\''pkg[tpu,gcs]'\'' "
+        r"--internal-ip '--command=env '\''LIBTPU_INIT_ARGS=--a --b'\'' bash tpu_worker.sh "
+        r"run --requirement '\''pkg[tpu,gcs]'\'' "
         "-- train --workdir "
         r"'\''gs://b/a b'\'''",
         "gcloud compute tpus queued-resources delete mt --zone=z --quiet --force",

@@ -33,6 +33,7 @@ WRONG = {
         "mt --zone z --slices 2 -- x": (
             "--slices 2 needs --queued: only a queued resource joins slices"
         ),
+        "mt --zone z --env 1A=b -- x": "--env needs NAME=VALUE, not '1A=b'",
         "mt --zone z --valid-until 6h -- x": "--valid-until goes with --queued",
         "mt --zone z --package mt[serve] --extras tpu -- x": (
             "--extras does not go with --package mt[serve]: write NAME[tpu] there"
@@ -51,6 +52,7 @@ WRONG = {
         "mt --image i --tpu v5e:2x4 --slices 2 -- x": (
             "--slices 2: GKE joins slices of several hosts only"
         ),
+        "mt --image i --gpu g --env A -- x": "--env needs NAME=VALUE, not 'A'",
         "mt --image i --gpu g --nodes 0 -- x": "--nodes needs 1 or more",
     },
     "docker/build.sh": {
