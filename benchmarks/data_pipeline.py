@@ -29,7 +29,7 @@ from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
-from flaxformer_mt.data.planner import Planned, Planner, planned_batches
+from flaxformer_mt.data.planner import Planner, planned_batches
 from flaxformer_mt.data.prepare import prepare
 from flaxformer_mt.data.store import Store, TokenPairs, Tokens
 from flaxformer_mt.reproduction.result_file import write_result
@@ -117,8 +117,7 @@ def prepare_multi30k(folder: Path, workdir: Path) -> Store:
 
 def padding(pairs: TokenPairs, batch: BatchConfig) -> float:
     """The share of an epoch's positions, both sides, without a token; the epoch is one window."""
-    window = Planner(pairs, batch, 1).window(0, 0)
-    return window.plan.padding(pairs.src_lengths, pairs.tgt_lengths)
+    return Planner(pairs, batch, 1).window(0, 0).padding
 
 
 def one_core(pairs: TokenPairs, batch: BatchConfig) -> float:
@@ -151,14 +150,14 @@ def large_corpus(folder: Path) -> dict[str, float]:
     begin = time.perf_counter()
     pairs = TokenPairs([_mapped(folder, "src")], [_mapped(folder, "tgt")])
     stream = planned_batches(Planner(pairs, BatchConfig(tokens=25_000), 1), Position())
-    _assembled(next(stream))
+    next(stream).batch()
     first = time.perf_counter() - begin
     slowest, memory = 0.0, _own_memory()
     at = Position()
     while at.window < 3:
         begin = time.perf_counter()
         item = next(stream)
-        _assembled(item)
+        item.batch()
         slowest, at = max(slowest, time.perf_counter() - begin), item.position
         if at.index % 100 == 0:
             memory = max(memory, _own_memory())
@@ -191,10 +190,6 @@ def _mapped(folder: Path, side: str) -> Tokens:
         np.memmap(folder / f"{side}.tokens", "<u2", mode="r"),
         np.memmap(folder / f"{side}.offsets", "<i8", mode="r"),
     )
-
-
-def _assembled(item: Planned) -> None:
-    assemble(item.pairs, item.rows.pairs, item.shape, item.rows.counts)
 
 
 def _own_memory() -> float:

@@ -16,7 +16,7 @@ from flaxformer_mt.config import ConfigError
 from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.data.corpus.paths import require_file
 from flaxformer_mt.data.corpus.text_files import zstd
-from flaxformer_mt.data.prepare.workers import WorkerDied
+from flaxformer_mt.data.prepare.encode_corpora import WorkerDied
 from flaxformer_mt.errors import FAILED, FINAL, exit_status
 from flaxformer_mt.export import ModelImportError
 from flaxformer_mt.files.reading import JsonError

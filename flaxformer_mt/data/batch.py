@@ -100,21 +100,9 @@ def assemble(
         mine = np.isin(np.arange(shape.rows) // size, share.numbers)
         taken = np.repeat(mine, counts)
         indices, sources, counts = indices[taken], sources[taken], counts[mine]
-    src, src_segment_ids, src_positions, _ = _one_side(
-        pairs, "src", sources, counts, rows, shape.src_length
-    )
-    tgt_out, tgt_segment_ids, tgt_positions, tgt_in = _one_side(
-        pairs, "tgt", indices, counts, rows, shape.tgt_length
-    )
-    return Batch(
-        src=src,
-        src_segment_ids=src_segment_ids,
-        src_positions=src_positions,
-        tgt_in=tgt_in,
-        tgt_out=tgt_out,
-        tgt_segment_ids=tgt_segment_ids,
-        tgt_positions=tgt_positions,
-    )
+    *src, _ = _one_side(pairs, "src", sources, counts, rows, shape.src_length)
+    *tgt, tgt_in = _one_side(pairs, "tgt", indices, counts, rows, shape.tgt_length)
+    return Batch(*src, tgt_in, *tgt)
 
 
 def _one_side(

@@ -38,16 +38,11 @@ _INVISIBLE = "\u200b\u2060\ufeff"
 
 U+200C and U+200D stay: Persian, Indic scripts and emoji mean something by them.
 """
-_HANGUL_L, _HANGUL_V, _HANGUL_T = (
-    range(0x1100, 0x1113),
-    range(0x1161, 0x1176),
-    range(0x11A8, 0x11C3),
-)
+_HANGUL_L, _HANGUL_V = range(0x1100, 0x1113), range(0x1161, 0x1176)
+_HANGUL_T = range(0x11A8, 0x11C3)
 # Marks that text has in either order: Arabic vowel signs, Hebrew points.
 _POINTS = (range(0x064B, 0x0656), range(0x05B0, 0x05C8))
 _SHOWS_NOTHING = _INVISIBLE + "\u200c\u200d\u2581"
-_LONGEST = 4
-"""Characters in what a rule replaces: a letter and three marks."""
 _KANA_MARKS = ("\uff9e", "\uff9f")
 """Halfwidth voicing marks, which compose only once nfkc has made them full marks."""
 
@@ -78,22 +73,6 @@ def rules(form: Form) -> Mapping[str, str]:
         }
         made.update(composed)
     return types.MappingProxyType(dict(sorted(made.items())))
-
-
-def apply(form: Form, text: str) -> str:
-    """What SentencePiece makes of a text by these rules, runs of blanks apart: for reference."""
-    by_text = rules(form)
-    out, place = [], 0
-    while place < len(text):
-        for length in range(min(_LONGEST, len(text) - place), 0, -1):
-            if (replacement := by_text.get(text[place : place + length])) is not None:
-                out.append(replacement)
-                place += length
-                break
-        else:
-            out.append(text[place])
-            place += 1
-    return "".join(out)
 
 
 def _unicode_rules(form: Literal["NFC", "NFKC"]) -> Rules:

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
+import itertools
 import signal
-import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator
-from multiprocessing import resource_tracker
-from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import grain
 import jax
@@ -37,6 +34,7 @@ from flaxformer_mt.data.planner import (
     planned_batches,
     planned_pass,
 )
+from flaxformer_mt.data.processes import end_with_parent, signals_held_back
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.errors import FlaxformerError
@@ -47,15 +45,13 @@ jax.tree_util.register_dataclass(Batch, data_fields=_FIELDS, meta_fields=[])
 # Batches that stand ready: enough to hide an uneven step, small beside the model.
 _AHEAD = 8
 _START = Position()
-_PARENT_SECONDS = 2.0
-_LEFT_TO_TRAINER = (signal.SIGINT, signal.SIGTERM)
 
 
 class WorkerError(FlaxformerError):
     """A process that puts batches together has died."""
 
 
-class Batches(Iterator[tuple[Batch, Position]]):
+class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
     """Endless (batch, position of the one after it), from the batch at `position` on.
 
     The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; a stream begun
@@ -98,11 +94,13 @@ class Batches(Iterator[tuple[Batch, Position]]):
         self.seconds_waited = 0.0
         """Seconds that `next` has waited for data in all."""
         self._error: BaseException | None = None
-        self._held: dict[str, Any] | None = None  # fetched and not given yet
+        self._held: _Item | None = None  # fetched and not given yet
         self._closed = False
         dataset: Any = _Stream(planner, position, frozenset(skip), share)
         if workers:
-            _allow_workers()
+            # Grain passes absl's flags on to its workers, and refuses where nobody has parsed them.
+            if not flags.FLAGS.is_parsed():
+                flags.FLAGS.mark_as_parsed()
             dataset = dataset.map(_flat).mp_prefetch(
                 grain.MultiprocessingOptions(
                     num_workers=workers, per_worker_buffer_size=max(2, _AHEAD // workers)
@@ -111,7 +109,8 @@ class Batches(Iterator[tuple[Batch, Position]]):
             )
         else:
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
-        with _signals_held_back() if workers else contextlib.nullcontext():
+        held_back = signals_held_back(signal.SIGINT, signal.SIGTERM)
+        with held_back if workers else contextlib.nullcontext():
             self._iterator = iter(dataset)
             # They hold no reference to this object, so that dropping it ends them.
             self._end = weakref.finalize(self, self._iterator.close)
@@ -122,17 +121,17 @@ class Batches(Iterator[tuple[Batch, Position]]):
 
     def __next__(self) -> tuple[Batch, Position]:
         item, self._held = self._held or self._fetched(), None
-        self.delivered, after = (Position(*item[name].tolist()) for name in ("here", "after"))
-        done = self.delivered.window + (self.delivered.index + 1) / int(item["batches"])
-        self.epochs_done = self.delivered.epoch + done / self.windows
-        return Batch(**{name: item[name] for name in _FIELDS}), after
+        self.delivered = item.here
+        done = item.here.window + (item.here.index + 1) / item.batches
+        self.epochs_done = item.here.epoch + done / self.windows
+        return item.batch, item.after
 
     def shape_ahead(self) -> Shape:
         """That of the batch which `next` will give. Waits for it, and raises what `next` would."""
         self._held = self._held or self._fetched()
-        return Batch(**{name: self._held[name] for name in _FIELDS}).shape
+        return self._held.batch.shape
 
-    def _fetched(self) -> dict[str, Any]:
+    def _fetched(self) -> _Item:
         if self._error is not None:
             raise self._error
         if self._closed:
@@ -140,29 +139,24 @@ class Batches(Iterator[tuple[Batch, Position]]):
         begin = time.perf_counter()
         try:
             item = next(self._iterator)
-            if not isinstance(item, dict):
-                item = _from_flat(item)
         except BaseException as error:
-            self._error = _explained(error)
+            self._error = error
+            if isinstance(error, RuntimeError) and "terminated unexpectedly" in str(error):
+                self._error = WorkerError(
+                    f"a process that puts batches together has died: {error}; it may have been "
+                    "killed for want of memory: lower data.workers (0: a thread of the trainer's)"
+                )
             self.close()
             raise self._error from error
         self.seconds_waited += time.perf_counter() - begin
-        return item
+        return item if isinstance(item, _Item) else _from_flat(item)
 
     def close(self) -> None:
         """End the thread or the processes; calling it again does nothing."""
         self._closed = True
         self._end()
 
-    def __enter__(self) -> Batches:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
 
@@ -206,8 +200,16 @@ def exchanged_pass(
         yield index, assemble(pairs, rows.pairs, shape, rows.counts, share, sources)
 
 
+class _Item(NamedTuple):
+    batch: Batch
+    here: Position
+    after: Position
+    batches: int
+    """Batches of its window."""
+
+
 class _Stream(grain.IterDataset):
-    """The stream as Grain's data set: dictionaries of arrays, batch `n` of every `step`."""
+    """The stream as Grain's data set of items, batch `n` of every `step`."""
 
     def __init__(
         self, planner: Planner, position: Position, skip: frozenset[Position], share: Share
@@ -229,29 +231,15 @@ class _StreamIterator(grain.DatasetIterator):
     def __init__(self, dataset: _Stream) -> None:
         super().__init__()
         self._dataset = dataset
-        self._count = 0
         self._after = dataset.position
         self._planned = planned_batches(dataset.planner, dataset.position, dataset.skip)
+        self._mine = itertools.islice(self._planned, dataset.first, None, dataset.step)
 
-    def __next__(self) -> dict[str, np.ndarray]:
-        while True:
-            planned = next(self._planned)
-            self._count += 1
-            if (self._count - 1) % self._dataset.step == self._dataset.first:
-                break
+    def __next__(self) -> _Item:
+        planned = next(self._mine)
         self._after = planned.after
-        batch = assemble(
-            planned.pairs,
-            planned.rows.pairs,
-            planned.shape,
-            planned.rows.counts,
-            self._dataset.share,
-        )
-        arrays = {name: getattr(batch, name) for name in _FIELDS}
-        for name, place in (("here", planned.position), ("after", planned.after)):
-            arrays[name] = np.array(dataclasses.astuple(place), np.int64)
-        arrays["batches"] = np.array(planned.batches)
-        return arrays
+        batch = planned.batch(self._dataset.share)
+        return _Item(batch, planned.position, planned.after, planned.batches)
 
     def get_state(self) -> dict[str, int]:
         """Grain asks with each batch; what a run keeps is the position that comes with it."""
@@ -265,73 +253,29 @@ class _StreamIterator(grain.DatasetIterator):
         self._planned.close()
 
 
-def _flat(item: dict[str, np.ndarray]) -> Int32[np.ndarray, " numbers"]:
-    """What `_StreamIterator` gives as one array: the shape, the places, then every field.
+def _flat(item: _Item) -> Int32[np.ndarray, " numbers"]:
+    """An item as one array: the shape, the places, then every field.
 
     Each array that a worker hands over is a block of shared memory of its own, which costs the
     receiver more than its contents do.
     """
-    shape = item["src"].shape + item["tgt_in"].shape
-    head = np.concatenate([shape, item["here"], item["after"], item["batches"][None]])
-    parts = [head, *(item[name].ravel() for name in _FIELDS)]
+    batch, here, after, batches = item
+    shape = batch.src.shape + batch.tgt_in.shape
+    head = [*shape, *dataclasses.astuple(here), *dataclasses.astuple(after), batches]
+    parts = [head, *(array.ravel() for array in vars(batch).values())]
     return np.concatenate(parts, dtype=np.int32, casting="same_kind")
 
 
-def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> dict[str, np.ndarray]:
+def _from_flat(flat: Int32[np.ndarray, " numbers"]) -> _Item:
     # Copied, since the shared memory is freed with `flat`.
     numbers = np.array(flat)
-    rows, src_length, _, tgt_length = numbers[:4].tolist()
-    item = {"here": numbers[4:7], "after": numbers[7:10], "batches": numbers[10]}
-    start = 11
-    for name in _FIELDS:
-        shape = rows, src_length if name.startswith("src") else tgt_length
-        end = start + shape[0] * shape[1]
-        item[name] = numbers[start:end].reshape(shape)
-        start = end
-    return item
-
-
-def _allow_workers() -> None:
-    """Grain passes absl's flags on to its workers and refuses where nobody has parsed them."""
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS.mark_as_parsed()
-
-
-@contextlib.contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """For processes started meanwhile, until they say what signals mean to them.
-
-    One that is sent to a whole process group would end a worker that is just starting, and be taken
-    for its death. A signal to this process is not lost: it waits.
-    """
-    # Its start would end the blocking below.
-    resource_tracker.ensure_running()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_TRAINER)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    rows, src_length, _, tgt_length, *places, batches = numbers[:11].tolist()
+    lengths = [src_length if name.startswith("src") else tgt_length for name in _FIELDS]
+    parts = np.split(numbers[11:], rows * np.cumsum(lengths)[:-1])
+    batch = Batch(*(part.reshape(rows, -1) for part in parts))
+    return _Item(batch, Position(*places[:3]), Position(*places[3:]), batches)
 
 
 def _begin_worker(number: int, count: int) -> None:
-    """In a worker: leave signals to the trainer, and end when it does, however it ends."""
     del number, count
-    for kind in _LEFT_TO_TRAINER:
-        signal.signal(kind, signal.SIG_IGN)
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="parent", daemon=True).start()
-
-
-def _explained(error: BaseException) -> BaseException:
-    if isinstance(error, RuntimeError) and "terminated unexpectedly" in str(error):
-        return WorkerError(
-            f"a process that puts batches together has died: {error}; it may have been killed for "
-            "want of memory: lower data.workers (0: a thread of the trainer's)"
-        )
-    return error
+    end_with_parent()

@@ -85,11 +85,6 @@ class Plan:
         """Positions of all batches on both sides, padding included."""
         return sum(self.shapes[shape].positions for shape in self.shape_of)
 
-    def padding(self, src_lengths: Lengths, tgt_lengths: Lengths) -> float:
-        """The share of positions on both sides that hold no token."""
-        tokens = int(src_lengths.sum(dtype=np.int64) + tgt_lengths.sum(dtype=np.int64))
-        return 1.0 - tokens / self.positions
-
 
 def stream(seed: int, epoch: int, window: int) -> np.random.Philox:
     """The random bits of a window's plan."""

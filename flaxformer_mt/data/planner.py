@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Generator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
 from flaxformer_mt.config.schema import BatchConfig
+from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
 from flaxformer_mt.data.bucket import plan_buckets, plan_pass, shapes_for
 from flaxformer_mt.data.order import Order, Position
 from flaxformer_mt.data.pack import packed_shape, plan_packed
@@ -25,8 +27,7 @@ VALIDATION_SHAPES = 4
 """At most so many shapes are compiled for validation."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PlannedWindow:
+class PlannedWindow(NamedTuple):
     """A planned window: its batches name pairs of `pairs`.
 
     Those are the store's, or, where segmentations are drawn, the window's own in memory.
@@ -34,6 +35,13 @@ class PlannedWindow:
 
     pairs: TokenPairs
     plan: Plan
+
+    @property
+    def padding(self) -> float:
+        """The share of positions on both sides that hold no token."""
+        sides = self.pairs.sides.values()
+        tokens = sum(int(side.lengths(self.plan.pairs).sum(dtype=np.int64)) for side in sides)
+        return 1.0 - tokens / self.plan.positions
 
 
 class Planner:
@@ -115,6 +123,10 @@ class Planned:
     after: Position
     batches: int
     """Batches of its window."""
+
+    def batch(self, share: Share = WHOLE) -> Batch:
+        """It, or its rows of a share. Raises PlanError where the shares do not divide the rows."""
+        return assemble(self.pairs, self.rows.pairs, self.shape, self.rows.counts, share)
 
 
 def planned_batches(

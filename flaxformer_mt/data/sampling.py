@@ -339,11 +339,9 @@ def _offsets(lengths: Int64[np.ndarray, " items"]) -> Int64[np.ndarray, " items_
 
 def _unless_longer(drawn: Tokens, stored: Tokens, limit: int) -> Tokens:
     """The drawn sentences, but the stored ones in place of those above the limit."""
-    too_long = np.flatnonzero(np.diff(drawn.offsets) > limit)
-    if not len(too_long):
+    too_long = np.diff(drawn.offsets) > limit
+    if not too_long.any():
         return drawn
-    sentences = np.split(drawn.flat, drawn.offsets[1:-1])
-    for number in too_long:
-        sentences[number] = stored[int(number)]
-    lengths = np.array([len(sentence) for sentence in sentences], np.int64)
-    return Tokens(np.concatenate(sentences), _offsets(lengths))
+    both = Sentences([drawn, stored])
+    chosen = np.arange(len(drawn)) + len(drawn) * too_long
+    return Tokens(both.gather(chosen), _offsets(both.lengths(chosen)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import sentencepiece
@@ -77,23 +77,13 @@ class Words:
             self._tokens[word] = tokens.tobytes()
 
 
-def words_of(processor: sentencepiece.SentencePieceProcessor, model: bytes) -> Words | None:
-    """None if the words of this model cannot be encoded one by one."""
-    pieces = [
-        number
-        for number in range(processor.get_piece_size())
-        if not (
-            processor.is_control(number)
-            or processor.is_unknown(number)
-            or processor.is_byte(number)
-        )
-    ]
-    # BPE's scores are places in the order of merges, a unigram model's are logarithms.
-    bpe = all(processor.get_score(number).is_integer() for number in pieces)
-    across = any("\u2581" in processor.id_to_piece(number)[1:] for number in pieces)
+def words_of(
+    processor: sentencepiece.SentencePieceProcessor, model: bytes, pieces: Collection[str]
+) -> Words | None:
+    """None if the words of this BPE model of `pieces` cannot be encoded one by one."""
+    across = any("\u2581" in piece[1:] for piece in pieces)
     # Neighbouring unknown characters become one token: the blank must be known to part them.
-    known = processor.piece_to_id("\u2581") != processor.unk_id()
-    if not bpe or across or not known or processor.normalize("  a  b ") != "\u2581a\u2581b":
+    if across or "\u2581" not in pieces or processor.normalize("  a  b ") != "\u2581a\u2581b":
         return None
     try:
         sentencepiece.SentencePieceNormalizer(model_proto=model).decompile()

@@ -23,42 +23,25 @@ class VocabularyError(UserError):
     """A vocabulary that cannot be trained or loaded; the message names the file and the remedy."""
 
 
-def pieces_model(
-    sentences: Iterable[str], config: VocabularyConfig, marks: Mapping[str, int]
+def trained_model(
+    sentences: Iterable[str], config: VocabularyConfig, marks: Mapping[str, int], *, words: bool
 ) -> bytes:
-    """A model of `config.size` pieces, BPE or unigram; `marks` has the ids of pad, bos, eos, unk.
+    """A model of `config.size` pieces, or with a type for each word, however many there are.
+
+    `marks` has the ids of pad, bos, eos and unk.
 
     Raises:
       VocabularyError: the sentences cannot fill, or do not fit into, `config.size` types; the
-        message gives the largest or smallest size possible.
+        message gives the largest or smallest size possible. Or there is no word.
     """
-    return _model(
-        sentences,
-        config,
-        marks,
-        model_type=config.kind,
-        character_coverage=config.character_coverage,
-        byte_fallback=config.byte_fallback,
-    )
-
-
-def words_model(
-    sentences: Iterable[str], config: VocabularyConfig, marks: Mapping[str, int]
-) -> bytes:
-    """A model with a type for each word of the sentences, however many there are.
-
-    Raises:
-      VocabularyError: there is no word.
-    """
-    return _model(
-        sentences, config, marks, model_type="word", use_all_vocab=True, character_coverage=1.0
-    )
-
-
-def _model(
-    sentences: Iterable[str], config: VocabularyConfig, marks: Mapping[str, int], **kind: Any
-) -> bytes:
     kept = list(sentences)
+    kind: dict[str, Any] = {
+        "model_type": config.kind,
+        "character_coverage": config.character_coverage,
+        "byte_fallback": config.byte_fallback,
+    }
+    if words:
+        kind = {"model_type": "word", "use_all_vocab": True, "character_coverage": 1.0}
     # By default SentencePiece leaves out longer lines without a word.
     longest = max((len(sentence.encode()) for sentence in kept), default=0)
     ids: dict[str, Any] = {f"{mark}_id": number for mark, number in marks.items()}
@@ -80,7 +63,7 @@ def _model(
     return model.getvalue()
 
 
-def _normalizing(form: Literal["none", "blanks", "nfc", "nfkc"]) -> dict[str, Any]:
+def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
     """The trainer's arguments for what happens to text before it is encoded."""
     if form == "none":
         return {"normalization_rule_name": "identity", "remove_extra_whitespaces": True}

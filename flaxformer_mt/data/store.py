@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -23,9 +22,8 @@ import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
 from flaxformer_mt.data.order import Part
-from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.files.reading import JsonError, parse_json, read_file, regular_size
+from flaxformer_mt.files.reading import explained, parse_json, read_file, regular_size
 
 FORMAT = 2
 DTYPES = ("<u2", "<u4")
@@ -60,10 +58,6 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, index: int) -> Int32[np.ndarray, " length"]:
-        start, stop = self.offsets[index], self.offsets[index + 1]
-        return np.asarray(self.flat[start:stop], np.int32)
-
     def lengths(self, indices: Integer[np.ndarray, " items"]) -> Int32[np.ndarray, " items"]:
         return (self.offsets[indices + 1] - self.offsets[indices]).astype(np.int32)
 
@@ -94,13 +88,6 @@ class Sentences:
 
     def __len__(self) -> int:
         return int(self.firsts[-1])
-
-    def __getitem__(self, index: int) -> Int32[np.ndarray, " length"]:
-        """Ids of a sentence, with the end mark."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"sentence {index} of {len(self)}")
-        number = int(np.searchsorted(self.firsts, index, "right")) - 1
-        return self.shards[number][index - self.firsts[number]]
 
     def lengths(self, indices: Integer[np.ndarray, " items"]) -> Int32[np.ndarray, " items"]:
         """Lengths with the end mark."""
@@ -163,12 +150,6 @@ class TokenPairs:
         self.digest = digest
         """Of the pairs of an open store, in their order; empty for pairs in memory."""
 
-    @classmethod
-    def from_lists(cls, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> TokenPairs:
-        """Pairs in memory from token ids without marks; the end mark is added."""
-        src_side, tgt_side = (Tokens(*flatten(ids, np.dtype(np.uint32))) for ids in (src, tgt))
-        return cls([src_side], [tgt_side])
-
     def __len__(self) -> int:
         return len(self.sides["src"])
 
@@ -200,14 +181,6 @@ class TokenPairs:
             counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
         src_kinds, tgt_kinds = np.nonzero(counts)
         return src_kinds, tgt_kinds, counts[src_kinds, tgt_kinds]
-
-    def src(self, index: int) -> Int32[np.ndarray, " length"]:
-        """A source sentence's pieces and EOS."""
-        return self.sides["src"][index]
-
-    def tgt(self, index: int) -> Int32[np.ndarray, " length"]:
-        """A target sentence's pieces and EOS."""
-        return self.sides["tgt"][index]
 
 
 def runs(
@@ -245,7 +218,7 @@ class Store:
         """
         index_file = Path(directory) / INDEX
         advice = f"; delete {os.path.realpath(directory)} and run `prepare` again"
-        try:
+        with explained(StoreError, index_file, advice):
             text = read_file(index_file)
             index = parse_json(text, index_file)
             if index["format"] not in (1, FORMAT):
@@ -261,18 +234,6 @@ class Store:
             splits = {
                 split: _open_split(index_file, index, split, thorough=thorough) for split in SPLITS
             }
-        except OSError as error:
-            # A right that is missing is no damage.
-            advice = advice if isinstance(error, FileNotFoundError) else ""
-            raise StoreError(
-                f"{error.filename}: cannot be read: {error.strerror}{advice}"
-            ) from error
-        except JsonError as error:
-            raise StoreError(f"{error}{advice}") from error
-        except StoreError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"{index_file}: is damaged: {error!r}{advice}") from error
         return cls(
             directory=Path(directory),
             train=splits["train"],
@@ -282,12 +243,14 @@ class Store:
         )
 
 
-def shard_name(split: str, number: int) -> str:
-    return f"{split}-{number:05}"
+def file_name(split: str, number: int, side: str, part: str) -> str:
+    return f"{split}-{number:05}.{side}.{part}"
 
 
-def file_name(shard: str, side: str, part: str) -> str:
-    return f"{shard}.{side}.{part}"
+def whole_digest(path: Path) -> str:
+    """sha256 of a file, hexadecimal."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def block_digest(path: Path) -> str:
@@ -301,67 +264,48 @@ def block_digest(path: Path) -> str:
     return sha256.hexdigest()
 
 
-def file_record(path: Path, sha256: str) -> dict[str, Any]:
-    """What the index says of a file whose whole digest is known."""
-    record: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256}
+def file_record(path: Path) -> dict[str, Any]:
+    """What the index says of a file."""
+    record: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": whole_digest(path)}
     if record["bytes"] > _VERIFIED:
         record["blocks"] = block_digest(path)
     return record
 
 
-def flatten(
-    sentences: Sequence[Sequence[int]], dtype: np.dtype
-) -> tuple[Integer[np.ndarray, " tokens"], Int64[np.ndarray, " pairs_and_one"]]:
-    """All sentences end to end, EOS after each, and the offsets between them."""
-    lengths = np.fromiter((len(sentence) for sentence in sentences), np.int64, len(sentences))
-    offsets = np.zeros(len(sentences) + 1, np.int64)
-    np.cumsum(lengths + 1, out=offsets[1:])
-    flat = np.full(offsets[-1], EOS, dtype)
-    pieces = np.fromiter(itertools.chain.from_iterable(sentences), dtype, int(lengths.sum()))
-    is_piece = np.ones(len(flat), bool)
-    is_piece[offsets[1:] - 1] = False
-    flat[is_piece] = pieces
-    return flat, offsets
-
-
 def _open_split(
     index_file: Path, index: dict[str, Any], split: str, *, thorough: bool
 ) -> TokenPairs:
-    if index["format"] == 1:
-        numbers, parts = range(1), []
-    else:
-        numbers = range(index["shards"][split])
-        sizes = [corpus["pairs"] for corpus in index["corpora"][split]]
-        parts = [
-            Part(corpus["name"], first, corpus["pairs"], corpus["weight"])
-            for corpus, first in zip(
-                index["corpora"][split], itertools.accumulate(sizes, initial=0), strict=False
-            )
-            if corpus["pairs"]
-        ]
+    # The first format had one shard a split, whose files had no number, and no corpora.
+    first_format = index["format"] == 1
+    shards = range(1 if first_format else index["shards"][split])
+    parts, first = [], 0
+    for corpus in () if first_format else index["corpora"][split]:
+        if corpus["pairs"]:
+            parts.append(Part(corpus["name"], first, corpus["pairs"], corpus["weight"]))
+            first += corpus["pairs"]
     if index["dtype"] not in DTYPES:
         raise ValueError(f"dtype is {index['dtype']!r} and none of {', '.join(DTYPES)}")
-    dtype = np.dtype(index["dtype"])
+    dtypes = {"tokens": np.dtype(index["dtype"]), "offsets": np.dtype("<i8")}
     sides, digests = [], []
     for side in SIDES:
         opened = []
-        for number in numbers:
-            shard = split if index["format"] == 1 else shard_name(split, number)
+        for number in shards:
             arrays = []
-            for part, part_dtype in (("tokens", dtype), ("offsets", np.dtype("<i8"))):
-                path = index_file.with_name(file_name(shard, side, part))
+            for part, dtype in dtypes.items():
+                name = file_name(split, number, side, part)
+                path = index_file.with_name(name.replace("-00000", "") if first_format else name)
                 recorded = index["files"][path.name]
-                arrays.append(_open_array(path, recorded, part_dtype, thorough=thorough))
+                arrays.append(_open_array(path, recorded, dtype, thorough=thorough))
                 digests.append(recorded["sha256"])
-            tokens = Tokens(*arrays)
-            if not len(tokens.offsets) or tokens.offsets[-1] != len(tokens.flat):
-                raise ValueError(f"the offsets of {shard}.{side} are not those of its tokens")
-            opened.append(tokens)
+            opened.append(Tokens(*arrays))
+            if not len(arrays[1]) or arrays[1][-1] != len(arrays[0]):
+                shard = path.name.removesuffix(".offsets")
+                raise ValueError(f"the offsets of {shard} are not those of its tokens")
         sides.append(opened)
-    # Not of the names: what the files are called has changed before.
     pairs = TokenPairs(sides[0], sides[1], parts)
-    if parts and sum(part.size for part in parts) != len(pairs):
+    if parts and first != len(pairs):
         raise ValueError(f"{split} holds {len(pairs):,} pairs, and its corpora another number")
+    # Not of the names: what the files are called has changed before.
     weights = [[part.size, part.weight] for part in pairs.parts]
     pairs.digest = hashlib.sha256(json.dumps([digests, weights]).encode()).hexdigest()
     return pairs
@@ -378,12 +322,11 @@ def _open_array(
             f"{path}: has {size:,} bytes where {INDEX} records {recorded['bytes']:,}: "
             f"it is truncated or another store's; delete {folder} and run `prepare` again"
         )
-    if "blocks" in recorded and not thorough:
-        same = block_digest(path) == recorded["blocks"]
-    else:
-        with open(path, "rb") as stream:
-            same = hashlib.file_digest(stream, "sha256").hexdigest() == recorded["sha256"]
-    if not same:
+    if (
+        block_digest(path) != recorded["blocks"]
+        if "blocks" in recorded and not thorough
+        else whole_digest(path) != recorded["sha256"]
+    ):
         raise StoreError(
             f"{path}: its contents are not those recorded in {INDEX}: it is damaged or "
             f"another store's; delete {folder} and run `prepare` again"

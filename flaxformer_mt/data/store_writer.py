@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from jaxtyping import Int64, Integer
@@ -25,7 +25,6 @@ from flaxformer_mt.data.store import (
     StoreError,
     file_name,
     file_record,
-    shard_name,
 )
 
 _PARTS = ("tokens", "offsets")
@@ -46,9 +45,9 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
         self._vocabulary_digest = vocabulary_digest
         self._shard_tokens = shard_tokens
         self._dtype = np.dtype(DTYPES[vocabulary_size > 1 << 16])
-        self._open: dict[tuple[str, str, str], _HashedFile] = {}
+        self._open: dict[tuple[str, str, str], BinaryIO] = {}
         self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-        self._shards = dict.fromkeys(SPLITS, 0)  # the number of the one that is open
+        self._shards = dict.fromkeys(SPLITS, 0)
         self._finished: dict[str, dict[str, Any]] = {}
         for split in SPLITS:
             self._begin_shard(split)
@@ -70,16 +69,17 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
             raise StoreError(f"{len(src_lengths)} source but {len(tgt_lengths)} target sentences")
         if not self._corpora[split]:
             self.begin_corpus(split, "")
+        longest = 0
         for side, flat, lengths in (("src", src, src_lengths), ("tgt", tgt, tgt_lengths)):
             tokens = self._open[split, side, "tokens"]
-            offsets = tokens.size // self._dtype.itemsize + np.cumsum(lengths, dtype=np.int64)
-            tokens.write(flat.astype(self._dtype))
-            self._open[split, side, "offsets"].write(offsets.astype("<i8"))
+            before = tokens.tell() // self._dtype.itemsize
+            tokens.write(flat.astype(self._dtype).tobytes())
+            ends = before + np.cumsum(lengths, dtype="<i8")
+            self._open[split, side, "offsets"].write(ends.tobytes())
+            longest = max(longest, before + len(flat))
         self._corpora[split][-1]["pairs"] += len(src_lengths)
-        full = self._shard_tokens * self._dtype.itemsize
-        if any(self._open[split, side, "tokens"].size >= full for side in SIDES):
+        if longest >= self._shard_tokens:
             self._end_shard(split)
-            self._shards[split] += 1
             self._begin_shard(split)
 
     def __exit__(self, *_: Any) -> None:
@@ -95,7 +95,7 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
             "dtype": self._dtype.str,
             "vocabulary": self._vocabulary_digest,
             "corpora": self._corpora,
-            "shards": {split: number + 1 for split, number in self._shards.items()},
+            "shards": self._shards,
             "files": self._finished,
         }
         text = (json.dumps(index, indent=2) + "\n").encode()
@@ -104,33 +104,15 @@ class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
 
     def _begin_shard(self, split: str) -> None:
         for side, part in itertools.product(SIDES, _PARTS):
-            name = file_name(shard_name(split, self._shards[split]), side, part)
-            file = _HashedFile(self._directory / name)
-            self._open[split, side, part] = file
+            path = self._directory / file_name(split, self._shards[split], side, part)
+            file = self._open[split, side, part] = open(path, "wb")
             if part == "offsets":
-                file.write(np.zeros(1, "<i8"))
+                file.write(bytes(8))
+        self._shards[split] += 1
 
     def _end_shard(self, split: str) -> None:
         for side, part in itertools.product(SIDES, _PARTS):
             file = self._open[split, side, part]
             file.close()
-            self._finished[file.path.name] = file_record(file.path, file.sha256.hexdigest())
-
-
-class _HashedFile:
-    """A file being written whose size and digest are known at the end without reading it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = open(path, "wb")  # closed by its owner
-        self.sha256 = hashlib.sha256()
-        self.size = 0
-
-    def write(self, array: np.ndarray) -> None:
-        data = array.tobytes()
-        self._file.write(data)
-        self.sha256.update(data)
-        self.size += len(data)
-
-    def close(self) -> None:
-        self._file.close()
+            path = Path(file.name)
+            self._finished[path.name] = file_record(path)

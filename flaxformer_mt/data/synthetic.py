@@ -12,41 +12,33 @@ sentence can be in two splits, whatever their sizes and seeds.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import itertools
 import random
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from flaxformer_mt.data.grammar import english, german
 from flaxformer_mt.data.grammar.sentences import Sentences
 from flaxformer_mt.data.grammar.splits import (
-    SPLITS,
-    Combination,
-    Split,
+    SPLITS as SPLITS,
+    Split as Split,
     allowed,
     combinations,
     held_out,
 )
 from flaxformer_mt.data.grammar.trees import Sentence
 
-__all__ = ["SPLITS", "Combination", "Derivation", "Split", "derivations", "held_out", "pairs"]
-
 SHORTEST, LONGEST = 3, 35
 """Words of a side; shorter and longer sentences are drawn again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Derivation:
+class Derivation(NamedTuple):
     """A pair and the tree that both sides realise."""
 
     src: str
     tgt: str
     tree: Sentence
-
-    @property
-    def combinations(self) -> frozenset[Combination]:
-        """The (lemma, construction) combinations of the sentence."""
-        return frozenset(combinations(self.tree))
 
 
 def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
@@ -58,29 +50,23 @@ def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
         raise ValueError(f"the built-in corpus has the splits {', '.join(SPLITS)}, not {split!r}")
     if size < 0:
         raise ValueError(f"the size of the built-in corpus must not be negative, got {size}")
-    return _derivations(split, size, seed)
+    return itertools.islice(_derivations(split, seed), size)
 
 
 def pairs(split: Split, size: int, seed: int = 0) -> Iterator[tuple[str, str]]:
-    """`size` (English, German) sentence pairs of a split, lazily and reproducibly.
-
-    Raises ValueError for an unknown split or a negative size.
-    """
-    return ((derivation.src, derivation.tgt) for derivation in derivations(split, size, seed))
+    """`size` (English, German) sentence pairs of a split; raises as `derivations` does."""
+    return ((src, tgt) for src, tgt, _ in derivations(split, size, seed))
 
 
-def _derivations(split: Split, size: int, seed: int) -> Iterator[Derivation]:
+def _derivations(split: Split, seed: int) -> Iterator[Derivation]:
     digest = hashlib.blake2b(f"{split}|{seed}".encode(), digest_size=8).digest()
     sampler = Sentences(random.Random(int.from_bytes(digest, "big")), allowed(split))
     required = held_out(split)
-    made = 0
-    while made < size:
+    while True:
         tree = sampler.sentence()
         if required and required.isdisjoint(combinations(tree)):
             continue
         src, tgt = english.sentence(tree), german.sentence(tree)
         lengths = src.count(" ") + 1, tgt.count(" ") + 1
-        if min(lengths) < SHORTEST or max(lengths) > LONGEST:
-            continue
-        made += 1
-        yield Derivation(src, tgt, tree)
+        if SHORTEST <= min(lengths) and max(lengths) <= LONGEST:
+            yield Derivation(src, tgt, tree)

@@ -14,11 +14,9 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import sentencepiece
-from jaxtyping import Int32
 
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.data.sentencepiece_training import VocabularyError
 
 MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 """The pieces with ids 0 to 3 of every table."""
@@ -26,34 +24,30 @@ _UNK = MARKS.index("<unk>")
 _BLANK = "\u2581"  # as SentencePiece writes it
 
 
-class TypeTableError(UserError):
-    """A table that numbers pieces in no usable way."""
-
-
 @dataclasses.dataclass(frozen=True)
 class TypeTable:
     """The piece of each id, in order of the ids; the marks first.
 
-    Raises TypeTableError for a piece that has two ids, or other marks.
+    Raises VocabularyError for a piece that has two ids, or other marks.
     """
 
     pieces: tuple[str, ...] = dataclasses.field(repr=False)
 
     def __post_init__(self) -> None:
         if self.pieces[: len(MARKS)] != MARKS:
-            raise TypeTableError(
+            raise VocabularyError(
                 f"the first types are {', '.join(self.pieces[: len(MARKS)])}, not "
                 f"{', '.join(MARKS)}"
             )
         if len(self.ids) < len(self.pieces):
             twice = next(p for number, p in enumerate(self.pieces) if self.ids[p] != number)
-            raise TypeTableError(f"the piece {twice!r} has more than one id")
+            raise VocabularyError(f"the piece {twice!r} has more than one id")
 
     @classmethod
     def from_json(cls, pieces: object) -> TypeTable:
-        """The table whose `to_bytes` holds this JSON value. Raises TypeTableError."""
+        """The table whose `to_bytes` holds this JSON value. Raises VocabularyError."""
         if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-            raise TypeTableError("is not a JSON list of pieces")
+            raise VocabularyError("is not a JSON list of pieces")
         return cls(tuple(pieces))
 
     def to_bytes(self) -> bytes:
@@ -78,38 +72,26 @@ class TypeTable:
         num_threads: int,
     ) -> list[list[int]]:
         """Token ids of each sentence. A language code at its beginning is a token of its own."""
-        cut = [self._language_code(sentence) for sentence in sentences]
-        pieces = processor.encode([text for _, text in cut], out_type=str, num_threads=num_threads)
+        codes = [self.language_code(sentence) for sentence in sentences]
+        texts = [text.removeprefix(code) for text, code in zip(sentences, codes, strict=True)]
+        pieces = processor.encode(texts, out_type=str, num_threads=num_threads)
         ids = self._ids_of_text
         return [
-            [*code, *(ids.get(piece, _UNK) for piece in row)]
-            for (code, _), row in zip(cut, pieces, strict=True)
+            [ids.get(piece, _UNK) for piece in ([code, *row] if code else row)]
+            for code, row in zip(codes, pieces, strict=True)
         ]
-
-    def encode_flat(
-        self,
-        processor: sentencepiece.SentencePieceProcessor,
-        sentences: Sequence[bytes],
-        *,
-        end: int,
-    ) -> tuple[Int32[np.ndarray, " tokens"], Int32[np.ndarray, " sentences"]]:
-        """UTF-8 sentences end to end, `end` after each, and their lengths, which count it."""
-        texts = [sentence.decode() for sentence in sentences]
-        rows = self.encode(processor, texts, num_threads=1)
-        flat = [token for row in rows for token in (*row, end)]
-        lengths = np.fromiter((len(row) + 1 for row in rows), np.int32, len(rows))
-        return np.array(flat, np.int32), lengths
 
     def encode_with_spans(
         self, processor: sentencepiece.SentencePieceProcessor, sentence: str
     ) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids as `encode` gives them, and where each stands in the sentence's UTF-8 bytes."""
-        code, text = self._language_code(sentence)
-        before = len(sentence.encode()) - len(text.encode())
-        found = processor.encode(text, return_type="proto").pieces
-        ids = [self._ids_of_text.get(piece.piece, _UNK) for piece in found]
+        code = self.language_code(sentence)
+        before = len(code.encode())
+        found = processor.encode(sentence.removeprefix(code), return_type="proto").pieces
+        pieces = [*([code] if code else []), *(piece.piece for piece in found)]
         spans = [(before + piece.begin, before + piece.end) for piece in found]
-        return [*code, *ids], [*((0, before) for _ in code), *spans]
+        ids = [self._ids_of_text.get(piece, _UNK) for piece in pieces]
+        return ids, [(0, before)] * bool(code) + spans
 
     def decode(
         self, processor: sentencepiece.SentencePieceProcessor, rows: Sequence[Sequence[int]]
@@ -143,14 +125,7 @@ class TypeTable:
 
     def language_code(self, sentence: str) -> str:
         """The language code that a sentence begins with, such as `>>fra<<`, or nothing."""
-        _, text = self._language_code(sentence)
-        return sentence[: len(sentence) - len(text)]
-
-    def _language_code(self, sentence: str) -> tuple[tuple[int, ...], str]:
-        """The id of the code that a sentence begins with, if there is one, and the rest."""
-        if not isinstance(sentence, str) or not sentence.startswith(">>"):
-            return (), sentence
-        code, closing, rest = sentence.partition("<<")
-        token = self._ids_of_text.get(code + closing)
+        code, closing, _ = sentence.partition("<<")
         # Text may begin with such marks for other reasons: they are quotes in several languages.
-        return ((), sentence) if token is None else ((token,), rest)
+        known = sentence.startswith(">>") and code + closing in self._ids_of_text
+        return code + closing if known else ""

@@ -25,12 +25,14 @@ import sentencepiece
 from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import VocabularyConfig
-from flaxformer_mt.data import sentencepiece_training
 from flaxformer_mt.data.segmentation import Words, words_of
-from flaxformer_mt.data.sentencepiece_training import VocabularyError as VocabularyError
-from flaxformer_mt.data.type_table import TypeTable, TypeTableError
+from flaxformer_mt.data.sentencepiece_training import (
+    VocabularyError as VocabularyError,
+    trained_model,
+)
+from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.files.atomic import replacing
-from flaxformer_mt.files.reading import JsonError, load_json, read_file
+from flaxformer_mt.files.reading import explained, load_json, read_file
 
 # Four different ids: where padding shares the unknown token's id, every unknown token of a
 # sentence is masked out of attention and loss.
@@ -40,6 +42,7 @@ _MARKS = {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK}
 FORMATS = (1, 2)
 """1: ids are the models' own; 2: of a model with a table, those of the table."""
 INDEX = "vocabulary.json"
+_ADVICE = "; restore it from a copy: a model works with no other vocabulary than its own"
 _BLANK = "\u2581"
 
 
@@ -72,12 +75,17 @@ class Vocabulary:
             other ids for the marks than `PAD, BOS, EOS, UNK` and no table.
         """
         path = Path(path)
-        vocabulary = cls(_read(path))
+        try:
+            vocabulary = cls(read_file(path))
+        except OSError as error:
+            raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
         if table is not None:
+            with explained(VocabularyError, Path(table), _ADVICE):
+                pieces = load_json(Path(table))
             try:
-                vocabulary = cls(vocabulary.model, TypeTable.from_json(_read_json(Path(table))))
-            except TypeTableError as error:
-                raise VocabularyError(f"{table}: {error}; restore it from a copy") from error
+                vocabulary = cls(vocabulary.model, TypeTable.from_json(pieces))
+            except VocabularyError as error:
+                raise VocabularyError(f"{table}: {error}{_ADVICE}") from error
         if sha256 not in (None, vocabulary.digest):
             raise VocabularyError(
                 f"{path}: is not the model recorded beside it: its sha256 begins with "
@@ -109,14 +117,15 @@ class Vocabulary:
 
     @functools.cached_property
     def _words(self) -> Words | None:
-        return words_of(self._processor, self.model) if self.table is None else None
+        if self.table is not None or not self.is_bpe:
+            return None
+        pieces = {kind.text for kind in self.types() if kind.plain}
+        return words_of(self._processor, self.model, pieces)
 
     @property
     def size(self) -> int:
         """Number of types, marks included."""
-        if self.table is not None:
-            return len(self.table.pieces)
-        return int(self._processor.get_piece_size())
+        return len(self.table.pieces) if self.table else int(self._processor.get_piece_size())
 
     @functools.cached_property
     def digest(self) -> str:
@@ -144,10 +153,13 @@ class Vocabulary:
         if self._words is not None:
             return self._words.encode(sentences, end=EOS)
         if self.table is not None:
-            return self.table.encode_flat(self._processor, sentences, end=EOS)
-        encoded = self._processor.encode(
-            sentences, return_type="numpy", add_eos=True, num_threads=1
-        )
+            texts = [sentence.decode() for sentence in sentences]
+            rows = self.table.encode(self._processor, texts, num_threads=1)
+            encoded = [np.array([*row, EOS], np.int32) for row in rows]
+        else:
+            encoded = self._processor.encode(
+                sentences, return_type="numpy", add_eos=True, num_threads=1
+            )
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
         return np.concatenate([np.zeros(0, np.int32), *encoded]), lengths
 
@@ -234,12 +246,16 @@ class Vocabulary:
             for number, piece in zip(numbers, pieces, strict=True)
         ]
 
-    @property
-    def files(self) -> dict[str, bytes]:
-        """What is saved of it: the content of each file by what stands behind the dot."""
+    def write(self, folder: Path, name: str) -> dict[str, Any]:
+        """Writes NAME.model and what belongs to it, and gives what an index says of it."""
         table = "".join(f"{id}\t{piece}\n" for id, piece in enumerate(self.pieces()))
         files = {"model": self.model, "pieces.tsv": table.encode()}
-        return files if self.table is None else {**files, "table.json": self.table.to_bytes()}
+        if self.table is not None:
+            files["table.json"] = self.table.to_bytes()
+        for ending, content in files.items():
+            (folder / f"{name}.{ending}").write_bytes(content)
+        names = {ending.partition(".")[0]: f"{name}.{ending}" for ending in files}
+        return {**names, "size": self.size, "sha256": self.digest}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,25 +286,14 @@ class Vocabularies:
         if directory.exists() and any(directory.iterdir()):
             raise VocabularyError(f"{directory}: is there already; a vocabulary is never replaced")
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(directory, aside=directory.with_name(directory.name + ".partial")) as aside:
-            self._write(aside)
-
-    def _write(self, folder: Path) -> None:
-        folder.mkdir()
         version = 1 if self.src.table is None and self.tgt.table is None else 2
         index: dict[str, Any] = {"format": version, "shared": self.shared, "ids": _MARKS}
         names = {"shared": self.src} if self.shared else {"src": self.src, "tgt": self.tgt}
-        for name, vocabulary in names.items():
-            files = vocabulary.files
-            for ending, content in files.items():
-                (folder / f"{name}.{ending}").write_bytes(content)
-            index[name] = {
-                **{ending.partition(".")[0]: f"{name}.{ending}" for ending in files},
-                "size": vocabulary.size,
-                "sha256": vocabulary.digest,
-            }
-        index["digest"] = self.digest
-        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n")
+        with replacing(directory, aside=directory.with_name(directory.name + ".partial")) as aside:
+            aside.mkdir()
+            index |= {name: side.write(aside, name) for name, side in names.items()}
+            index["digest"] = self.digest
+            (aside / INDEX).write_text(json.dumps(index, indent=2) + "\n")
 
     @classmethod
     def load(cls, directory: str | Path) -> Vocabularies:
@@ -299,81 +304,48 @@ class Vocabularies:
             digest is recorded; the message names it.
         """
         index_file = Path(directory) / INDEX
-        try:
-            index = _read_json(index_file)
+        with explained(VocabularyError, index_file, _ADVICE):
+            index = load_json(index_file)
             if index["format"] not in FORMATS:
                 raise VocabularyError(
                     f"{index_file}: has format {index['format']}; this program reads "
                     f"{' and '.join(map(str, FORMATS))}"
                 )
             names = ["shared"] * 2 if index["shared"] else ["src", "tgt"]
-            expected = [
-                (
-                    _beside(index_file, index[name]["model"], f"{name}.model"),
+            expected = {
+                name: (
+                    _beside(index_file, index[name], "model", f"{name}.model"),
                     str(index[name]["sha256"]),
-                    _beside(index_file, index[name]["table"], f"{name}.table.json")
+                    _beside(index_file, index[name], "table", f"{name}.table.json")
                     if "table" in index[name]
                     else None,
                 )
                 for name in names
-            ]
-        except (KeyError, TypeError) as error:
-            raise VocabularyError(
-                f"{index_file}: is damaged: {error!r}; restore it from a copy"
-            ) from error
+            }
         loaded = {
-            key: Vocabulary.load(key[0], sha256=key[1], table=key[2]) for key in set(expected)
+            name: Vocabulary.load(model, sha256=sha256, table=table)
+            for name, (model, sha256, table) in expected.items()
         }
-        src, tgt = (loaded[key] for key in expected)
-        return cls(src, tgt)
+        return cls(*(loaded[name] for name in names))
 
 
-def _beside(index_file: Path, recorded: object, name: str) -> Path:
+def _beside(index_file: Path, record: dict[str, str], key: str, name: str) -> Path:
     """The file `name`: an index may have been made to name any file of the machine."""
-    if recorded != name:
+    if record[key] != name:
         raise VocabularyError(
-            f"{index_file}: names {recorded!r} in place of {name}; restore it from a copy"
+            f"{index_file}: names {record[key]!r} in place of {name}; restore it from a copy"
         )
     return index_file.with_name(name)
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return load_json(path)
-    except JsonError as error:
-        raise VocabularyError(f"{error}; restore it from a copy") from error
-    except OSError as error:
-        gone = isinstance(error, FileNotFoundError)
-        advice = "; restore it from a copy: a model works with no other vocabulary than its own"
-        raise VocabularyError(
-            f"{path}: cannot be read: {error.strerror}{advice if gone else ''}"
-        ) from error
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def train(sentences: Iterable[str], config: VocabularyConfig) -> Vocabulary:
+def train(sentences: Iterable[str], config: VocabularyConfig, *, words: bool = False) -> Vocabulary:
     """Train a SentencePiece model; the same sentences and settings give the same bytes.
 
-    Raises:
-      VocabularyError: the sentences cannot fill, or do not fit into, `config.size` types; the
-        message gives the largest or smallest size possible.
+    With `words`, one of whole words: all of the sentences', and `config.tgt_words`. No word is ever
+    split, and one that is not among them is the unknown token. Raises as `trained_model` does.
     """
-    return Vocabulary(sentencepiece_training.pieces_model(sentences, config, _MARKS))
-
-
-def train_words(sentences: Iterable[str], config: VocabularyConfig) -> Vocabulary:
-    """A vocabulary of whole words: all of the sentences', and `config.tgt_words`.
-
-    No word is ever split, and one that is not among them is the unknown token.
-    """
-    text = itertools.chain(sentences, config.tgt_words)
-    return Vocabulary(sentencepiece_training.words_model(text, config, _MARKS))
+    text = itertools.chain(sentences, config.tgt_words) if words else sentences
+    return Vocabulary(trained_model(text, config, _MARKS, words=words))
 
 
 def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vocabularies:
@@ -381,6 +353,6 @@ def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vo
     if config.shared:
         both = train((sentence for pair in pairs for sentence in pair), config)
         return Vocabularies(both, both)
-    src = train((source for source, _ in pairs), config)
-    train_tgt = train_words if config.tgt_types == "words" else train
-    return Vocabularies(src, train_tgt((target for _, target in pairs), config))
+    src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
+    words = config.tgt_types == "words"
+    return Vocabularies(train(src, config), train(tgt, config, words=words))

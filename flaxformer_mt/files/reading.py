@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,27 @@ def read_file(path: Path) -> bytes:
 def load_json(path: Path) -> Any:
     """The value in a file, here or in a bucket. Raises OSError and JsonError."""
     return parse_json(read_file(path), path)
+
+
+@contextlib.contextmanager
+def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]:
+    """Whatever is wrong with the JSON file at `path`, or with what it holds, is an `error`.
+
+    `advice` says how to mend it, where a file is missing or damaged: a right that is missing is no
+    damage.
+    """
+    try:
+        yield
+    except JsonError as found:
+        raise error(f"{found}{advice}") from found
+    except OSError as found:
+        advice = advice if isinstance(found, FileNotFoundError) else ""
+        place = found.filename or path
+        raise error(f"{place}: cannot be read: {found.strerror}{advice}") from found
+    except (KeyError, TypeError, ValueError) as found:
+        if isinstance(found, UserError):
+            raise
+        raise error(f"{path}: is damaged: {found!r}{advice}") from found
 
 
 def parse_json(data: bytes, path: Path, line: int | None = None) -> Any:

@@ -7,9 +7,9 @@ import pytest
 from flaxformer_mt.config.schema import BatchConfig, VocabularyConfig
 from flaxformer_mt.data.inspect import BORDER, batches_as_text, shapes_table
 from flaxformer_mt.data.planner import Planner
-from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.data.synthetic import pairs as grammar
 from flaxformer_mt.data.vocabulary import train_pair
+from tests.data.pairs import in_memory
 
 TEXT = list(grammar("train", 150))
 
@@ -18,7 +18,7 @@ TEXT = list(grammar("train", 150))
 def test_rows_read_as_the_text_that_was_put_in(form: str) -> None:
     vocabularies = train_pair(TEXT, VocabularyConfig(size=300))
     src, tgt = zip(*TEXT, strict=True)
-    pairs = TokenPairs.from_lists(vocabularies.src.encode(src), vocabularies.tgt.encode(tgt))
+    pairs = in_memory(vocabularies.src.encode(src), vocabularies.tgt.encode(tgt))
     planner = Planner(pairs, BatchConfig(form=form, tokens=2000, max_shapes=3), 1)  # type: ignore[arg-type]
     known = dict(TEXT)
     texts = list(batches_as_text(planner, vocabularies, batches=2, rows=3))

@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config.schema import BatchConfig
-from flaxformer_mt.data import pipeline
+from flaxformer_mt.data import pipeline, planner
 from flaxformer_mt.data.batch import Batch, Share
 from flaxformer_mt.data.pipeline import Batches, Position, WorkerError, exchanged_pass, one_pass
 from flaxformer_mt.data.plan import PlanError
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store, TokenPairs
+from tests.data.pairs import in_memory
 from tests.data.test_store import write
 
 CONFIG = BatchConfig(tokens=120, max_shapes=4, multiple=2)
@@ -35,7 +36,7 @@ def make_pairs(count: int = 90) -> TokenPairs:
     """Pairs whose first source token tells which they are."""
     random = np.random.default_rng(0)
     lengths = random.integers(1, 15, (count, 2))
-    return TokenPairs.from_lists(
+    return in_memory(
         [[100 + i, *[5] * int(n)] for i, (n, _) in enumerate(lengths)],
         [[100 + i, *[6] * int(m)] for i, (_, m) in enumerate(lengths)],
     )
@@ -97,12 +98,8 @@ def test_resuming_at_every_position_gives_the_same_batches() -> None:
         Position(1, 0, 0),
         Position(1, 0, 1),
     ]
-
-
-def test_the_end_of_an_epoch_is_the_beginning_of_the_next() -> None:
-    [(one, _)] = take(1, Position(3, 0, batches_per_epoch()))
-    [(other, _)] = take(1, Position(4, 0, 0))
-    assert same(one, other)
+    # The end of an epoch is the beginning of the next.
+    assert same(take(1, Position(3, 0, size))[0][0], take(1, Position(4, 0, 0))[0][0])
 
 
 def test_left_out_batches_never_come_and_the_others_are_unchanged() -> None:
@@ -128,67 +125,51 @@ def test_positions_outside_the_plan_are_errors(position: Position) -> None:
         next(batches)
 
 
-def test_an_error_in_the_thread_is_raised_by_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail_on_third(*args: object) -> Batch:
-        if next(calls) == 2:
+def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: object) -> Batch:
+        if (number := next(made)) == broken:
             raise OSError("the disk is gone")
+        done.append(number)
         return real(*args)  # type: ignore[arg-type]
 
-    calls, real = itertools.count(), pipeline.assemble
-    monkeypatch.setattr(pipeline, "assemble", fail_on_third)
+    made, done, broken, real = itertools.count(), list[int](), 20, planner.assemble
+    monkeypatch.setattr(planner, "assemble", fail)
     batches = Batches(PAIRS, CONFIG, SEED)
     next(batches)
-    next(batches)
+    time.sleep(0.5)
+    assert 2 <= len(done) <= 12
+    for _ in range(broken - 1):
+        next(batches)
     for _ in range(2):
         with pytest.raises(OSError, match="the disk is gone"):
             next(batches)
 
 
-def test_closing_ends_the_thread_and_the_stream() -> None:
+@pytest.mark.parametrize("closed", [False, True])
+def test_closing_or_dropping_the_stream_ends_the_thread(closed: bool) -> None:
     batches = Batches(PAIRS, CONFIG, SEED)
     next(batches)
-    batches.close()
-    batches.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        next(batches)
-
-
-def test_dropping_the_stream_ends_the_thread() -> None:
-    batches = Batches(PAIRS, CONFIG, SEED)
-    next(batches)
+    if closed:
+        batches.close()
+        batches.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            next(batches)
     del batches  # the fixture waits for the thread
 
 
-def test_batches_stand_ready_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, real = [], pipeline.assemble
-
-    def count(*args: object) -> Batch:
-        made.append(1)
-        return real(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(pipeline, "assemble", count)
-    with Batches(PAIRS, CONFIG, SEED) as batches:
-        next(batches)
-        time.sleep(0.5)
-        assert 2 <= len(made) <= 12
-
-
-def test_waiting_for_data_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_data_and_epochs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = batches_per_epoch()
     # A clock that moves by one at each look.
     clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr(pipeline, "time", clock)
-    with Batches(PAIRS, CONFIG, SEED) as batches:
-        assert batches.seconds_waited == 0
-        for _ in range(4):
-            next(batches)
-        assert batches.seconds_waited == 4
-
-
-def test_epochs_done_are_told() -> None:
-    size = batches_per_epoch()
     with Batches(PAIRS, CONFIG, SEED, Position(2, 0, size // 2)) as batches:
-        next(batches)
-        assert batches.epochs_done == 2 + (size // 2 + 1) / size
+        assert batches.seconds_waited == 0
+        for done in range(4):
+            next(batches)
+            assert batches.seconds_waited == done + 1
+            assert batches.epochs_done == 2 + (size // 2 + done + 1) / size
 
 
 def test_one_pass_has_every_pair_once_in_few_shapes() -> None:
@@ -199,6 +180,7 @@ def test_one_pass_has_every_pair_once_in_few_shapes() -> None:
 
 
 def test_exchanged_sources_are_of_the_pair_before_in_the_batch() -> None:
+    """Also over the border between two processes' rows."""
     usual = list(one_pass(PAIRS, CONFIG))
     exchanged = dict(exchanged_pass(PAIRS, CONFIG, most=3))
     assert len(usual) > 4 and [*exchanged] == [0, round((len(usual) - 1) / 2), len(usual) - 1]
@@ -211,20 +193,13 @@ def test_exchanged_sources_are_of_the_pair_before_in_the_batch() -> None:
             np.testing.assert_array_equal(after[filled:], before[filled:])
         for side in ("tgt_in", "tgt_out", "tgt_segment_ids", "tgt_positions"):
             np.testing.assert_array_equal(getattr(batch, side), getattr(own, side))
-
-
-def test_exchanged_sources_are_the_same_in_parts() -> None:
-    """Over the border between two processes' rows."""
-    whole = dict(exchanged_pass(PAIRS, CONFIG, most=2))
-    halves = [dict(exchanged_pass(PAIRS, CONFIG, most=2, share=Share((n,), 2))) for n in range(2)]
-    for place, batch in whole.items():
+    halves = [dict(exchanged_pass(PAIRS, CONFIG, most=3, share=Share((n,), 2))) for n in range(2)]
+    for place, batch in exchanged.items():
         joined = np.concatenate([half[place].src for half in halves])
         np.testing.assert_array_equal(joined, batch.src)
-
-
-def test_batches_of_one_pair_are_not_exchanged() -> None:
+    # Batches of one pair are not exchanged.
     rows = [[5 + n] * length for n, length in enumerate((3, 20, 20, 40, 40, 60))]
-    pairs, config = TokenPairs.from_lists(rows, rows), BatchConfig(tokens=64, multiple=1)
+    pairs, config = in_memory(rows, rows), BatchConfig(tokens=64, multiple=1)
     sizes = [int(batch.sentences) for batch in one_pass(pairs, config)]
     assert 1 in sizes and max(sizes) > 1
     exchanged = dict(exchanged_pass(pairs, config, most=4))

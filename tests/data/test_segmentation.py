@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+import io
 from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 from hypothesis import example, given, settings, strategies as st
 
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data import segmentation
-from flaxformer_mt.data.segmentation import Words, words_of
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary, train
 
 SENTENCES = [
@@ -51,6 +52,8 @@ def one_by_one(vocabulary: Vocabulary, sentences: list[str]) -> tuple[list[int],
     )
 )
 @example(sentences=["", " ", "\u2581", "a\u2581\u2581b", "a\u2581", " a  b ", "\u2581a"])
+# nfkc: U+FF76 becomes a letter which, once it stands there, would compose with a mark.
+@example(sentences=["a \u30ab\u200b\u3099 b"])
 @example(sentences=["☃漢 漢☃", "☃ ☃", "\u200b", "a \u200b b", "か\u200b\u3099", "か \u3099a"])
 def test_tokens_are_those_of_whole_sentences(number: int, sentences: list[str]) -> None:
     vocabulary = trained(number)
@@ -63,6 +66,9 @@ def test_bpe_goes_by_words_and_unigram_does_not() -> None:
     words = [trained(number)._words for number in range(len(MODELS))]
     assert [found is not None for found in words] == [True, True, True, True, False]
     assert [found._rules for found in words[:4] if found] == [False, False, True, True]
+    assert words[3] is not None
+    words[3].encode(["a \u30ab\u200b\u3099 b".encode()], end=EOS)
+    assert words[3]._unstable
 
 
 def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,22 +82,7 @@ def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vocabulary._words is not None and len(vocabulary._words._tokens) == 1
 
 
-def test_words_that_rules_would_change_twice_are_not_cut_out() -> None:
-    """nfkc: U+FF76 becomes a letter which, once it stands there, would compose with a mark."""
-    vocabulary = trained(3)
-    sentence = "a \u30ab\u200b\u3099 b"
-    words = words_of(vocabulary._processor, vocabulary.model)
-    assert words is not None
-    flat, _ = words.encode([sentence.encode()], end=EOS)
-    assert flat[:-1].tolist() == vocabulary.encode([sentence])[0]
-    assert words._unstable
-
-
 def test_a_model_with_types_across_blanks_is_not_cut() -> None:
-    import io
-
-    import sentencepiece
-
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(SENTENCES),
@@ -102,7 +93,6 @@ def test_a_model_with_types_across_blanks_is_not_cut() -> None:
         normalization_rule_name="identity",
         minloglevel=2,
     )
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    assert any("\u2581" in processor.id_to_piece(number)[1:] for number in range(120))
-    assert words_of(processor, model.getvalue()) is None
-    assert isinstance(words_of(trained(0)._processor, trained(0).model), Words)
+    vocabulary = Vocabulary(model.getvalue())
+    assert any("\u2581" in piece[1:] for piece in vocabulary.pieces())
+    assert vocabulary._words is None

@@ -17,6 +17,7 @@ from flaxformer_mt.data.order import Part
 from flaxformer_mt.data.store import Store, StoreError, TokenPairs
 from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.data.vocabulary import EOS
+from tests.data.pairs import in_memory, listed, tokens
 
 TRAIN_SRC = [[5, 6, 7], [8], [9, 10]]
 TRAIN_TGT = [[11], [12, 13, 14, 15], [16]]
@@ -25,12 +26,8 @@ VALID = [[20, 21]]
 
 def append(writer: StoreWriter, split: str, src: list[list[int]], tgt: list[list[int]]) -> None:
     """Adds pairs of token ids without marks."""
-    sides = []
-    for sentences in (src, tgt):
-        ended = [[*sentence, EOS] for sentence in sentences]
-        sides.append(np.array([*itertools.chain(*ended)], np.int32))
-        sides.append(np.array([len(sentence) for sentence in ended], np.int64))
-    writer.append(split, *sides)
+    sides = (tokens(src), tokens(tgt))
+    writer.append(split, *itertools.chain(*((s.flat, np.diff(s.offsets)) for s in sides)))
 
 
 def write(
@@ -59,9 +56,9 @@ def test_pairs_come_back_with_their_end_mark(
     directory = write(tmp_path / "data", size=size, shard_tokens=shard_tokens)
     store = Store.open(directory, vocabulary_digest="v" * 64)
     assert len(store.train) == 3 and len(store.valid) == 1
-    assert [store.train.src(i).tolist() for i in range(3)] == [[*s, EOS] for s in TRAIN_SRC]
-    assert [store.train.tgt(i).tolist() for i in range(3)] == [[*s, EOS] for s in TRAIN_TGT]
-    assert store.valid.src(0).tolist() == [20, 21, EOS]
+    assert listed(store.train, "src") == [[*s, EOS] for s in TRAIN_SRC]
+    assert listed(store.train, "tgt") == [[*s, EOS] for s in TRAIN_TGT]
+    assert listed(store.valid, "src") == [[20, 21, EOS]]
     assert store.train.src_lengths.tolist() == [4, 2, 3]
     assert store.train.tgt_lengths.tolist() == [2, 5, 2]
     assert store.train.sides["src"].shards[0].flat.dtype.itemsize * 8 == bits
@@ -81,22 +78,19 @@ def as_format_1(folder: Path) -> None:
 def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path: Path) -> None:
     """Of training text, and neither of validation's nor of the names of files."""
 
-    def made(name: str, train: list[list[int]], valid: list[list[int]]) -> Path:
+    def digest(name: str, train: list[list[int]], valid: list[list[int]]) -> str:
         (tmp_path / name).mkdir()
         writer = StoreWriter(tmp_path / name, vocabulary_size=100, vocabulary_digest="v" * 64)
         append(writer, "train", train, train)
         append(writer, "valid", valid, valid)
         writer.finish()
-        return tmp_path / name
+        return Store.open(tmp_path / name).train.digest
 
-    def digest(folder: Path) -> str:
-        return Store.open(folder).train.digest
-
-    first = made("first", TRAIN_SRC, VALID)
-    assert digest(first) == digest(made("again", TRAIN_SRC, [[7], [8]]))
-    assert digest(first) != digest(made("turned", TRAIN_SRC[::-1], VALID))
-    as_format_1(first)
-    assert digest(first) == digest(tmp_path / "again")
+    first = digest("first", TRAIN_SRC, VALID)
+    assert first == digest("again", TRAIN_SRC, [[7], [8]])
+    assert first != digest("turned", TRAIN_SRC[::-1], VALID)
+    as_format_1(tmp_path / "first")
+    assert first == Store.open(tmp_path / "first").train.digest
 
 
 @settings(deadline=None)
@@ -106,7 +100,7 @@ def test_any_choice_from_any_shards_equals_one_by_one(data: st.DataObject) -> No
     sentences = data.draw(st.lists(st.lists(token, min_size=1, max_size=9), min_size=1))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sentences)), max_size=3)))
     shards = [
-        TokenPairs.from_lists(sentences[start:stop], sentences[start:stop]).sides["src"].shards[0]
+        tokens(sentences[start:stop])
         for start, stop in zip([0, *cuts], [*cuts, len(sentences)], strict=True)
     ]
     pairs = TokenPairs(shards, shards)
@@ -115,12 +109,12 @@ def test_any_choice_from_any_shards_equals_one_by_one(data: st.DataObject) -> No
     expected = [[*sentences[index], EOS] for index in indices]
     assert side.gather(np.array(indices, np.int64)).tolist() == [*itertools.chain(*expected)]
     assert side.lengths(np.array(indices, np.int64)).tolist() == [len(s) for s in expected]
-    assert [pairs.src(index).tolist() for index in indices] == expected
+    assert listed(pairs, "src") == [[*sentence, EOS] for sentence in sentences]
     assert pairs.src_lengths.tolist() == [len(sentence) + 1 for sentence in sentences]
 
 
 def test_how_often_each_two_lengths_occur() -> None:
-    pairs = TokenPairs.from_lists([[5], [5, 6], [7], [8]], [[5], [5], [9], [5, 6]])
+    pairs = in_memory([[5], [5, 6], [7], [8]], [[5], [5], [9], [5, 6]])
     found = {(int(s), int(t)): int(n) for s, t, n in zip(*pairs.length_counts(), strict=True)}
     assert found == {(2, 2): 2, (3, 2): 1, (2, 3): 1}
 
@@ -142,7 +136,7 @@ def test_what_is_sent_to_another_process_is_where_the_files_are(tmp_path: Path) 
     store = Store.open(write(tmp_path / "data"))
     parcel = pickle.dumps(store.train)
     assert b"train-00000.src.tokens" in parcel
-    assert pickle.loads(parcel).src(0).tolist() == store.train.src(0).tolist()
+    assert listed(pickle.loads(parcel), "src") == listed(store.train, "src")
 
 
 def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(
@@ -159,12 +153,11 @@ def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(
     content[5] ^= 1  # between two blocks
     path.write_bytes(content)
     Store.open(tmp_path)
-    with pytest.raises(StoreError, match="its contents are not those recorded"):
-        Store.open(tmp_path, thorough=True)
-    content[0] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match="its contents are not those recorded"):
-        Store.open(tmp_path)
+    for thorough in (True, False):
+        with pytest.raises(StoreError, match="its contents are not those recorded"):
+            Store.open(tmp_path, thorough=thorough)
+        content[0] ^= 1
+        path.write_bytes(content)
 
 
 def test_the_digest_tells_stores_apart(tmp_path: Path) -> None:
@@ -189,23 +182,18 @@ FILES = [
 def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / "data") / name
     whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    with pytest.raises(StoreError) as caught:
-        Store.open(tmp_path / "data")
-    assert str(caught.value).startswith(
-        f"{path}: has {len(whole) - 1} bytes where store.json records {len(whole)}: "
-    )
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(StoreError) as caught:
-        Store.open(tmp_path / "data")
-    assert str(caught.value).startswith(f"{path}: its contents are not those recorded")
-    path.unlink()
-    with pytest.raises(StoreError) as caught:
-        Store.open(tmp_path / "data")
-    assert str(caught.value) == (
-        f"{path}: cannot be read: No such file or directory; delete {path.parent} and run "
-        "`prepare` again"
-    )
+    for content, message in (
+        (whole[:-1], f"has {len(whole) - 1} bytes where store.json records {len(whole)}: "),
+        (whole[:-1] + bytes([whole[-1] ^ 1]), "its contents are not those recorded"),
+        (None, "cannot be read: No such file or directory; delete "),
+    ):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(StoreError) as caught:
+            Store.open(tmp_path / "data")
+        assert str(caught.value).startswith(f"{path}: {message}")
+        assert f"delete {path.parent} and run `prepare` again" in str(caught.value)
 
 
 def test_advice_names_what_holds_the_damage_not_a_link_to_it(tmp_path: Path) -> None:
@@ -218,25 +206,12 @@ def test_advice_names_what_holds_the_damage_not_a_link_to_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"{", "1: is not JSON"),
-        (b"[]", "is damaged"),
-        (b'{"format": 7}', "has format 7; this program reads 2"),
-        (b'{"format": 1}', "is damaged: KeyError"),
-    ],
-)
-def test_a_damaged_index_is_refused_by_name(tmp_path: Path, text: bytes, message: str) -> None:
-    index = write(tmp_path / "data") / "store.json"
-    index.write_bytes(text)
-    with pytest.raises(StoreError, match=message) as caught:
-        Store.open(tmp_path / "data")
-    assert str(caught.value).startswith(f"{index}:")
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
+        (b"{", "1: is not JSON"),
+        (b"[]", " is damaged: TypeError"),
+        (b'{"format": 7}', " has format 7; this program reads 2"),
+        (b'{"format": 1}', " is damaged: KeyError"),
         ({"dtype": "|O"}, "dtype is '|O' and none of <u2, <u4"),
         ({"dtype": "<f2"}, "dtype is '<f2' and none of <u2, <u4"),
         ({"dtype": "<u2"}, "the offsets of train-00000.src are not those of its tokens"),
@@ -244,14 +219,18 @@ def test_a_damaged_index_is_refused_by_name(tmp_path: Path, text: bytes, message
         ({"shards": {"train": 0, "valid": 1}}, "train holds 0 pairs, and its corpora another"),
     ],
 )
-def test_an_index_of_other_arrays_is_refused(
-    tmp_path: Path, change: dict[str, object], message: str
+def test_a_damaged_index_is_refused_by_name(
+    tmp_path: Path, change: bytes | dict[str, object], message: str
 ) -> None:
     index = write(tmp_path / "data", size=70_000) / "store.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | change))
+    begins = f"{index}:"
+    if isinstance(change, dict):
+        begins += " is damaged: "
+        change = json.dumps(json.loads(index.read_text()) | change).encode()
+    index.write_bytes(change)
     with pytest.raises(StoreError, match=re.escape(message)) as caught:
         Store.open(tmp_path / "data")
-    assert str(caught.value).startswith(f"{index}: is damaged: ")
+    assert str(caught.value).startswith(begins)
 
 
 def test_an_unfinished_store_cannot_be_opened(tmp_path: Path) -> None:
@@ -263,4 +242,4 @@ def test_an_unfinished_store_cannot_be_opened(tmp_path: Path) -> None:
 
 def test_sides_of_different_numbers_are_refused() -> None:
     with pytest.raises(StoreError, match="2 source but 1 target sentences"):
-        TokenPairs.from_lists([[5], [6]], [[7]])
+        in_memory([[5], [6]], [[7]])

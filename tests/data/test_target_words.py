@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from flaxformer_mt.config import expected_types
 from flaxformer_mt.config.schema import (
@@ -17,8 +16,8 @@ from flaxformer_mt.config.schema import (
 from flaxformer_mt.data.prepare import prepare, valid_text
 from flaxformer_mt.data.prepare.manifest import read_manifest
 from flaxformer_mt.data.sampling import Resampler
-from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair, train_words
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair
+from tests.data.pairs import in_memory, listed
 from tests.data.prepare.corpora import write
 
 TREES = [
@@ -35,12 +34,16 @@ def test_the_types_are_the_words_and_those_asked_for() -> None:
     vocabulary = train_pair(TREES, CONFIG).tgt
     words = {word for _, target in TREES for word in target.split(" ")} | set(CONFIG.tgt_words)
     pieces = vocabulary.pieces()
+    assert train_pair(TREES, CONFIG).tgt.model == vocabulary.model
     assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
     assert sorted(pieces[4:]) == sorted(f"▁{word}" for word in words)
 
 
 def test_each_word_is_one_token_and_comes_back() -> None:
     vocabulary = train_pair(TREES, CONFIG).tgt
+    # Another word is unknown, and not pieces of known ones.
+    for word in ("(NPX", "(N", "XXX", "(", "NP"):
+        assert vocabulary.encode([f"(S {word} XX"])[0][1:2] == [UNK]
     targets = [target for _, target in TREES] + ["(PP `` )PP"]
     encoded = vocabulary.encode(targets)
     assert [len(row) for row in encoded] == [len(target.split(" ")) for target in targets]
@@ -51,11 +54,6 @@ def test_each_word_is_one_token_and_comes_back() -> None:
     assert lengths.tolist() == [len(row) + 1 for row in encoded]
 
 
-@pytest.mark.parametrize("word", ["(NPX", "(N", "XXX", "(", "NP"])
-def test_another_word_is_unknown_and_not_pieces_of_known_ones(word: str) -> None:
-    assert train_pair(TREES, CONFIG).tgt.encode([f"(S {word} XX"])[0][1:2] == [UNK]
-
-
 def test_the_source_has_pieces_and_knows_no_brackets() -> None:
     src = train_pair(TREES, CONFIG).src
     assert src.size == 50
@@ -63,17 +61,12 @@ def test_the_source_has_pieces_and_knows_no_brackets() -> None:
     assert src.decode([tokens]) == ["XX (S"] and "▁(NP" not in src.pieces()
 
 
-def test_training_is_deterministic() -> None:
-    texts = [target for _, target in TREES]
-    assert train_words(texts, CONFIG).model == train_words(texts, CONFIG).model
-
-
 def test_subword_regularisation_leaves_words_whole() -> None:
     vocabularies = train_pair(TREES, CONFIG)
     words = [[token] for token in range(4, vocabularies.tgt.size)]
-    pairs = TokenPairs.from_lists(words, words)
+    pairs = in_memory(words, words)
     drawn = Resampler(vocabularies, 0.5, seed=1).draw(pairs, np.arange(len(words)), 0, (9, 9))
-    assert all(drawn.tgt(number).tolist() == [*word, EOS] for number, word in enumerate(words))
+    assert listed(drawn, "tgt") == [[*word, EOS] for word in words]
 
 
 def data_config(folder: Path, valid: list[tuple[str, str]]) -> DataConfig:

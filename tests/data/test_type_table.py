@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.sampling import Resampler
-from flaxformer_mt.data.type_table import MARKS, TypeTable, TypeTableError
+from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import (
     BOS,
     EOS,
@@ -79,28 +79,30 @@ def test_ids_are_the_tables_and_text_comes_back(kind: str) -> None:
     assert vocabulary.pieces([4, 0]) == [">>fra<<", "<pad>"]
 
 
-def test_a_piece_without_a_type_is_unknown() -> None:
+def test_a_piece_without_a_type_is_unknown_and_text_yields_no_marks() -> None:
     vocabulary = tabled()
     missing = processor().id_to_piece(31)
     cut = processor().encode(" ".join(SENTENCES), out_type=str)
     [tokens] = vocabulary.encode([" ".join(SENTENCES)])
     assert [token == UNK for token in tokens] == [piece == missing for piece in cut]
     assert "⁇" in vocabulary.decode([[UNK]])[0]
+    for text in ("<pad>", "</s> <s>", "<unk>", "✗<pad>"):
+        [tokens] = vocabulary.encode([text])
+        assert not set(tokens) & {PAD, BOS, EOS}
 
 
-def test_an_unknown_character_with_a_type_of_the_other_language_has_its_id() -> None:
+def test_pieces_of_the_other_language_have_their_ids() -> None:
     """As the tables of joint vocabularies are used: by the written piece."""
-    vocabulary = tabled()
+    vocabulary = tabled("\u2581gar\u00e7on")
     assert vocabulary.table is not None
     [tokens] = vocabulary.encode(["the cat é"])
     assert tokens[-1] == vocabulary.table.ids["é"]
     assert vocabulary.decode([tokens])[0].endswith("é")
-
-
-def test_text_yields_no_marks() -> None:
-    for text in ("<pad>", "</s> <s>", "<unk>", "✗<pad>"):
-        [tokens] = tabled().encode([text])
-        assert not set(tokens) & {0, 1, 2}
+    # A piece that only the table has is text with plain blanks: the model leaves them as signs.
+    own = vocabulary.encode(["the cat"])[0]
+    other = vocabulary.table.ids["\u2581gar\u00e7on"]
+    assert vocabulary.decode([[*own, other], [other, *own[1:]]])[0] == "the cat gar\u00e7on"
+    assert vocabulary.decode([[other]]) == ["gar\u00e7on"]
 
 
 def test_language_codes_are_tokens() -> None:
@@ -111,16 +113,6 @@ def test_language_codes_are_tokens() -> None:
     assert coded == [4, *plain]
     assert unknown[0] != UNK or len(unknown) > len(plain) + 1, "what is no code is text"
     assert len(quote) > len(plain)
-
-
-def test_a_piece_that_only_the_table_has_is_text_with_plain_blanks() -> None:
-    """Of a joint table, the other language's pieces: the model leaves their blanks as signs."""
-    vocabulary = tabled("\u2581gar\u00e7on")
-    assert vocabulary.table is not None
-    own = vocabulary.encode(["the cat"])[0]
-    other = vocabulary.table.ids["\u2581gar\u00e7on"]
-    assert vocabulary.decode([[*own, other], [other, *own[1:]]])[0] == "the cat gar\u00e7on"
-    assert vocabulary.decode([[other]]) == ["gar\u00e7on"]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -176,39 +168,31 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert table[4] == "4\t>>fra<<"
     assert pickle.loads(pickle.dumps(pair)) == pair
 
-    one = Vocabularies(tabled(), tabled())
-    one.save(tmp_path / "shared")
-    assert Vocabularies.load(tmp_path / "shared").shared
-
-
-def test_models_without_a_table_stay_in_format_1(tmp_path: Path) -> None:
+    # Models without a table stay in format 1.
     own = train(SENTENCES, VocabularyConfig(size=60))
-    Vocabularies(own, own).save(tmp_path / "vocabulary")
-    index = json.loads((tmp_path / "vocabulary" / "vocabulary.json").read_text())
-    assert index["format"] == 1 and "table" not in index["shared"]
+    for name, side, version in (("shared", tabled(), 2), ("own", own, 1)):
+        Vocabularies(side, side).save(tmp_path / name)
+        assert Vocabularies.load(tmp_path / name).shared
+        index = json.loads((tmp_path / name / "vocabulary.json").read_text())
+        assert index["format"] == version and ("table" in index["shared"]) == (version == 2)
 
 
 def test_a_changed_table_is_noticed(tmp_path: Path) -> None:
     Vocabularies(tabled(), tabled()).save(tmp_path / "vocabulary")
     file = tmp_path / "vocabulary" / "shared.table.json"
     content = file.read_text()
-    file.write_text(content.replace("fra", "deu"))
-    with pytest.raises(VocabularyError, match="is not the model recorded beside it"):
-        Vocabularies.load(tmp_path / "vocabulary")
-    file.write_text(content.replace("<pad>", "pad"))
-    with pytest.raises(VocabularyError, match="shared.table.json: the first types are pad, <s>"):
-        Vocabularies.load(tmp_path / "vocabulary")
-    file.write_text("[1, 2]")
-    with pytest.raises(VocabularyError, match="is not a JSON list of pieces"):
-        Vocabularies.load(tmp_path / "vocabulary")
-    file.unlink()
-    with pytest.raises(VocabularyError, match="shared.table.json: cannot be read"):
-        Vocabularies.load(tmp_path / "vocabulary")
-
-
-def test_a_piece_with_two_ids_is_refused() -> None:
-    with pytest.raises(TypeTableError, match="'a' has more than one id"):
-        TypeTable((*MARKS, "a", "b", "a"))
+    for text, message in (
+        (content.replace("fra", "deu"), "is not the model recorded beside it"),
+        (content.replace("<pad>", "pad"), "shared.table.json: the first types are pad, <s>"),
+        ("[1, 2]", "shared.table.json: is not a JSON list of pieces"),
+        (json.dumps([*MARKS, "a", "b", "a"]), "shared.table.json: the piece 'a' has more than"),
+        (None, "shared.table.json: cannot be read"),
+    ):
+        file.unlink()
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(VocabularyError, match=message):
+            Vocabularies.load(tmp_path / "vocabulary")
 
 
 def test_subword_regularisation_cuts_what_the_model_knows() -> None:

@@ -16,9 +16,9 @@ import numpy as np
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import MeshError
 from flaxformer_mt.training.program import build
+from tests.data.pairs import in_memory
 
 VOCAB, STEPS, LENGTH, ROWS = 16, 3, 8, 16
 
@@ -69,7 +69,7 @@ def batches() -> list[Any]:
             for length in ({2: [4, 3], 3: [2, 3, 2]}[count] if packed else [2 + row % (LENGTH - 1)])
         ]
         src = [random.integers(4, VOCAB, length - 1).tolist() for length in lengths]
-        pairs = TokenPairs.from_lists(src, [ids[::-1] for ids in src])
+        pairs = in_memory(src, [ids[::-1] for ids in src])
         shape = Shape(ROWS, LENGTH, LENGTH)
         found.append(assemble(pairs, np.arange(len(src)), shape, np.asarray(counts)))
     return found

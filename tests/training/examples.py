@@ -15,6 +15,7 @@ from flaxformer_mt.data.batch import Batch, assemble
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.training.program import Program, build
+from tests.data.pairs import in_memory
 
 VOCAB = 12
 SPECIAL = 4  # PAD, BOS, EOS, UNK
@@ -71,7 +72,7 @@ def random_pairs(count: int, seed: int = 0, longest: int = MAX_LENGTH - 1) -> To
     random = np.random.default_rng(seed)
     lengths = random.integers(1, longest + 1, count)
     src = [random.integers(SPECIAL, VOCAB, length).tolist() for length in lengths]
-    return TokenPairs.from_lists(src, [ids[::-1] for ids in src])
+    return in_memory(src, [ids[::-1] for ids in src])
 
 
 def poisoned(batch: Batch) -> Batch:
@@ -86,7 +87,7 @@ def uneven_batch(rows: int = 8, seed: int = 0) -> Batch:
     random = np.random.default_rng(seed)
     lengths = [1 + (3 * row) % (MAX_LENGTH - 1) for row in range(rows - 2)]
     src = [random.integers(SPECIAL, VOCAB, length).tolist() for length in lengths]
-    pairs = TokenPairs.from_lists(src, [[*ids[1:], ids[0]] for ids in src])
+    pairs = in_memory(src, [[*ids[1:], ids[0]] for ids in src])
     return assemble(pairs, np.arange(len(src)), Shape(rows, MAX_LENGTH, MAX_LENGTH))
 
 

@@ -12,6 +12,7 @@ import pytest
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.decoding.decode import translate_ids
 from flaxformer_mt.training.program import Program
+from tests.data.pairs import in_memory, listed
 from tests.training.examples import SPECIAL, VOCAB, build_tiny, tiny
 from tests.training.runs import Run
 
@@ -58,7 +59,7 @@ def sentences(count: int, seed: int) -> list[list[int]]:
 
 def pairs(task: str, count: int, seed: int) -> TokenPairs:
     src = sentences(count, seed)
-    return TokenPairs.from_lists(src, [TASKS[task](ids) for ids in src])
+    return in_memory(src, [TASKS[task](ids) for ids in src])
 
 
 @pytest.mark.parametrize("task", [pytest.param("copy", marks=pytest.mark.extended), "reverse"])
@@ -78,12 +79,13 @@ def test_learns_the_task(task, tmp_path):
     assert "does not read its source" not in run.shown
 
     held_out = pairs(task, 300, seed=2)
-    sources = [held_out.src(index).tolist() for index in range(len(held_out))]
+    sources = listed(held_out, "src")
     for beam_size in (1, 4):
         decoding = dataclasses.replace(tiny().decoding, beam_size=beam_size)
         outputs = translate_ids(run.snapshot().ema, learner().model, sources, decoding)
         right = [
-            output == held_out.tgt(index)[:-1].tolist() for index, output in enumerate(outputs)
+            output == target[:-1]
+            for output, target in zip(outputs, listed(held_out, "tgt"), strict=True)
         ]
         assert np.mean(right) >= 0.99
 
@@ -97,7 +99,7 @@ def test_a_model_that_does_not_read_its_source_is_pointed_out(tmp_path):
     def strangers(count: int, seed: int) -> TokenPairs:
         first = [ids[0] for ids in sentences(count, seed + 1)]
         counting = [[*range(number, VOCAB)] for number in first]
-        return TokenPairs.from_lists(sentences(count, seed), counting)
+        return in_memory(sentences(count, seed), counting)
 
     run = Run(
         tmp_path,

@@ -17,13 +17,13 @@ import pytest
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.data.plan import PlanError, Shape
-from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import loop, telemetry
 from flaxformer_mt.training.state import StartError, check_same_form
 from flaxformer_mt.training.telemetry import TIMES, Telemetry
 from flaxformer_mt.training.validation import doubt, validation_loss
+from tests.data.pairs import in_memory, listed
 from tests.training.examples import (
     MAX_LENGTH,
     SPECIAL,
@@ -105,7 +105,7 @@ def test_validation_loss_is_per_token_over_all_pairs():
 def test_validation_that_fits_no_batch_is_told_before_the_first_step(tmp_path):
     """Afterwards there is a checkpoint, and the settings that would mend it are fixed."""
     ids = [[SPECIAL] * 3 * MAX_LENGTH]
-    run = Run(tmp_path, {}, valid_pairs=TokenPairs.from_lists(ids, ids))
+    run = Run(tmp_path, {}, valid_pairs=in_memory(ids, ids))
     tokens = tiny().data.batch.tokens
     with pytest.raises(PlanError, match=rf"data\.valid: .*data\.batch\.tokens is {tokens:,}"):
         run.start()
@@ -121,9 +121,9 @@ def test_source_gain_is_what_others_sources_cost():
     for batch in one_pass(VALID, config.data.batch):
         filled = int(batch.sentences)
         taken, order = order[:filled], order[filled:]
-        src = [VALID.src(index).tolist()[:-1] for index in [taken[-1], *taken[:-1]]]
-        tgt = [VALID.tgt(index).tolist()[:-1] for index in taken]
-        exchanged = TokenPairs.from_lists(src, tgt)
+        src = [listed(VALID, "src")[index][:-1] for index in [taken[-1], *taken[:-1]]]
+        tgt = [listed(VALID, "tgt")[index][:-1] for index in taken]
+        exchanged = in_memory(src, tgt)
         whole = assemble(exchanged, np.arange(filled), Shape(8, MAX_LENGTH, MAX_LENGTH))
         nll += float(program().eval_step(params, whole).nll)
     cost = nll / VALID.tgt_lengths.sum() - scores["loss"]
@@ -132,7 +132,7 @@ def test_source_gain_is_what_others_sources_cost():
 
 
 def test_one_pair_has_no_other_source(tmp_path):
-    alone = TokenPairs.from_lists([[5, 6]], [[6, 7]])
+    alone = in_memory([[5, 6]], [[6, 7]])
     run = Run(tmp_path, {"training.steps": 6, "training.validate_every": 5}, valid_pairs=alone)
     run.start()
     assert [set(line) - TIMES for line in run.log() if line["kind"] == "valid"] == [

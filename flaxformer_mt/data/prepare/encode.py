@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt8, UInt64
 
-from flaxformer_mt.config.schema import FilterConfig
+from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import Source
 from flaxformer_mt.data.prepare import filters
-from flaxformer_mt.data.vocabulary import UNK, Vocabulary
+from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 
 CHUNK = 4096
 """Records that are encoded at a time."""
 EXAMPLES = 5
 """Dropped pairs of a reason that a chunk shows: as many as an account keeps."""
+
+
+Places = Int64[np.ndarray, " records"]
 
 
 class Chunk(NamedTuple):
@@ -58,19 +61,23 @@ class Fates:
         self.examples: dict[int, tuple[str, str]] = {}
         """File and detail of the first records dropped for each reason, by their places."""
 
-    def kept(self) -> Int64[np.ndarray, " kept"]:
+    def kept(self) -> Places:
         return np.flatnonzero(self.codes == 0)
 
-    def drop(self, places: Iterable[int], reason: str, examples: Iterable[tuple[str, str]]) -> None:
-        """Drops kept records, whose places are given in order; `examples` go with the places.
+    def drop(
+        self, records: Places, reason: str, file: str, detail: str | Callable[[int], str]
+    ) -> None:
+        """Drops those of the records, whose places are in order, that are still kept.
 
         Of each call the first few are shown, so that the first few of all of them are.
         """
         if reason not in self.reasons:
             self.reasons.append(reason)
-        places = list(places)
+        places = records[self.codes[records] == 0]
         self.codes[places] = self.reasons.index(reason)
-        self.examples.update(zip(places[:EXAMPLES], examples, strict=False))
+        for place in places[:EXAMPLES].tolist():
+            said = detail if isinstance(detail, str) else detail(place)
+            self.examples[place] = (file, said)
 
 
 @dataclasses.dataclass
@@ -104,13 +111,10 @@ class Encoded:
 class Settings:
     """What decides how every chunk of a store is encoded; they can be pickled."""
 
-    src: Vocabulary
-    tgt: Vocabulary
-    filter: FilterConfig
-    scripts: tuple[str, str] = ("", "")
+    vocabularies: Vocabularies
+    data: DataConfig
+    scripts: tuple[str, str]
     """Of the two languages, where the filter looks at them."""
-    tgt_words: bool = False
-    """Whether the target's types are whole words: then none may be unknown."""
 
 
 def encode_range(part: Range, settings: Settings) -> Iterator[tuple[Chunk, Encoded]]:
@@ -129,23 +133,23 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
     long or words without a type: the other filters clean what is learned from.
     """
     fates, training = Fates(len(chunk.records)), chunk.split == "train"
-    defects: dict[str, dict[int, tuple[str, str]]] = {}
+    defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(chunk.records):
         if (defect := chunk.source.check(columns)) is not None:
-            defects.setdefault(defect.reason, {})[place] = (defect.file, defect.detail)
-    for reason, found in defects.items():
-        fates.drop(found, reason, found.values())
+            defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
+    for (reason, file), details in defects.items():
+        fates.drop(np.array([*details]), reason, file, details.__getitem__)
     src, tgt = _sides(chunk, fates)
     text = (b"", b"") if training else (_lines(src), _lines(tgt))
     if training:
         _filter_text(chunk, fates, src, tgt, settings)
         src, tgt = _sides(chunk, fates)
 
-    hashed = training and settings.filter.duplicates
+    hashed = training and settings.data.filter.duplicates
     encoded = Encoded(
         fates,
-        *settings.src.encode_flat(src),
-        *settings.tgt.encode_flat(tgt),
+        *settings.vocabularies.src.encode_flat(src),
+        *settings.vocabularies.tgt.encode_flat(tgt),
         hashes=filters.hashes(zip(src, tgt, strict=True)) if hashed else _NO_HASHES,
         text=text,
     )
@@ -159,58 +163,43 @@ def _filter_text(
     chunk: Chunk, fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
 ) -> None:
     places, file = fates.kept(), chunk.source.label
-    dropped = np.zeros(len(places), bool)
-    if settings.filter.identical:
+    if settings.data.filter.identical:
         # But for blanks at the ends.
-        dropped[:] = [a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)]
-    detail = "source and target are one text"
-    fates.drop(places[dropped], filters.IDENTICAL, itertools.repeat((file, detail)))
-    for side, sentences, script in zip(
-        ("source", "target"), (src, tgt), settings.scripts, strict=True
-    ):
-        found = filters.other_script(sentences, script, settings.filter.script) & ~dropped
-        detail = f"under {settings.filter.script:.0%} of the {side}'s letters are {script}"
-        fates.drop(places[found], filters.SCRIPT, itertools.repeat((file, detail)))
-        dropped |= found
+        same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
+        fates.drop(places[same], filters.IDENTICAL, file, "source and target are one text")
+    share, sides = settings.data.filter.script, ("source", "target")
+    for side, sentences, script in zip(sides, (src, tgt), settings.scripts, strict=True):
+        detail = f"under {share:.0%} of the {side}'s letters are {script}"
+        found = filters.other_script(sentences, script, share)
+        fates.drop(places[found], filters.SCRIPT, file, detail)
 
 
 def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
-    places, label = encoded.fates.kept(), chunk.source.label
+    fates, file = encoded.fates, chunk.source.label
+    places = fates.kept()
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
     shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
+    ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
+    with np.errstate(over="ignore"):
+        uneven = longer > (ratio or np.inf) * shorter
+
+    def tokens(place: int) -> str:
+        number = np.searchsorted(places, place)
+        return f"{src[number]} source and {tgt[number]} target tokens"
+
+    def unknown(place: int) -> str:
+        words = chunk.records[place][1].decode("utf-8").split(" ")
+        word = next(word for word in words if UNK in settings.vocabularies.tgt.encode([word])[0])
+        return f"data.vocabulary.tgt_words may name it: {word!r}"
+
     # A side may look like text and have no tokens: a model's own rules can remove it.
-    void = shorter == 1
-    long = (longer > settings.filter.max_length) & ~void
-    uneven = np.zeros(len(places), bool)
-    if chunk.split == "train" and settings.filter.max_ratio:
-        with np.errstate(over="ignore"):
-            uneven = (longer > settings.filter.max_ratio * shorter) & ~void & ~long
-    for reason, mask in (
-        (corpora.EMPTY_SIDE, void),
-        (filters.TOO_LONG, long),
-        (filters.LENGTH_RATIO, uneven),
-    ):
-        details = (
-            (label, f"{src[number]} source and {tgt[number]} target tokens")
-            for number in np.flatnonzero(mask)
-        )
-        encoded.fates.drop(places[mask], reason, details)
-    if settings.tgt_words:
+    fates.drop(places[shorter == 1], corpora.EMPTY_SIDE, file, tokens)
+    fates.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, file, tokens)
+    fates.drop(places[uneven], filters.LENGTH_RATIO, file, tokens)
+    if settings.data.vocabulary.tgt_types == "words":
         # A label that is unknown is no label: the tree has no form in this vocabulary.
-        unknown = np.zeros(len(places), bool)
-        unknown[np.repeat(np.arange(len(places)), tgt)[encoded.tgt == UNK]] = True
-        unknown &= ~(void | long | uneven)
-        targets = (chunk.records[place][1] for place in places[unknown])
-        details = (
-            (label, f"data.vocabulary.tgt_words may name it: {_unknown(target, settings.tgt)!r}")
-            for target in targets
-        )
-        encoded.fates.drop(places[unknown], filters.UNKNOWN_WORD, details)
-
-
-def _unknown(target: bytes, vocabulary: Vocabulary) -> str:
-    words = target.decode("utf-8").split(" ")
-    return next(word for word in words if UNK in vocabulary.encode([word])[0])
+        odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
+        fates.drop(odd, filters.UNKNOWN_WORD, file, unknown)
 
 
 _NO_HASHES = np.zeros(0, np.uint64)

@@ -1,27 +1,50 @@
-"""The corpora through the workers into the store, every pair accounted for."""
+"""The corpora through worker processes into the store, every pair accounted for.
+
+Workers are spawned, not forked: the parent may run threads of JAX, and a forked child inherits the
+locks they hold. They import no JAX, build their SentencePiece processors on the first chunk, leave
+Ctrl-C to the parent, and end with it however it ends.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import functools
 import itertools
-from collections.abc import Collection, Sequence
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import Drops, Example
-from flaxformer_mt.data.prepare.encode import EXAMPLES, Chunk, Encoded, Range
+from flaxformer_mt.data.prepare.encode import (
+    EXAMPLES,
+    Chunk,
+    Encoded,
+    Range,
+    Settings,
+    encode_chunk,
+)
 from flaxformer_mt.data.prepare.filters import DUPLICATE, Seen
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report, named_corpora
 from flaxformer_mt.data.prepare.sample import nothing_left, record_bytes, share_of, text_bytes
-from flaxformer_mt.data.prepare.workers import Workers
+from flaxformer_mt.data.processes import end_with_parent, signals_held_back
 from flaxformer_mt.data.store_writer import StoreWriter
-from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
 
+Encode = Callable[[Chunk], Encoded]
+SHORT = 5
+"""A corpus of fewer chunks is encoded before a process has started."""
+_AHEAD = 3
+"""Chunks under way for each worker: none waits for the reader, and memory stays small."""
 Account = dict[str, Any]
 """What became of a corpus, as it stands in the manifest: key, split, read, kept, dropped (a count
 for each reason, in the order in which they occurred), examples."""
@@ -29,9 +52,8 @@ for each reason, in the order in which they occurred), examples."""
 
 def encode_corpora(
     directory: Path,
-    config: DataConfig,
-    vocabularies: Vocabularies,
-    workers: Workers,
+    settings: Settings,
+    workers: int | None,
     *,
     records: Sequence[int] = (),
     report: Report,
@@ -39,8 +61,9 @@ def encode_corpora(
 ) -> tuple[str, list[Account]]:
     """Writes the store and the validation text into an empty folder; its digest and accounts.
 
-    `records` are how many each corpus has, as far as that is known.
+    `workers` are as in `Workers`, `records` how many each corpus has, as far as that is known.
     """
+    config, vocabularies = settings.data, settings.vocabularies
     seen, accounts = Seen(), list[Account]()
     largest = max(vocabularies.src.size, vocabularies.tgt.size)
     with contextlib.ExitStack() as stack:
@@ -48,6 +71,8 @@ def encode_corpora(
             StoreWriter(directory, vocabulary_size=largest, vocabulary_digest=vocabularies.digest)
         )
         texts = [stack.enter_context(open(directory / name, "wb")) for name in VALID_TEXT]
+        encode = functools.partial(encode_chunk, settings=settings)
+        processes = stack.enter_context(Workers(encode, workers))
         for (split, key, corpus), count in itertools.zip_longest(named_corpora(config), records):
             source = corpora.open_source(corpus, config.folder, key)
             writer.begin_corpus(split, corpus.name, corpus.weight)
@@ -56,7 +81,7 @@ def encode_corpora(
             size, total = (len, count) if count else (record_bytes, text_bytes(source))
             share = share_of(total)
             with Meter(f"prepare: {key}", report, unit="pairs", share=share, terminal=bar) as meter:
-                for chunk, encoded in workers.encode(Range(split, source).chunks()):
+                for chunk, encoded in processes.encode(Range(split, source).chunks()):
                     if len(encoded.hashes):
                         _drop_seen(seen, chunk, encoded)
                     writer.append(
@@ -81,12 +106,12 @@ def add_chunk(account: Account, chunk: Chunk, encoded: Encoded) -> None:
     account["kept"] += len(encoded.src_lengths)
     codes, firsts, counts = np.unique(fates.codes, return_index=True, return_counts=True)
     for number in np.argsort(firsts):
-        code = codes[number]
+        code, count = int(codes[number]), int(counts[number])
         if code == 0:
             continue
         reason = fates.reasons[code]
         before = account["dropped"].get(reason, 0)
-        account["dropped"][reason] = before + int(counts[number])
+        account["dropped"][reason] = before + count
         for place in np.flatnonzero(fates.codes == code)[: max(0, EXAMPLES - before)].tolist():
             file, detail = fates.examples[place]
             example = Example(file, chunk.first_line + place, reason, detail)
@@ -116,16 +141,102 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
         of_split = [account for account in accounts if account["split"] == split]
         if any(account["kept"] for account in of_split):
             continue
-        drops = Drops()
+        counts: collections.Counter[str] = collections.Counter()
         for account in of_split:
-            for reason, count in account["dropped"].items():
-                drops.counts[reason] = drops.counts.get(reason, 0) + count
-            drops.examples += [Example(**example) for example in account["examples"]]
-        raise nothing_left(split, drops)
+            counts.update(account["dropped"])
+        examples = [Example(**example) for account in of_split for example in account["examples"]]
+        raise nothing_left(split, Drops(dict(counts), examples))
 
 
 def _drop_seen(seen: Seen, chunk: Chunk, encoded: Encoded) -> None:
     new = seen.add(encoded.hashes)
-    example = (chunk.source.label, "the same pair came before")
-    encoded.fates.drop(encoded.fates.kept()[~new], DUPLICATE, itertools.repeat(example))
+    file, detail = chunk.source.label, "the same pair came before"
+    encoded.fates.drop(encoded.fates.kept()[~new], DUPLICATE, file, detail)
     encoded.keep(new)
+
+
+class WorkerDied(PrepareError):
+    """A worker process ended without having been asked to."""
+
+    exit_status = FAILED
+
+
+class Workers(contextlib.AbstractContextManager["Workers"]):
+    """Encodes chunks in `count` processes, or in this one where that is 0.
+
+    What encodes one can be pickled. Without a count there is a process for each processor that this
+    one may use, and none until there is a corpus long enough to be worth their start.
+    """
+
+    def __init__(self, encode: Encode, count: int | None = None) -> None:
+        self._encode = encode
+        self._count = _default_count() if count is None else count
+        self._even_for_short = count is not None
+        self._pool: ProcessPoolExecutor | None = None
+
+    def encode(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
+        """Each chunk and what became of it, in the order of the chunks.
+
+        Raises:
+          WorkerDied: a worker process was killed or crashed.
+        """
+        first = list(itertools.islice(chunks, SHORT))
+        chunks = itertools.chain(first, chunks)
+        short = len(first) < SHORT and not self._even_for_short
+        if self._count and (self._pool or not short):
+            return self._encode_elsewhere(chunks)
+        return ((chunk, self._encode(chunk)) for chunk in chunks)
+
+    def __exit__(self, *_: Any) -> None:
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _encode_elsewhere(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
+        under_way: collections.deque[tuple[Chunk, Future[Encoded]]] = collections.deque()
+        try:
+            for chunk in chunks:
+                under_way.append((chunk, self._submit(chunk)))
+                if len(under_way) == _AHEAD * self._count:
+                    chunk, future = under_way.popleft()
+                    yield chunk, future.result()
+            while under_way:
+                chunk, future = under_way.popleft()
+                yield chunk, future.result()
+        except BrokenProcessPool as error:
+            raise WorkerDied(
+                "a worker process of `prepare` died: it was killed, perhaps for want of memory; "
+                "the same command starts over"
+            ) from error
+
+    def _submit(self, chunk: Chunk) -> Future[Encoded]:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self._count,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_start,
+                initargs=(self._encode,),
+            )
+        # This may start a process. The pool ends processes by SIGTERM.
+        with signals_held_back(signal.SIGINT):
+            return self._pool.submit(_encode_here, chunk)
+
+
+def _default_count() -> int:
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return processors if processors > 1 else 0
+
+
+_encode: Encode
+"""In a worker process: what it was started with."""
+
+
+def _start(encode: Encode) -> None:
+    global _encode
+    _encode = encode
+    end_with_parent()
+
+
+def _encode_here(chunk: Chunk) -> Encoded:
+    return _encode(chunk)

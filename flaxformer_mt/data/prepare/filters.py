@@ -152,13 +152,6 @@ class Seen:
         self._table = np.zeros(1 << 12, np.uint64)
         self._count = 0
 
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def nbytes(self) -> int:
-        return self._table.nbytes
-
     def add(self, keys: UInt64[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
         """Adds the hashes; True where one is there for the first time."""
         first_time = np.zeros(len(keys), bool)

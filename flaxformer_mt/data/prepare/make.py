@@ -9,20 +9,18 @@ difference, never a silent reuse.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.corpus.paths import reaching
 from flaxformer_mt.data.prepare import manifest as manifests
-from flaxformer_mt.data.prepare.encode import Settings, encode_chunk
+from flaxformer_mt.data.prepare.encode import Settings
 from flaxformer_mt.data.prepare.encode_corpora import encode_corpora, require_pairs
 from flaxformer_mt.data.prepare.filters import script_of
 from flaxformer_mt.data.prepare.manifest import (
@@ -37,7 +35,6 @@ from flaxformer_mt.data.prepare.manifest import (
 )
 from flaxformer_mt.data.prepare.report import PICTURE, lengths_of, picture
 from flaxformer_mt.data.prepare.sample import require_validation, sizes, train_vocabulary
-from flaxformer_mt.data.prepare.workers import Workers
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.files.atomic import replacing
@@ -79,25 +76,27 @@ def prepare(
     if not config.train:
         raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
     scripts = _scripts(config)
-    aside = directory / ASIDE
+    aside, place = directory / ASIDE, directory / "vocabulary"
     if aside.exists():
         report(f"prepare: starting over: an interrupted call left {aside}, which is removed")
         _take_vocabulary_back(directory)
-    vocabulary_before = (directory / "vocabulary" / vocabulary.INDEX).exists()
+    put = False
     try:
         with replacing(directory / "data", aside=aside):
             _make(config, seed, directory, scripts, workers, report=report, bar=bar)
+            if (aside / "vocabulary").exists():
+                os.replace(aside / "vocabulary", place)
+                put = True
     except BaseException as error:
-        if not vocabulary_before:
-            shutil.rmtree(directory / "vocabulary", ignore_errors=True)
+        if put:
+            shutil.rmtree(place, ignore_errors=True)
         # What cannot be read is a CorpusError; the writer of a full disk's file does not name it.
         if isinstance(error, OSError):
             raise PrepareError(
                 f"{error.filename or aside}: cannot be written: {error.strerror or error}"
             ) from error
         raise
-    vocabularies = Vocabularies.load(directory / "vocabulary")
-    return Store.open(directory / "data", vocabulary_digest=vocabularies.digest)
+    return Store.open(directory / "data", vocabulary_digest=Vocabularies.load(place).digest)
 
 
 def valid_text(directory: Path) -> tuple[list[str], list[str]]:
@@ -135,38 +134,50 @@ def _make(
     report: Report,
     bar: bool,
 ) -> None:
-    """Makes all of it aside, and puts a new vocabulary into its place at the end."""
-    aside = directory / ASIDE
+    """Makes all of it aside, a vocabulary too where none is in its place."""
+    aside, place = directory / ASIDE, directory / "vocabulary"
     # Before any training text is read or made: that takes hours, and this a moment.
     require_validation(config)
     inputs = manifests.describe_inputs(named_corpora(config), config.folder, make=True)
     for line in manifests.repeated(inputs):
         report(f"prepare: {line}")
     aside.mkdir(parents=True)
-    vocabularies, described, records = _vocabulary(config, seed, directory, report, bar)
-    settings = Settings(
-        vocabularies.src,
-        vocabularies.tgt,
-        config.filter,
-        scripts,
-        tgt_words=config.vocabulary.tgt_types == "words",
-    )
-    with Workers(functools.partial(encode_chunk, settings=settings), workers) as processes:
-        digest, accounts = encode_corpora(
-            aside, config, vocabularies, processes, records=records, report=report, bar=bar
+    sample, records = 0, list[int]()
+    if found := (place / vocabulary.INDEX).exists():
+        vocabularies = Vocabularies.load(place)
+        report(
+            f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; of "
+            "data.vocabulary.* only .sampling has an effect"
         )
+    else:
+        vocabularies, sample, records = train_vocabulary(config, seed, report, bar=bar)
+        vocabularies.save(aside / "vocabulary")
+    settings = Settings(vocabularies, config, scripts)
+    digest, accounts = encode_corpora(
+        aside, settings, workers, records=records, report=report, bar=bar
+    )
     require_pairs(accounts, {key for _, key, corpus in named_corpora(config) if corpus.weight})
     manifests.require_unchanged(inputs)
+    store = Store.open(aside)
     manifest = {
         "format": FORMAT,
         "settings": manifests.settings_of(config, seed),
         "inputs": inputs,
         "corpora": accounts,
-        "vocabulary": described,
+        "vocabulary": {
+            "digest": vocabularies.digest,
+            "shared": vocabularies.shared,
+            "sizes": {"src": vocabularies.src.size, "tgt": vocabularies.tgt.size},
+            "found": found,
+            "sample": sample,
+        },
+        "lengths": {"train": lengths_of(store.train), "valid": lengths_of(store.valid)},
+        "store": digest,
+        "valid_text": _text_digests((aside / name).read_bytes() for name in VALID_TEXT),
     }
-    _finish(aside, manifest, digest)
-    if not described["found"]:
-        os.replace(aside / "vocabulary", directory / "vocabulary")
+    (aside / PICTURE).write_text(picture(manifest), "utf-8")
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    (aside / MANIFEST).write_text(text, "utf-8")
 
 
 def _require_free_places(directory: Path) -> None:
@@ -181,41 +192,6 @@ def _require_free_places(directory: Path) -> None:
                 f"{place}: holds files but no {index}: it was not made by `prepare`, or lost a "
                 "part; move it away, or restore it from a copy"
             )
-
-
-def _vocabulary(
-    config: DataConfig, seed: int, directory: Path, report: Report, bar: bool
-) -> tuple[Vocabularies, dict[str, Any], list[int]]:
-    """The vocabulary, found or trained and kept aside; its part of the manifest; record counts."""
-    place, sample, records = directory / "vocabulary", 0, list[int]()
-    if found := (place / vocabulary.INDEX).exists():
-        vocabularies = Vocabularies.load(place)
-        report(
-            f"prepare: using the vocabulary in {place}, {sizes(vocabularies)}; of "
-            "data.vocabulary.* only .sampling has an effect"
-        )
-    else:
-        vocabularies, sample, records = train_vocabulary(config, seed, report, bar=bar)
-        vocabularies.save(directory / ASIDE / "vocabulary")
-    described = {
-        "digest": vocabularies.digest,
-        "shared": vocabularies.shared,
-        "sizes": {"src": vocabularies.src.size, "tgt": vocabularies.tgt.size},
-        "found": found,
-        "sample": sample,
-    }
-    return vocabularies, described, records
-
-
-def _finish(aside: Path, manifest: dict[str, Any], digest: str) -> None:
-    """Writes the picture and, at last, the manifest."""
-    store = Store.open(aside)
-    manifest["lengths"] = {"train": lengths_of(store.train), "valid": lengths_of(store.valid)}
-    manifest["store"] = digest
-    manifest["valid_text"] = _text_digests((aside / name).read_bytes() for name in VALID_TEXT)
-    (aside / PICTURE).write_text(picture(manifest), "utf-8")
-    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-    (aside / MANIFEST).write_text(text, "utf-8")
 
 
 def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:

@@ -10,26 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
-from flaxformer_mt.config.schema import (
-    CorpusConfig,
-    DataConfig,
-    FilterConfig,
-    VocabularyConfig,
-)
+from flaxformer_mt.config.digest_keys import first_default
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data import corpus as corpora
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.store import INDEX, Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.files.reading import JsonError, load_json
+from flaxformer_mt.files.reading import explained, load_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 VALID_TEXT = ("valid.src.txt", "valid.tgt.txt")
-
-# Drawn anew from the stored pairs in every epoch.
-_NOT_STORED = ("sampling",)
 
 Report = Callable[[str], None]
 NamedCorpora = Sequence[tuple[str, str, CorpusConfig]]
@@ -55,17 +48,15 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         "data.train": [corpus.name for corpus in config.train],
     }
     for split, key, corpus in named_corpora(config):
-        settings[f"{key}.kind"] = corpus.kind
-        for name in CORPUS_SETTINGS[corpus.kind].contents:
+        weight = ["weight"] if split == "train" else []
+        for name in ("kind", *CORPUS_SETTINGS[corpus.kind].contents, *weight):
             settings[f"{key}.{name}"] = getattr(corpus, name)
-        if split == "train":
-            settings[f"{key}.weight"] = corpus.weight
     for room in ("vocabulary", "filter"):
         for name, value in dataclasses.asdict(getattr(config, room)).items():
-            if name not in _NOT_STORED:
-                # As JSON has it.
-                plain = list(value) if isinstance(value, tuple) else value
-                settings[f"data.{room}.{name}"] = plain
+            # As JSON has it.
+            settings[f"data.{room}.{name}"] = list(value) if isinstance(value, tuple) else value
+    # Segmentations are drawn anew from the stored pairs in every epoch.
+    del settings["data.vocabulary.sampling"]
     return settings
 
 
@@ -135,7 +126,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     place = os.path.realpath(directory) if isinstance(directory, Path) else directory  # gs://
     advice = f"; delete {place} and run `prepare` again"
-    try:
+    with explained(PrepareError, path, advice):
         manifest = load_json(path)
         if manifest["format"] != FORMAT:
             raise PrepareError(
@@ -143,13 +134,6 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             )
         for key in ("settings", "inputs", "corpora", "vocabulary", "store"):
             manifest[key]
-    except OSError as error:
-        advice = advice if isinstance(error, FileNotFoundError) else ""
-        raise PrepareError(f"{path}: cannot be read: {error.strerror}{advice}") from error
-    except JsonError as error:
-        raise PrepareError(f"{error}{advice}") from error
-    except (KeyError, TypeError) as error:
-        raise PrepareError(f"{path}: is damaged: {error!r}{advice}") from error
     return manifest
 
 
@@ -202,7 +186,7 @@ def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[
     A setting that an older program did not know had what is its default now. Languages decide which
     script is dropped, and nothing where none is.
     """
-    then = {key: _default(key) for key in wanted if key not in recorded} | recorded
+    then = {key: first_default(key) for key in wanted if key not in recorded} | recorded
     if not (then["data.filter.script"] or wanted["data.filter.script"]):
         then |= {key: wanted[key] for key in ("data.src_lang", "data.tgt_lang")}
     return [
@@ -226,16 +210,9 @@ def _changed_contents(
     return changes + [f"{key}: was read, and is no longer there" for key in sorted(gone)]
 
 
-def _default(key: str) -> Any:
-    group, _, name = key.rpartition(".")
-    rooms = {"data.vocabulary": VocabularyConfig, "data.filter": FilterConfig}
-    value = getattr(rooms.get(group, CorpusConfig)(), name, "not set")
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _sha256(path: AnyPath) -> str:
+    digest = hashlib.sha256()
     with paths.reaching(path), paths.open_binary(path) as stream:
-        digest = hashlib.sha256()
         while block := stream.read(1 << 20):
             digest.update(block)
-        return digest.hexdigest()
+    return digest.hexdigest()

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import lzma
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora, vocabulary
-from flaxformer_mt.data.corpus import Drops, Source, paths
+from flaxformer_mt.data.corpus import CorpusError, Drops, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
-from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles, zstd
-from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
+from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles, damage, open_text
+from flaxformer_mt.data.prepare.manifest import PrepareError, Report
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
 
 _AT_A_TIME = 1 << 14
-_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
-    ".gz": lambda: zlib.decompressobj(wbits=31),
-    ".xz": lzma.LZMADecompressor,
-    ".zst": zstd.ZstdDecompressor,
-}
-_HEAD = 1 << 20
-_MOST = _HEAD << 4  # a megabyte of one repeated line would fill the memory
+_HEAD = 1 << 22
 
-Record = tuple[bytes, ...]
+Record = tuple[Source, tuple[bytes, ...]]
 
 
 def require_validation(config: DataConfig) -> None:
@@ -36,8 +27,10 @@ def require_validation(config: DataConfig) -> None:
 
     Raises PrepareError if there is no sound pair; CorpusError.
     """
-    for _ in _sound_records(config, "valid"):
-        pass
+    drops = Drops()
+    source = corpora.open_source(config.valid, config.folder, "data.valid")
+    if not sum(1 for _ in _sound_records([source], drops)):
+        raise nothing_left("valid", drops)
 
 
 def train_vocabulary(
@@ -48,9 +41,8 @@ def train_vocabulary(
     Raises PrepareError if there is no sound pair; CorpusError, VocabularyError.
     """
     sources = [
-        corpora.open_source(corpus, config.folder, key)
-        for split, key, corpus in named_corpora(config)
-        if split == "train"
+        corpora.open_source(corpus, config.folder, f"data.train.{corpus.name}")
+        for corpus in config.train
     ]
     counts = [0] * len(sources)
     size = config.vocabulary.sample
@@ -60,9 +52,18 @@ def train_vocabulary(
         drawn = sample(_records(sources, counts, meter), size, seed)
     # Records are checked once they are drawn: to check every one of a large corpus takes minutes.
     drops = Drops()
-    pairs = _sound(sources, drawn, drops)
-    if not pairs:
-        pairs = _sound(sources, sample(_sound_records(config, "train"), size, seed), drops)
+    sound = []
+    for source, columns in drawn:
+        if defect := source.check(columns):
+            drops.counts[defect.reason] = drops.counts.get(defect.reason, 0) + 1
+        else:
+            sound.append((source, columns))
+    if not sound:
+        of_all = Drops()
+        sound = sample(_sound_records(sources, of_all), size, seed)
+        if not sound:
+            raise nothing_left("train", of_all)
+    pairs = [(src.decode("utf-8"), tgt.decode("utf-8")) for _, (src, tgt) in sound]
     without = f", leaving out {drops.describe()}" if drops.total else ""
     report(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
     vocabularies = vocabulary.train_pair(pairs, config.vocabulary)
@@ -70,7 +71,7 @@ def train_vocabulary(
     return vocabularies, len(pairs), counts
 
 
-def sample(records: Iterator[tuple[int, Record]], size: int, seed: int) -> list[tuple[int, Record]]:
+def sample(records: Iterator[Record], size: int, seed: int) -> list[Record]:
     """At most `size` records, each with the same chance (Vitter 1985's reservoir, algorithm R)."""
     # Raw bits: for those alone NumPy promises the same stream in every version.
     random = np.random.Philox(np.random.SeedSequence(seed))
@@ -104,21 +105,15 @@ def nothing_left(split: str, drops: Drops) -> PrepareError:
 def text_bytes(*sources: Source) -> int | None:
     """Bytes of the corpora's lines, as `record_bytes` counts them; None if that is not known.
 
-    For progress, not for accounts: of a compressed file it is an estimate, what its first megabyte
-    gives times its size; not known where that megabyte gives more than 16.
+    For progress, not for accounts: of a compressed file it is an estimate by its beginning.
     """
-    total = 0
-    for source in sources:
-        if not isinstance(source, TwoFiles | TwoColumns):
-            return None
-        for path in source.files.values():
-            if (size := _text_bytes(path)) is None:
-                return None
-            total += size
-    return total
+    if not all(isinstance(source, TwoFiles | TwoColumns) for source in sources):
+        return None
+    found = [_text_bytes(path) for source in sources for path in source.files.values()]
+    return None if None in found else sum(size or 0 for size in found)
 
 
-def record_bytes(records: Sequence[Record]) -> int:
+def record_bytes(records: Sequence[tuple[bytes, ...]]) -> int:
     return sum(len(column) + 1 for columns in records for column in columns)
 
 
@@ -128,54 +123,34 @@ def share_of(total: int | None) -> Callable[[int], float | None]:
 
 def _text_bytes(path: AnyPath) -> int | None:
     size, _ = paths.stamp(path)
-    decompressor = _DECOMPRESSORS.get(path.suffix.lower())
-    if decompressor is None:
-        return size
-    with paths.reaching(path), paths.open_binary(path) as stream:
-        head = stream.read(_HEAD)
     try:
-        text = decompressor().decompress(head, _MOST)
-    except (zlib.error, lzma.LZMAError, zstd.ZstdError):
-        return size  # Who reads it will say what is wrong with it.
-    if len(text) == _MOST:
-        return None
-    return max(size, size * len(text) // max(1, len(head)))
+        with paths.reaching(path), open_text(path) as (text, file):
+            given, read = len(text.read(_HEAD)), file.tell()
+    except Exception as error:
+        if isinstance(error, CorpusError) or damage(path, error, after=0):
+            return size  # Who reads it will say what is wrong with it.
+        raise
+    if text is file:
+        return size
+    # All is read, and nobody knows how much text is left of it.
+    return None if read == size and given == _HEAD else size * given // max(1, read)
 
 
-def _records(
-    sources: Sequence[Source], counts: list[int], meter: Meter
-) -> Iterator[tuple[int, Record]]:
-    """Every corpus's records with the corpus's number; `counts` follows."""
+def _records(sources: Sequence[Source], counts: list[int], meter: Meter) -> Iterator[Record]:
+    """Every corpus's records; `counts` follows."""
     for number, source in enumerate(sources):
         records = source.records()
         while chunk := list(itertools.islice(records, _AT_A_TIME)):
             counts[number] += len(chunk)
             meter.advance(lines=len(chunk), size=record_bytes(chunk))
-            for columns in chunk:
-                yield number, columns
+            yield from zip(itertools.repeat(source), chunk)
 
 
-def _sound_records(config: DataConfig, split: str) -> Iterator[tuple[int, Record]]:
-    """The records that are pairs; raises PrepareError after the last if there are none."""
-    drops, found = Drops(), False
-    of_split = (named for named in named_corpora(config) if named[0] == split)
-    for number, (_, key, corpus) in enumerate(of_split):
-        for pair in corpora.read_pairs(corpus, config.folder, drops=drops, key=key):
-            found = True
-            yield number, (pair.src.encode("utf-8"), pair.tgt.encode("utf-8"))
-    if not found:
-        raise nothing_left(split, drops)
-
-
-def _sound(
-    sources: Sequence[Source], drawn: Sequence[tuple[int, Record]], drops: Drops
-) -> list[tuple[str, str]]:
-    pairs = []
-    for number, columns in drawn:
-        defect = sources[number].check(columns)
-        if defect is None:
-            pairs.append((columns[0].decode("utf-8"), columns[1].decode("utf-8")))
-        else:
-            # Which line it was is not known of a drawn record; the report tells.
-            drops.counts[defect.reason] = drops.counts.get(defect.reason, 0) + 1
-    return pairs
+def _sound_records(sources: Sequence[Source], drops: Drops) -> Iterator[Record]:
+    """The records that are pairs; `drops` counts the others."""
+    for source in sources:
+        for line, columns in enumerate(source.records(), 1):
+            if defect := source.check(columns):
+                drops.add(defect.reason, file=defect.file, line=line, detail=defect.detail)
+            else:
+                yield source, columns

@@ -17,9 +17,9 @@ from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data import synthetic
 from flaxformer_mt.data.corpus import open_source
 from flaxformer_mt.data.prepare import prepare, read_manifest
-from flaxformer_mt.data.prepare.report import BINS, lengths_of, percentiles, summary
+from flaxformer_mt.data.prepare.report import BINS, lengths_of, percentiles
 from flaxformer_mt.data.prepare.sample import record_bytes, text_bytes
-from flaxformer_mt.data.store import TokenPairs
+from tests.data.pairs import of_lengths
 from tests.data.prepare.corpora import two_corpora
 
 LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=60)
@@ -31,16 +31,11 @@ def test_figures_are_those_of_the_lengths_written_out(values: list[int]) -> None
     kinds, counts = np.unique(values, return_counts=True)
     found = percentiles(kinds[::-1], counts[::-1], (0, 50, 95, 99, 100))
     assert found == pytest.approx(np.percentile(values, [0, 50, 95, 99, 100]))
-    figures = summary(kinds, counts)
+    sides = lengths_of(of_lengths(values, [2] * len(values)))
+    figures = sides["src"]
     assert figures["tokens"] == sum(values) and figures["max"] == max(values)
     assert figures["mean"] == round(float(np.mean(values)), 2)
-
-
-@settings(deadline=None)
-@given(LENGTHS)
-def test_the_histogram_counts_every_sentence_once(values: list[int]) -> None:
-    pairs = TokenPairs.from_lists([[5] * (v - 1) for v in values], [[5]] * len(values))
-    sides = lengths_of(pairs)
+    # The histogram counts every sentence once.
     for side, side_lengths in (("src", values), ("tgt", [2] * len(values))):
         histogram = sides[side]["histogram"]
         width, counts = histogram["width"], histogram["counts"]
@@ -87,5 +82,6 @@ def test_how_much_text_there_is_is_known_beforehand(tmp_path: Path, suffix: str)
         (tmp_path / f"a{suffix}").write_bytes(b"nonsense")
         assert text_bytes(source) is not None
         with opened[suffix](tmp_path / f"a{suffix}", "wb") as stream:
-            stream.write(b"again\n" * (4 << 20))  # 24 MiB, of which a megabyte is read
-        assert text_bytes(source) is None
+            stream.write(b"again\n" * (4 << 20))  # 24 MiB, of which the beginning is read
+        found = text_bytes(source)
+        assert found is None or 18 << 20 < found < 32 << 20

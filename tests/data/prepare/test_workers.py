@@ -22,10 +22,9 @@ from flaxformer_mt.data.prepare import (
     encode,
     encode_corpora,
     prepare,
-    workers,
 )
 from flaxformer_mt.data.prepare.encode import Chunk
-from flaxformer_mt.data.prepare.workers import WorkerDied, Workers
+from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
 from flaxformer_mt.data.vocabulary import Vocabularies
 from tests.data.prepare.corpora import contents, two_corpora
 
@@ -38,28 +37,23 @@ def chunks(count: int) -> Any:
     return (Chunk("train", GRAMMAR, number + 1, [(b"a", b"b")]) for number in range(count))
 
 
-class Modules:
-    """In place of the encoder: which modules its process has imported."""
-
-    def __call__(self, chunk: Chunk) -> set[str]:
-        return {name.partition(".")[0] for name in sys.modules}
+# In place of the encoder, in a worker process.
 
 
-class Slow:
-    """In place of the encoder: the first chunks take longest."""
-
-    def __call__(self, chunk: Chunk) -> int:
-        time.sleep(0.2 / chunk.first_line)
-        return chunk.first_line
+def modules(chunk: Chunk) -> set[str]:
+    return {name.partition(".")[0] for name in sys.modules}
 
 
-class Killed:
-    """In place of the encoder: its process is killed at the third chunk."""
+def slow(chunk: Chunk) -> int:
+    """The first chunks take longest."""
+    time.sleep(0.2 / chunk.first_line)
+    return chunk.first_line
 
-    def __call__(self, chunk: Chunk) -> int:
-        if chunk.first_line == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return chunk.first_line
+
+def killed(chunk: Chunk) -> int:
+    if chunk.first_line == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return chunk.first_line
 
 
 def test_any_number_of_workers_gives_the_same_bytes(
@@ -78,7 +72,7 @@ def test_parts_of_a_corpus_give_what_the_whole_does(tmp_path: Path) -> None:
     config = two_corpora(tmp_path / "text", 300)
     prepare(config, seed=1, directory=tmp_path / "run", workers=0)
     vocabularies = Vocabularies.load(tmp_path / "run" / "vocabulary")
-    made = encode.Settings(vocabularies.src, vocabularies.tgt, config.filter, ("Latn", "Latn"))
+    made = encode.Settings(vocabularies, config, ("Latn", "Latn"))
     source = open_source(config.train[0], config.folder)
 
     def encoded(*ranges: tuple[int, int | None]) -> list[Any]:
@@ -97,40 +91,36 @@ def test_parts_of_a_corpus_give_what_the_whole_does(tmp_path: Path) -> None:
 
 @pytest.mark.extended
 def test_workers_import_no_jax_and_no_tensorflow() -> None:
-    with Workers(Modules(), 1) as processes:  # type: ignore[arg-type]
-        [(_, modules)] = processes.encode(chunks(1))
-    assert "sentencepiece" in modules
-    assert not modules & {"jax", "jaxlib", "flax", "tensorflow", "tensorflow_datasets"}
+    with Workers(modules, 1) as processes:  # type: ignore[arg-type]
+        [(_, found)] = processes.encode(chunks(1))
+    assert "sentencepiece" in found
+    assert not found & {"jax", "jaxlib", "flax", "tensorflow", "tensorflow_datasets"}
 
 
 @pytest.mark.extended
-def test_results_come_in_order() -> None:
-    with Workers(Slow(), 3) as processes:  # type: ignore[arg-type]
+def test_results_come_in_order_and_reading_is_not_far_ahead() -> None:
+    with Workers(slow, 3) as processes:  # type: ignore[arg-type]
         assert [result for _, result in processes.encode(chunks(12))] == list(range(1, 13))
+    read = itertools.count()
+    with Workers(slow, 1) as processes:  # type: ignore[arg-type]
+        results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
+        next(results)
+        assert next(read) <= encode_corpora.SHORT + 3
 
 
 @pytest.mark.extended
 def test_short_corpora_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_default_count", lambda: 2)
-    for count in (0, 1, workers.SHORT - 1, workers.SHORT):
-        with Workers(Slow()) as processes:  # type: ignore[arg-type]
+    monkeypatch.setattr(encode_corpora, "_default_count", lambda: 2)
+    for count in (0, 1, encode_corpora.SHORT - 1, encode_corpora.SHORT):
+        with Workers(slow) as processes:  # type: ignore[arg-type]
             assert len(list(processes.encode(chunks(count)))) == count
-            assert (processes._pool is not None) == (count == workers.SHORT)
-
-
-@pytest.mark.extended
-def test_reading_is_not_far_ahead_of_encoding() -> None:
-    read = itertools.count()
-    with Workers(Slow(), 1) as processes:  # type: ignore[arg-type]
-        results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
-        next(results)
-        assert next(read) <= workers.SHORT + 3
+            assert (processes._pool is not None) == (count == encode_corpora.SHORT)
 
 
 def test_a_killed_worker_is_reported() -> None:
     with (
         pytest.raises(WorkerDied, match="a worker process of `prepare` died"),
-        Workers(Killed(), 2) as processes,  # type: ignore[arg-type]
+        Workers(killed, 2) as processes,  # type: ignore[arg-type]
     ):
         list(processes.encode(chunks(40)))
     assert issubclass(WorkerDied, PrepareError)
@@ -187,16 +177,11 @@ def children(process: subprocess.Popen[bytes]) -> list[int]:
 
 def wait_until_gone(processes: list[int]) -> None:
     """The test's own limit ends it where a worker outlives its parent."""
-    while not all(map(gone, processes)):
-        time.sleep(0.05)
-
-
-def gone(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return True
-    return state == "Z"
+    for process in processes:
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{process}/stat")
+            while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.05)
 
 
 @pytest.mark.extended

@@ -1,0 +1,40 @@
+"""Processes that work for this one: signals are left to it, and they end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from multiprocessing import connection, resource_tracker
+
+
+@contextlib.contextmanager
+def signals_held_back(*kinds: signal.Signals) -> Iterator[None]:
+    """Processes started meanwhile never get these: they inherit what is blocked here.
+
+    One that is sent to a whole process group would end a worker, and be taken for its death. A
+    signal to this process is not lost: it waits.
+    """
+    # Its start would end the blocking below.
+    resource_tracker.ensure_running()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, kinds)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def end_with_parent() -> None:
+    """In a worker process: it ends when its parent does, however that ends."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    # A worker waits at a pipe of which it holds both ends: it would never see a dead parent.
+    connection.wait([parent])
+    os._exit(1)

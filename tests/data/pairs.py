@@ -1,0 +1,35 @@
+"""Pairs in memory, and what they hold."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from flaxformer_mt.data.order import Part
+from flaxformer_mt.data.store import TokenPairs, Tokens
+from flaxformer_mt.data.vocabulary import EOS
+
+
+def tokens(sentences: Sequence[Sequence[int]]) -> Tokens:
+    """Token ids without marks; the end mark is added."""
+    ended = [[*sentence, EOS] for sentence in sentences]
+    offsets = np.cumsum([0, *map(len, ended)], dtype=np.int64)
+    return Tokens(np.array([*itertools.chain(*ended)], np.uint32), offsets)
+
+
+def in_memory(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> TokenPairs:
+    return TokenPairs([tokens(src)], [tokens(tgt)])
+
+
+def of_lengths(src: Iterable[int], tgt: Iterable[int], *parts: Part) -> TokenPairs:
+    """Pairs of these lengths, end marks included."""
+    sides = [tokens([[5] * (int(length) - 1) for length in side]) for side in (src, tgt)]
+    return TokenPairs([sides[0]], [sides[1]], parts)
+
+
+def listed(pairs: TokenPairs, side: str) -> list[list[int]]:
+    """All of one side, with their end marks."""
+    of_side = pairs.sides[side]
+    return [of_side.gather(np.array([number])).tolist() for number in range(len(of_side))]
