@@ -102,7 +102,7 @@ def assemble(
         indices, sources, counts = indices[taken], sources[taken], counts[mine]
     *src, _ = _one_side(pairs, "src", sources, counts, rows, shape.src_length)
     *tgt, tgt_in = _one_side(pairs, "tgt", indices, counts, rows, shape.tgt_length)
-    return Batch(*src, tgt_in, *tgt)
+    return Batch(*(*src, tgt_in, *tgt))
 
 
 def _one_side(
