@@ -54,6 +54,10 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
         )
         return None
     jax.config.update("jax_compilation_cache_dir", str(place))
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        # JAX keeps programs that took a second or more. A small model's search has dozens that
+        # take less, and together they are most of what a second start waits for.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     _take_the_place_of_jax_cache(place)
     return place
 

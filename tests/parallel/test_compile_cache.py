@@ -22,7 +22,6 @@ from pathlib import Path
 import jax
 from jax import monitoring
 from flaxformer_mt.parallel.compile_cache import keep_compiled
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 place = keep_compiled(Path(sys.argv[1]))
 hits = []
 monitoring.register_event_listener(
