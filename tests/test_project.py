@@ -128,6 +128,14 @@ def test_version_is_the_newest_in_the_changelog():
     assert versions[0] == flaxformer_mt.__version__
     assert sorted(versions, key=Version, reverse=True) == versions
     assert len(set(versions)) == len(versions)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {flaxformer_mt.__version__}\n" in citation
+
+
+def test_the_workflows_test_every_python_that_is_promised():
+    promised = set(re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()))
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r'"(3\.\d+)"', workflow)) == promised
 
 
 def pins_for(python: str) -> dict[str, str]:
