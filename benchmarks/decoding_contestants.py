@@ -21,7 +21,7 @@ import jax
 from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.decode import decode_ids
+from flaxformer_mt.decoding.batches import decode_ids
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 

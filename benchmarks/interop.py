@@ -24,7 +24,7 @@ from flaxformer_mt.config import CorpusConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.evaluation.scores import Scores, corpus_scores
+from flaxformer_mt.evaluation.scoring import Scores, corpus_scores
 from flaxformer_mt.export import ctranslate2, huggingface
 from flaxformer_mt.export.ctranslate2 import QUANTIZATIONS
 from flaxformer_mt.export.export import Sample, export

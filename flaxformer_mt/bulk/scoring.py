@@ -19,8 +19,8 @@ from flaxformer_mt.bulk.forms import (
 )
 from flaxformer_mt.bulk.stream import Made, Window, made_of
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
-from flaxformer_mt.decoding.forced import Scored
 from flaxformer_mt.decoding.segments import Overlong, Target
+from flaxformer_mt.decoding.teacher_forcing import Scored
 from flaxformer_mt.decoding.translator import Translator
 
 

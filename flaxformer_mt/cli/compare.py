@@ -16,14 +16,16 @@ from flaxformer_mt.cli.scoring import (
     language_of,
     scoring,
 )
-from flaxformer_mt.evaluation.compare import METHODS, Comparison, compare
-from flaxformer_mt.evaluation.significance import TRIALS
-from flaxformer_mt.evaluation.systems import (
+from flaxformer_mt.evaluation.compare import (
+    METHODS,
+    Comparison,
     common_case,
     common_text,
     common_tokenizer,
+    compare,
     find_system,
 )
+from flaxformer_mt.evaluation.significance import TRIALS
 from flaxformer_mt.rundir.paths import as_path, write_json
 
 _EPILOG = """SYSTEM is a file of hypotheses, one a line, of whatever toolkit; a run directory, of

@@ -26,8 +26,7 @@ from flaxformer_mt.cli.scoring import (
 )
 from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
 from flaxformer_mt.config import freeze
-from flaxformer_mt.decoding.distributed import translate_together
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.decoding.translator import Translator, translate_together
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
@@ -126,7 +125,7 @@ def evaluate_run(
             examples=options.examples,
         )
         say_result(result)
-        results[each.name] = json.loads(result.scores_file.read_text(encoding="utf-8"))
+        results[each.name] = json.loads(result.files.scores.read_text(encoding="utf-8"))
         if not options.json:
             print(f"{each.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
     if options.json and processes.is_first:
@@ -205,7 +204,7 @@ def say_result(result: Evaluation) -> None:
     rate = lines / max(result.seconds, 1e-9)
     say(
         f"{result.name}: {lines:,} lines in {result.seconds:.1f} s ({rate:,.0f}/s); "
-        f"{result.scores_file}"
+        f"{result.files.scores}"
     )
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.distributed import translate_together
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.scores import corpus_scores
+from flaxformer_mt.decoding.translator import Translator, translate_together
+from flaxformer_mt.evaluation.scoring import corpus_scores
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory

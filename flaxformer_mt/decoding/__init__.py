@@ -1,10 +1,9 @@
 """Beam search, forced decoding and the translator: raw text to raw text."""
 
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.attention_weights import Attention
-from flaxformer_mt.decoding.decode import DecodingError, translate_ids
-from flaxformer_mt.decoding.forced import Scored
+from flaxformer_mt.decoding.batches import DecodingError, translate_ids
 from flaxformer_mt.decoding.segments import OverlongError, PrefixError, TargetError
+from flaxformer_mt.decoding.teacher_forcing import Attention, Scored
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.decoding.attention_weights import cross_weights
 from flaxformer_mt.decoding.segments import Part
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,23 +38,15 @@ class Alignment:
 
 
 def align_parts(
-    params: Mapping[str, Any],
-    model: Transformer,
+    forcing: TeacherForcing,
     vocabularies: Vocabularies,
     lines: Sequence[tuple[str, str | None, Sequence[Part]]],
     *,
     layer: int,
-    batch_tokens: int,
-    mesh: Mesh,
 ) -> list[Alignment]:
-    """The alignment of each line: its source, its translation (None: that of its parts), its parts.
-
-    `params` are on all devices of `mesh`, which share the rows of a batch.
-    """
+    """The alignment of each line: source, translation (None: that of the parts), parts."""
     parts = list(itertools.chain.from_iterable(of for _, _, of in lines))
-    weights = iter(
-        cross_weights(params, model, parts, layer=layer, batch_tokens=batch_tokens, mesh=mesh)
-    )
+    weights = iter(forcing.cross_weights(parts, layer))
     aligned = []
     for source, target, of in lines:
         if target is None:
@@ -87,10 +76,8 @@ def _align(
             if part.tokens_given
             else vocabularies.tgt.encode_with_spans(part.tgt_text)[1]
         )
-        columns, rows = (
-            src.of_pieces(part.src_text, src_spans),
-            tgt.of_pieces(part.tgt_text, tgt_spans),
-        )
+        columns = src.of_pieces(part.src_text, src_spans)
+        rows = tgt.of_pieces(part.tgt_text, tgt_spans)
         # The end marks are of no word: what goes to them is left out.
         inner = of_pieces[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
         for row in _by_words(inner, rows[rows >= 0], columns[columns >= 0]):

@@ -20,7 +20,7 @@ from jax.stages import Lowered
 from jaxtyping import Array, Int
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
+from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
@@ -31,6 +31,9 @@ from flaxformer_mt.parallel import on_mesh, place_batch
 
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
+
+# Token ids [rows, src_length], their lengths, and what they are searched with.
+Sources = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 FEWER = 4  # a batch moves to a shape of this many times fewer rows
@@ -48,20 +51,18 @@ class BatchSearch:
 
     def run(
         self,
-        sources: tuple[np.ndarray, np.ndarray],
+        sources: Sources,
         numbers: np.ndarray,
-        sentences: Sentences,
         *,
         length: int,
     ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
         """Source numbers and the hypotheses of as many rows, once they are finished.
 
-        `sources` are token ids [rows, src_length] and their lengths; `numbers` says whose each row
-        is, -1 where it is padding.
+        `numbers` says whose each row is, -1 where it is padding.
         """
         parts = parts_of(self.mesh)
         room = more_room(0, length)
-        state = self._begun(sources, sentences, length, room)
+        state = self._begun(sources, length, room)
         while True:
             rows = len(numbers) // parts
             state = self._advanced(state, parts)
@@ -89,14 +90,8 @@ class BatchSearch:
         """
         parts = parts_of(self.mesh)
         room = more_room(0, length)
-        sources = np.full((rows, src_length), PAD, np.int32), np.zeros(rows, np.int32)
-        nobody = Sentences(
-            np.zeros(rows, np.int32),  # type: ignore[arg-type]
-            np.zeros((rows, 0), np.int32),  # type: ignore[arg-type]
-            np.zeros((rows, SEED_WORDS), np.uint32),  # type: ignore[arg-type]
-        )
         known = {(rows // parts, room)}
-        states = [(self._begun(sources, nobody, length, room), room)]
+        states = [(self._begun(padding(rows, src_length), length, room), room)]
         while states:
             state, room = states.pop()
             state = self._advanced(state, parts)
@@ -111,13 +106,11 @@ class BatchSearch:
                         known.add((fewer, other))
                         states.append((changed, other))
 
-    def _begun(
-        self, sources: tuple[np.ndarray, np.ndarray], sentences: Sentences, length: int, room: int
-    ) -> State:
+    def _begun(self, sources: Sources, length: int, room: int) -> State:
         with on_mesh(self.mesh):
             return begin(
                 self.params,
-                *place_batch((*sources, sentences), self.mesh),
+                *place_batch(sources, self.mesh),
                 models=self.models,
                 rules=self.rules,
                 length=length,
@@ -143,6 +136,17 @@ class BatchSearch:
             return reshaped(state, kept, parts=parts, room=room)
 
 
+def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
+    """Host arrays of a batch without a sentence, to be filled in; prefixes are `prefix` wide."""
+    sentences: Any = (
+        np.zeros(rows, np.int32),
+        np.full((rows, prefix), PAD, np.int32),
+        np.zeros((rows, SEED_WORDS), np.uint32),
+    )
+    src = np.full((rows, src_length), PAD, np.int32)
+    return src, np.zeros(rows, np.int32), Sentences(*sentences)
+
+
 def rules_for(
     models: Models,
     config: DecodingConfig,
@@ -154,15 +158,12 @@ def rules_for(
     """What is compiled into a search with these models and settings."""
     types = models[0].tgt_vocab_size
     # Rows of the softmax matrix beyond the vocabulary stand for nothing.
-    padding = range(types, max(table_rows(model.config, types) for model in models))
+    nothing = range(types, max(table_rows(model.config, types) for model in models))
     groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
     return Rules(
         beam_size=config.beam_size,
         n_best=n_best,
-        bos=BOS,
-        eos=EOS,
-        pad=PAD,
-        suppress=(*suppress, *padding),
+        suppress=(*suppress, *nothing),
         ends_among=config.beam_size // groups if config.ends_among == "beam" else 0,
         groups=groups,
         coverage=config.coverage_penalty > 0,
@@ -358,15 +359,9 @@ def lower_search(
             (params,), state, weights, none, models=(model,), rules=rules, parts=1
         ).finished
 
-    def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+    def abstract(leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)
 
-    sentences = Sentences(
-        abstract((rows,), jnp.int32),
-        abstract((rows, 0), jnp.int32),
-        abstract((rows, SEED_WORDS), "uint32"),
-    )
-    weights = jax.tree.map(lambda leaf: abstract(leaf.shape, leaf.dtype), Weights.of(0.6))
-    src, src_lengths = abstract((rows, src_length), jnp.int32), abstract((rows,), jnp.int32)
-    traced = jax.jit(search).trace(params, src, src_lengths, sentences, weights)
+    arguments = jax.tree.map(abstract, (*padding(rows, src_length), Weights()))
+    traced = jax.jit(search).trace(params, *arguments)
     return traced.lower(lowering_platforms=platforms)

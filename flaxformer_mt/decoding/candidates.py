@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from flaxformer_mt.data.vocabulary import EOS
+
 CHUNK = 128  # types a chunk: one vector register row of a TPU
 
 
@@ -38,7 +40,6 @@ def diverse_candidates(
     groups: int,
     count: int,
     diversity: Float[Array, ""],
-    eos: int,
 ) -> tuple[
     Float[Array, "rows groups*count"],
     Float[Array, "rows groups*count"],
@@ -66,13 +67,10 @@ def diverse_candidates(
             count=count,
         )
         found.append((ranked, values, beam + group * width, token))
-        going, chosen = jax.lax.top_k(jnp.where(token == eos, -jnp.inf, ranked), width)
+        going, chosen = jax.lax.top_k(jnp.where(token == EOS, -jnp.inf, ranked), width)
         weight = jnp.where(jnp.isfinite(going), diversity, 0.0)
         said = said.at[row, jnp.take_along_axis(token, chosen, axis=1)].add(weight)
-    ranked, values, beam, token = (
-        jnp.concatenate(each, axis=1) for each in zip(*found, strict=True)
-    )
-    return ranked, values, beam, token
+    return jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), *found)
 
 
 def _ranked(

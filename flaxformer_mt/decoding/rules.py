@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
@@ -15,10 +17,7 @@ class Rules:
 
     beam_size: int  # hypotheses kept at each step; 1 is greedy
     n_best: int = 1
-    bos: int
-    eos: int
-    pad: int
-    suppress: tuple[int, ...] = ()  # never generated, as `bos` and `pad`
+    suppress: tuple[int, ...] = ()  # never generated, as padding and the begin mark
     ends_among: int = 0  # only the likeliest so many continuations end a hypothesis (0: any)
     groups: int = 1  # of hypotheses, which shun one another's tokens: diverse beam search
     coverage: bool = False  # hypotheses that leave parts of the source unattended score lower
@@ -36,12 +35,8 @@ class Rules:
                 f"beam_size = {self.beam_size} must be divisible by the {self.groups} groups of "
                 "diverse beam search"
             )
-        if self.groups > 1 and self.sample:
-            raise ValueError("drawn hypotheses have no groups: sample, or search diversely")
-        if self.eos in (self.bos, self.pad, *self.suppress):
-            raise ValueError(f"the end mark {self.eos} is among the tokens never generated")
-        if self.no_repeat < 0 or self.top_k < 0:
-            raise ValueError("no_repeat and top_k must be at least 0")
+        if self.no_repeat < 0:
+            raise ValueError(f"no_repeat = {self.no_repeat} must be at least 0")
 
     @property
     def slots(self) -> int:
@@ -67,19 +62,19 @@ def allowed(
     comes before all else but that.
     """
     types = jnp.arange(vocab)[None, None, :]
-    banned = jnp.isin(types, jnp.array((rules.bos, rules.pad, *rules.suppress)))
+    banned = jnp.isin(types, jnp.array((BOS, PAD, *rules.suppress)))
     mask = ~banned
     if 0 < rules.no_repeat < tokens.shape[2]:  # a longer n-gram cannot occur twice
         mask = mask & ~repeats(tokens, position, rules.no_repeat, vocab=vocab)
     if width := prefix.shape[1]:
         now = prefix[:, jnp.minimum(position, width - 1)]
-        now = jnp.where(position < width, now, rules.pad)[:, None, None]
-        mask = jnp.where(now == rules.pad, mask, types == now)
-        ends = (types == rules.eos) & (now == rules.pad)
+        now = jnp.where(position < width, now, PAD)[:, None, None]
+        mask = jnp.where(now == PAD, mask, types == now)
+        ends = (types == EOS) & (now == PAD)
     else:
-        ends = types == rules.eos
+        ends = types == EOS
     at_limit = (position + 1 >= limits)[:, None, None]
-    return jnp.where(at_limit, types == rules.eos, mask | ends)
+    return jnp.where(at_limit, types == EOS, mask | ends)
 
 
 def repeats(

@@ -1,4 +1,18 @@
-"""Beam search with a length penalty (paper, section 6.1); with a beam of 1 it is greedy search."""
+"""Beam search with a length penalty (paper, section 6.1); with a beam of 1 it is greedy search.
+
+Each step takes the 2 * beam_size best continuations of a row: those that end (with
+`rules.ends_among`, if they are among so many best) compete for the finished set, and the best
+beam_size of the others live on. A beam of 1 takes the single best continuation and is done when
+that is the end mark. At a row's limit the end mark is the only token allowed, at the model's
+log-probability, so that every hypothesis is a complete one. A row stops when no live hypothesis can
+still enter its finished set, and the search ends with the last row; the result is the same as
+without that rule.
+
+With `rules.groups` that holds within each group, which also keeps the slots of its own; a group
+ranks continuations lower that earlier groups have chosen, by `weights.diversity`. With
+`rules.sample` each of the beam_size hypotheses is drawn by itself and keeps its place; those that
+are finished are sorted by score.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
 from flaxformer_mt.decoding.candidates import diverse_candidates, top_candidates
 from flaxformer_mt.decoding.rules import Rules, allowed
 from flaxformer_mt.decoding.sampling import keys_of, sampled
@@ -44,26 +59,12 @@ class Sentences(NamedTuple):
 class Weights(NamedTuple):
     """Numbers that change without a compilation."""
 
-    alpha: Float[Array, ""]  # of the length penalty
-    average: Bool[Array, ""]  # the penalty is |Y|^alpha instead
-    beta: Float[Array, ""]  # of the coverage penalty
-    diversity: Float[Array, ""]  # between groups
-    temperature: Float[Array, ""]  # of sampling
-    top_p: Float[Array, ""]
-
-    @classmethod
-    def of(
-        cls,
-        alpha: Any,
-        *,
-        average: Any = False,
-        beta: Any = 0.0,
-        diversity: Any = 0.0,
-        temperature: Any = 1.0,
-        top_p: Any = 1.0,
-    ) -> Weights:
-        others = (jnp.asarray(each, jnp.float32) for each in (beta, diversity, temperature, top_p))
-        return cls(jnp.asarray(alpha, jnp.float32), jnp.asarray(average, bool), *others)
+    alpha: Any = 0.6  # of the length penalty
+    average: Any = False  # the penalty is |Y|^alpha instead
+    beta: Any = 0.0  # of the coverage penalty
+    diversity: Any = 0.0  # between groups
+    temperature: Any = 1.0  # of sampling
+    top_p: Any = 1.0
 
 
 class State(NamedTuple):
@@ -96,52 +97,24 @@ def coverage_penalty(coverage: Any) -> Any:
     return jnp.log(jnp.clip(coverage, 1e-6, 1.0)).sum(axis=-1)
 
 
-def beam_search(
-    step: Step, cache: Cache, sentences: Sentences, weights: Weights, rules: Rules, *, length: int
-) -> tuple[Hypotheses, Int[Array, ""]]:
-    """The `n_best` outputs of highest length-normalised log-probability that a beam finds.
-
-    Also how many steps it took. `step(tokens [rows, beams], index, cache)` returns the logits of
-    token number `index`, given the token before it, and the cache after it. The leaves of
-    `cache["beams"]` have the beam axis at 1 and follow their hypotheses; the rest stays as it is.
-    With `rules.coverage` that is a sequence of mappings, of which each has "coverage", the
-    attention that each source token [rows, beams, src_length] has had so far.
-
-    At a row's limit (at most `length`) the end mark is the only token allowed, at the model's
-    log-probability, so that every hypothesis is a complete one. A row whose limit is 0 is padding
-    and has no hypothesis.
-
-    Each step takes the 2 * beam_size best continuations of a row: those that end (with
-    `rules.ends_among`, if they are among so many best) compete for the finished set, and the best
-    beam_size of the others live on. A beam of 1 takes the single best
-    continuation and is done when that is the end mark: greedy search. A row stops when no live
-    hypothesis can still enter its finished set, and the search ends with the last row; the result
-    is the same as without that rule.
-
-    With `rules.groups` that holds within each group, which also keeps the slots of its own; a group
-    ranks continuations lower that earlier groups have chosen, by `weights.diversity`.
-
-    With `rules.sample` each of the beam_size hypotheses is drawn by itself and keeps its place;
-    those that are finished are sorted by score.
-    """
-    state = begin(cache, sentences, rules, length=length)
-    state = advance(step, state, weights, rules, until=length)
-    return state.finished, state.position
-
-
 def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> State:
-    """The state before the first step of a search for outputs of at most `length` tokens."""
+    """The state before the first step of a search for outputs of at most `length` tokens.
+
+    The leaves of `cache["beams"]` have the beam axis at 1 and follow their hypotheses; the rest
+    stays as it is. With `rules.coverage` that is a sequence of mappings, of which each has
+    "coverage", the attention that each source token [rows, beams, src_length] has had so far.
+    """
     rows, beams = sentences.limits.shape[0], rules.beam_size
     # One empty hypothesis a group: equal copies would fill it with the same continuations.
     alone = jnp.full((rows, beams), -jnp.inf).at[:, :: beams // rules.groups].set(0.0)
     return State(
         position=jnp.zeros((), jnp.int32),
         cache=cache,
-        last=jnp.full((rows, beams), rules.bos, jnp.int32),
-        tokens=jnp.full((rows, beams, length), rules.pad, jnp.int32),
+        last=jnp.full((rows, beams), BOS, jnp.int32),
+        tokens=jnp.full((rows, beams, length), PAD, jnp.int32),
         log_probs=jnp.zeros((rows, beams)) if rules.sample else alone,
         finished=Hypotheses(
-            tokens=jnp.full((rows, rules.slots, length), rules.pad, jnp.int32),
+            tokens=jnp.full((rows, rules.slots, length), PAD, jnp.int32),
             scores=jnp.full((rows, rules.slots), -jnp.inf),
             log_probs=jnp.full((rows, rules.slots), -jnp.inf),
             lengths=jnp.zeros((rows, rules.slots), jnp.int32),
@@ -163,7 +136,8 @@ def advance(
 ) -> State:
     """Steps until position `until`, or until few rows are left.
 
-    `leave_at` of them in each of `parts` equal parts, 0 for none at all.
+    `leave_at` of them in each of `parts` equal parts, 0 for none at all. `step(tokens, index,
+    cache)` returns the logits of token number `index`, given those before it, and the cache then.
     """
 
     def more(state: State) -> Array:
@@ -199,7 +173,6 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
             groups=rules.groups,
             count=count,
             diversity=weights.diversity,
-            eos=rules.eos,
         )
     else:
         log_probs, beam, token = top_candidates(logits, state.log_probs, mask, count=count)
@@ -216,7 +189,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     def whole(x: Array) -> Array:
         return x.reshape(limits.shape[0], -1, *x.shape[2:])
 
-    ended = token == rules.eos
+    ended = token == EOS
     counts = ended
     if rules.ends_among:
         rank = jnp.arange(token.shape[1]) % (token.shape[1] // rules.groups)

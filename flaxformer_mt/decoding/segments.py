@@ -14,7 +14,7 @@ from typing import Literal
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.batch_search import output_limit
-from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.batches import DecodingError
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
@@ -65,7 +65,7 @@ class Piece:
     glue: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Part:
     """A part of a line with its translation: what the model is given at a time.
 
@@ -128,39 +128,30 @@ def cut_pairs(
     sources = encode(vocabularies.src, [source for source, _ in pairs])
     targets = encode(vocabularies.tgt, texts)
     cut = []
-    for number, (source, target) in enumerate(pairs):
-        src, given = sources[number], not isinstance(target, str)
-        tgt = (
-            targets[number]
-            if isinstance(target, str)
-            else _checked(number, target, vocabularies.tgt)
-        )
-        if given and len(src) < max_length and tgt[-1:] == [EOS]:
-            # The source is one piece: its end mark, and not one before a part without tokens.
-            tgt = tgt[:-1]
-        if max(len(src), len(tgt)) < max_length and EOS not in tgt:
-            text = target if isinstance(target, str) else vocabularies.tgt.decode([tgt])[0]
-            cut.append(
-                [
-                    Part(
-                        src_text=source,
-                        src=tuple(src),
-                        tgt_text=text,
-                        tgt=tuple(tgt),
-                        tokens_given=given,
-                    )
-                ]
-            )
-            continue
-        if overlong == "refuse" and max(len(src), len(tgt)) >= max_length:
+    for number, ((source, target), src, tgt) in enumerate(
+        zip(pairs, sources, targets, strict=True)
+    ):
+        if not isinstance(target, str):
+            tgt = _checked(number, target, vocabularies.tgt)
+            if len(src) < max_length and tgt[-1:] == [EOS]:
+                # The source is one piece: its end mark, and not one before a part without tokens.
+                tgt = tgt[:-1]
+        overlong_side = max(len(src), len(tgt)) >= max_length
+        if overlong_side and overlong == "refuse":
             # Given tokens are in parts already, or have to be one.
-            splits = not given or max(map(len, _at_end_marks(tgt))) < max_length
+            splits = isinstance(target, str) or max(map(len, _at_end_marks(tgt))) < max_length
             message = describe_overlong(max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=splits)
-        if isinstance(target, str):
-            cut.append(_texts_in_parts(source, target, vocabularies, max_length))
-        else:
-            cut.append(_tokens_in_parts(number, source, tgt, vocabularies, max_length))
+        if overlong_side or EOS in tgt:
+            cut.append(
+                _texts_in_parts(source, target, vocabularies, max_length)
+                if isinstance(target, str)
+                else _tokens_in_parts(number, source, tgt, vocabularies, max_length)
+            )
+            continue
+        given = not isinstance(target, str)
+        text = target if isinstance(target, str) else vocabularies.tgt.decode([tgt])[0]
+        cut.append([Part(source, tuple(src), text, tuple(tgt), tokens_given=given)])
     return cut
 
 
@@ -255,15 +246,8 @@ def _texts_in_parts(
     sources = encode(vocabularies.src, [lead + src.text for src, _ in pieces])
     targets = encode(vocabularies.tgt, [tgt.text for _, tgt in pieces])
     return [
-        Part(
-            src_text=src_piece.text,
-            src=tuple(src),
-            tgt_text=tgt_piece.text,
-            tgt=tuple(tgt),
-            glue=tgt_piece.glue,
-            src_lead=lead,
-        )
-        for (src_piece, tgt_piece), src, tgt in zip(pieces, sources, targets, strict=True)
+        Part(src.text, tuple(src_ids), tgt.text, tuple(tgt_ids), tgt.glue, lead)
+        for (src, tgt), src_ids, tgt_ids in zip(pieces, sources, targets, strict=True)
     ]
 
 
@@ -287,15 +271,7 @@ def _tokens_in_parts(
         raise OverlongError(number, message, splits=False)
     texts = vocabularies.tgt.decode(parts)
     return [
-        Part(
-            src_text=piece.text,
-            src=tuple(src),
-            tgt_text=text,
-            tgt=tuple(part),
-            glue=piece.glue,
-            src_lead=lead,
-            tokens_given=True,
-        )
+        Part(piece.text, tuple(src), text, tuple(part), piece.glue, lead, tokens_given=True)
         for piece, src, text, part in zip(pieces, sources, texts, parts, strict=True)
     ]
 

@@ -1,25 +1,194 @@
-"""Pairs of sentences through encoder and decoder at once, in batches of few shapes.
+"""Given translations ("teacher forcing"): how likely a model finds them, and what it attends to.
 
-The decoder is given the whole translation ("teacher forcing"), so that one pass says of every
-token what search would have to ask one after another.
+Pairs go through encoder and decoder at once, in batches of few shapes, so that one pass says of
+every token what search would have to ask one after another.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Float32, Int
 
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
+from flaxformer_mt.config import DecodingConfig, ModelConfig
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies
+from flaxformer_mt.decoding.batch_search import parts_of
+from flaxformer_mt.decoding.batches import (
+    NO_NUMBERS,
+    SHORTEST,
+    DecodingError,
+    in_batches,
+    power_of_two_at_least,
+    power_of_two_at_most,
+)
+from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.model.stacks import aligning_layer, layer_name
 from flaxformer_mt.parallel import on_mesh, place_batch
 
-SHORTEST = 16  # positions of the smallest batch shape
+LOGITS = 1 << 24  # logits that a device holds at a time: 64 MiB in float32
+_AT_ONCE = 1 << 25  # attention weights of a layer that are held: 128 MiB
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scored:
+    """What the model makes of a given translation.
+
+    `tokens` and `token_log_probs` go together and hold end marks: one at the end, and one more
+    after each other part of a line that was scored in parts. Natural logarithms.
+    """
+
+    log_prob: float = 0.0  # the sum of token_log_probs
+    score: float = 0.0  # log_prob / length penalty + coverage penalty
+    tokens: tuple[int, ...] = ()
+    token_log_probs: tuple[float, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Attention:
+    """All attention weights of one sentence and its translation; each row sums to 1.
+
+    Row i of `decoder` and `cross` is the query that said `tgt_pieces[i]`. Column j of `encoder`
+    and `cross` is `src_pieces[j]`; column j of `decoder` is `tgt_inputs[j]`, what the decoder had
+    read: its weights beyond the diagonal are 0.
+    """
+
+    src_pieces: tuple[str, ...]  # with the end mark, "</s>"
+    tgt_pieces: tuple[str, ...]  # as the decoder says them: with the end mark, "</s>"
+    tgt_inputs: tuple[str, ...]  # as it reads them: the begin mark, "<s>", and all but the end mark
+    encoder: Float32[np.ndarray, "layers heads src src"]
+    decoder: Float32[np.ndarray, "layers heads tgt tgt"]
+    cross: Float32[np.ndarray, "layers heads tgt src"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherForcing:
+    """A model that is given translations. In float32 no result depends on the other lines.
+
+    `params` are on all devices of `mesh`, which share the rows of a batch of
+    `config.batch_tokens`. Raises DecodingError for results that are not numbers.
+    """
+
+    params: Mapping[str, Any]
+    model: Transformer
+    config: DecodingConfig
+    mesh: Mesh
+
+    def score(self, lines: Sequence[Sequence[Part]]) -> list[Scored]:
+        """Each line's scores, in order: of its parts one after another. A line without parts has 0.
+
+        In float32 a score is the one that search has for the same tokens.
+        """
+        parts = list(itertools.chain.from_iterable(lines))
+        log_probs = iter(self.log_probs(parts))
+        added: Iterator[float] = itertools.repeat(0.0)
+        if beta := self.config.coverage_penalty:
+            attended = self.cross_weights(parts, aligning_layer(self.model.config))
+            added = iter([beta * float(coverage_penalty(own.sum(axis=0))) for own in attended])
+        scored = []
+        for line in lines:
+            each = [value for _ in line for value in next(log_probs).tolist()]
+            total = math.fsum(each)
+            if not math.isfinite(total):
+                raise DecodingError(f"the model's scores are {NO_NUMBERS}")
+            penalty = length_penalty(
+                max(len(each), 1),
+                self.config.length_penalty,
+                average=self.config.length_norm == "average",
+            )
+            scored.append(
+                Scored(
+                    log_prob=total,
+                    score=total / float(penalty) + sum(next(added) for _ in line),
+                    tokens=tuple(token for part in line for token in (*part.tgt, EOS)),
+                    token_log_probs=tuple(each),
+                )
+            )
+        return scored
+
+    def log_probs(self, parts: Sequence[Part]) -> list[Float[np.ndarray, " tokens"]]:
+        """The log-probability of each part's tokens and end mark."""
+
+        def compute(pairs: Pairs) -> Array:
+            rows, length = pairs.src.shape
+            positions = LOGITS * parts_of(self.mesh) // (rows * self.model.tgt_vocab_size)
+            width = min(length, max(1, positions))
+            return _log_probs(self.params, pairs, model=self.model, width=width)
+
+        return self._over_batches(parts, compute)
+
+    def cross_weights(self, parts: Sequence[Part], layer: int) -> Iterator[np.ndarray]:
+        """Each part's weights [tgt, src] over the source in one layer, the mean of its heads.
+
+        They are computed as they are taken, `_AT_ONCE` numbers of them at a time: of thousands of
+        long lines all of them would be gigabytes. Raises ValueError for a layer that there is not.
+        """
+        layers = self.model.config.decoder_layers
+        if not 0 <= layer < layers:
+            raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
+        compute = functools.partial(_mean_weights, self.params, model=self.model, layer=layer)
+        for some in _shares(parts):
+            for own, part in zip(self._over_batches(some, compute), some, strict=True):
+                weights = own[:, : len(part.src) + 1]
+                if not np.isfinite(weights).all():
+                    raise DecodingError(f"the model's attention is {NO_NUMBERS}")
+                yield weights
+
+    def attention(self, part: Part, vocabularies: Vocabularies) -> Attention:
+        """All weights of one part, computed on the first device alone."""
+        (batch,) = self._batches([part], batch_tokens=1)
+        with on_mesh(self.mesh):
+            pairs = place_batch(batch.pairs, self.mesh)
+            weights = _all_weights(self.params, pairs, model=self.model)
+        encoder, decoder, cross = (np.asarray(stack[:, 0], np.float32) for stack in weights)
+        if not np.isfinite(cross).all():
+            raise DecodingError(f"the model's attention is {NO_NUMBERS}")
+        src, tgt = len(part.src) + 1, len(part.tgt) + 1
+        return Attention(
+            src_pieces=tuple(vocabularies.src.pieces((*part.src, EOS))),
+            tgt_pieces=tuple(vocabularies.tgt.pieces((*part.tgt, EOS))),
+            tgt_inputs=tuple(vocabularies.tgt.pieces((BOS, *part.tgt))),
+            encoder=encoder[:, :, :src, :src],
+            decoder=decoder[:, :, :tgt, :tgt],
+            cross=cross[:, :, :tgt, :src],
+        )
+
+    def _over_batches(
+        self, parts: Sequence[Part], compute: Callable[[Pairs], Array]
+    ) -> list[np.ndarray]:
+        """What `compute` makes of each part: of its [rows, length, ...], the part's own target."""
+        found: list[Any] = [None] * len(parts)
+
+        def computed() -> Iterator[tuple[PairBatch, Array]]:
+            for batch in self._batches(parts, batch_tokens=self.config.batch_tokens):
+                with on_mesh(self.mesh):
+                    values = compute(place_batch(batch.pairs, self.mesh))
+                yield batch, values
+
+        waiting = None
+        # The next batch is put together while the devices have this one; no more are held.
+        for following in itertools.chain(computed(), (None,)):
+            if waiting is not None:
+                batch, host = waiting[0], np.asarray(waiting[1])
+                for row, number in enumerate(batch.parts):
+                    # A view would keep the whole batch, padding and all.
+                    found[number] = host[row, : batch.pairs.tgt_lengths[row]].copy()
+            waiting = following
+        return found
+
+    def _batches(self, parts: Sequence[Part], *, batch_tokens: int) -> Iterator[PairBatch]:
+        max_length, split = self.model.config.max_length, parts_of(self.mesh)
+        return batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split)
 
 
 class Pairs(NamedTuple):
@@ -49,80 +218,54 @@ def batches(
     `max_length`). Its rows are `split` equal parts, each the power of two that fills
     `batch_tokens` = rows * length, or a single row; the last batch has fewer rows.
     """
+
+    def shape(longest: int) -> tuple[int, int]:
+        length = min(batch_length(longest), max_length)
+        return power_of_two_at_most(max(batch_tokens // length, 1)), length
+
     lengths = [max(len(part.src), len(part.tgt)) + 1 for part in parts]
-    order = sorted(range(len(parts)), key=lambda number: -lengths[number])
-    done = 0
-    while done < len(order):
-        length = min(batch_length(lengths[order[done]]), max_length)
-        rows = max(batch_tokens // length, 1)
-        rows = 1 << (rows.bit_length() - 1)
-        numbers = tuple(order[done : done + rows * split])
-        filled = 1 << (-(-len(numbers) // split) - 1).bit_length()
-        yield _batch(parts, numbers, min(rows, filled) * split, length)
-        done += len(numbers)
-
-
-def over_batches(
-    parts: Sequence[Part],
-    compute: Callable[[Pairs], Array],
-    *,
-    batch_tokens: int,
-    max_length: int,
-    mesh: Mesh,
-) -> list[np.ndarray]:
-    """What `compute` makes of each part: of its [rows, length, ...], the part's own target.
-
-    The rows of a batch are shared by the devices of `mesh`.
-    """
-    split = mesh.shape["data"] * mesh.shape["fsdp"]
-    found: list[Any] = [None] * len(parts)
-    waiting: list[tuple[PairBatch, Array]] = []
-
-    def fetch(batch: PairBatch, values: Array) -> None:
-        host = np.asarray(values)
-        for row, number in enumerate(batch.parts):
-            # A view would keep the whole batch, padding and all.
-            found[number] = host[row, : batch.pairs.tgt_lengths[row]].copy()
-
-    for batch in batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split):
-        with on_mesh(mesh):
-            waiting.append((batch, compute(place_batch(batch.pairs, mesh))))
-        # The next batch is put together while the devices have this one; no more are held.
-        if len(waiting) > 1:
-            fetch(*waiting.pop(0))
-    for last in waiting:
-        fetch(*last)
-    return found
+    for numbers, rows, length in in_batches(lengths, shape, split=split):
+        src, tgt_in, tgt_out = (np.full((rows, length), PAD, np.int32) for _ in range(3))
+        src_lengths, tgt_lengths = (np.zeros(rows, np.int32) for _ in range(2))
+        for row, number in enumerate(numbers):
+            part = parts[number]
+            src_lengths[row], tgt_lengths[row] = len(part.src) + 1, len(part.tgt) + 1
+            src[row, : src_lengths[row]] = (*part.src, EOS)
+            tgt_in[row, : tgt_lengths[row]] = (BOS, *part.tgt)
+            tgt_out[row, : tgt_lengths[row]] = (*part.tgt, EOS)
+        yield PairBatch(numbers, Pairs(src, tgt_in, tgt_out, src_lengths, tgt_lengths))
 
 
 def batch_length(needed: int) -> int:
     """The smallest length of a batch shape that is at least `needed`."""
-    power = max(1 << (needed - 1).bit_length(), SHORTEST)
+    power = max(power_of_two_at_least(needed), SHORTEST)
     return power * 3 // 4 if needed <= power * 3 // 4 and power > SHORTEST else power
 
 
-def _batch(parts: Sequence[Part], numbers: tuple[int, ...], rows: int, length: int) -> PairBatch:
-    src, tgt_in, tgt_out = (np.full((rows, length), PAD, np.int32) for _ in range(3))
-    src_lengths, tgt_lengths = (np.zeros(rows, np.int32) for _ in range(2))
-    for row, number in enumerate(numbers):
-        part = parts[number]
-        src_lengths[row], tgt_lengths[row] = len(part.src) + 1, len(part.tgt) + 1
-        src[row, : src_lengths[row]] = (*part.src, EOS)
-        tgt_in[row, : tgt_lengths[row]] = (BOS, *part.tgt)
-        tgt_out[row, : tgt_lengths[row]] = (*part.tgt, EOS)
-    return PairBatch(numbers, Pairs(src, tgt_in, tgt_out, src_lengths, tgt_lengths))
+def _shares(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """The parts in order, as many together as have about `_AT_ONCE` weights."""
+    some: list[Part] = []
+    count = 0
+    for part in parts:
+        longest = max(len(part.src), len(part.tgt)) + 1  # both sides of a batch have one length
+        if some and count + longest**2 > _AT_ONCE:
+            yield some
+            some, count = [], 0
+        some.append(part)
+        count += longest**2
+    if some:
+        yield some
 
 
-def decoder_states(
-    model: Transformer,
-    params: Mapping[str, Any],
-    pairs: Pairs,
-    *,
-    with_attention: bool = False,
+# --- on the devices -------------------------------------------------------------------------------
+
+
+def _forward(
+    model: Transformer, params: Mapping[str, Any], pairs: Pairs, *, with_attention: bool = False
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:
     """The decoder's states for every token of `tgt_in`, and what the layers sow on the way.
 
-    The latter is empty unless `with_attention`. For use in a jitted function.
+    The latter is empty unless `with_attention`.
     """
     positions = jnp.broadcast_to(jnp.arange(pairs.src.shape[1])[None], pairs.src.shape)
     src_ids = (positions < pairs.src_lengths[:, None]).astype(jnp.int32)
@@ -139,3 +282,68 @@ def decoder_states(
         mutable=["intermediates"] if with_attention else [],
     )
     return hidden, sown
+
+
+@functools.partial(jax.jit, static_argnames=("model", "width"))
+def _log_probs(
+    params: Mapping[str, Any], pairs: Pairs, *, model: Transformer, width: int
+) -> Float[Array, "rows length"]:
+    """Log-probabilities of `tgt_out`; only `width` positions of each row have logits at a time."""
+    hidden, _ = _forward(model, params, pairs)
+    rows, length, d_model = hidden.shape
+    count = -(-length // width)
+
+    def of_slice(
+        cut: tuple[Float[Array, "rows width d_model"], Int[Array, "rows width"]],
+    ) -> Float[Array, "rows width"]:
+        states, labels = cut
+        # The model's own: what it says of the softmax matrix has one place.
+        logits: Any = model.apply({"params": params}, states, method=Transformer.logits)
+        chosen = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+        return chosen - jax.nn.logsumexp(logits, axis=-1)
+
+    if count == 1:
+        return of_slice((hidden, pairs.tgt_out))
+    # Cut along the length, not over flattened positions: rows are split over devices.
+    padding = count * width - length
+    hidden = jnp.pad(hidden, ((0, 0), (0, padding), (0, 0)))
+    labels = jnp.pad(pairs.tgt_out, ((0, 0), (0, padding)))
+    slices = (
+        jnp.moveaxis(hidden.reshape(rows, count, width, d_model), 1, 0),
+        jnp.moveaxis(labels.reshape(rows, count, width), 1, 0),
+    )
+    values = jax.lax.map(of_slice, slices)
+    return jnp.moveaxis(values, 0, 1).reshape(rows, count * width)[:, :length]
+
+
+@functools.partial(jax.jit, static_argnames=("model", "layer"))
+def _mean_weights(
+    params: Mapping[str, Any], pairs: Pairs, *, model: Transformer, layer: int
+) -> Float[Array, "rows queries keys"]:
+    _, sown = _forward(model, params, pairs, with_attention=True)
+    return _layer_weights(sown, model.config, "decoder", "cross_attention")[layer].mean(axis=1)
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def _all_weights(
+    params: Mapping[str, Any], pairs: Pairs, *, model: Transformer
+) -> tuple[Float[Array, "layers rows heads queries keys"], ...]:
+    """Of the encoder, of the decoder over itself, of the decoder over the source."""
+    _, sown = _forward(model, params, pairs, with_attention=True)
+    of = functools.partial(_layer_weights, sown, model.config)
+    return (
+        of("encoder", "self_attention"),
+        of("decoder", "self_attention"),
+        of("decoder", "cross_attention"),
+    )
+
+
+def _layer_weights(
+    sown: Mapping[str, Any], config: ModelConfig, stack: str, kind: str
+) -> Float[Array, "layers rows heads queries keys"]:
+    """The weights that `_forward` sowed in a stack, in order of its layers."""
+    layers = sown["intermediates"][stack]
+    if config.scan_layers:
+        return layers["layers"][kind]["weights"][0]
+    count = config.encoder_layers if stack == "encoder" else config.decoder_layers
+    return jnp.stack([layers[layer_name(i)][kind]["weights"][0] for i in range(count)])

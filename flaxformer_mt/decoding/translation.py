@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
-from flaxformer_mt.decoding.decode import Decoded
+from flaxformer_mt.decoding.batches import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import Piece
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -13,9 +14,7 @@ from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.attention_weights import Attention, attend_part
-from flaxformer_mt.decoding.decode import DecodingError, compile_batches, decode_ids
-from flaxformer_mt.decoding.forced import Scored, score_parts
+from flaxformer_mt.decoding.batches import DecodingError, compile_batches, decode_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
     Overlong,
@@ -31,11 +30,12 @@ from flaxformer_mt.decoding.segments import (
     source_pieces,
     types_of,
 )
-from flaxformer_mt.decoding.translation import Translation, joined
+from flaxformer_mt.decoding.teacher_forcing import Attention, Scored, TeacherForcing
+from flaxformer_mt.decoding.translation import Hypothesis, Translation, joined
 from flaxformer_mt.model import Transformer, softmax_table, table_rows
 from flaxformer_mt.model.parameters import count, count_by_formula
 from flaxformer_mt.model.stacks import aligning_layer
-from flaxformer_mt.parallel import local_mesh, whole_on
+from flaxformer_mt.parallel import Processes, local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights
 from flaxformer_mt.rundir.checkpoints import load_params
@@ -133,17 +133,13 @@ class Translator:
                     f"{run}: has another vocabulary than {run_dirs[0]}: the models of an ensemble "
                     "share one"
                 )
-        if not others:
-            return first
-        name = " + ".join(each.name for each in (first, *others))
-        members = [(each.params, each.model) for each in others]
         return cls(
             first.params,
             first.model,
             first.vocabularies,
             first.config,
-            name=name,
-            others=members,
+            name=" + ".join(each.name for each in (first, *others)),
+            others=[(each.params, each.model) for each in others],
         )
 
     def with_config(self, **settings: Any) -> Translator:
@@ -195,15 +191,10 @@ class Translator:
         Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
         ValueError for an `n_best` above the beam size, or groups that do not divide it.
         """
-        config = self.config
         single = isinstance(lines, str)
         lines = [lines] if isinstance(lines, str) else lines
         prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
         suppress = [suppress] if isinstance(suppress, str) else suppress
-        if not 1 <= n_best <= config.beam_size:
-            raise ValueError(
-                f"n_best = {n_best} must lie between 1 and beam size {config.beam_size}"
-            )
         banned = types_of(suppress, self.vocabularies.tgt)
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
@@ -225,16 +216,11 @@ class Translator:
             for line, parts in enumerate(pieces)
             for piece in range(len(parts))
         ]
+        tgt, config = self.vocabularies.tgt, self.config
         begun = None
         if prefixes is not None:
-            begun = prefix_tokens(
-                prefixes,
-                self.vocabularies.tgt,
-                pieces,
-                sources,
-                config,
-                max_length=self.max_length,
-            )
+            longest = self.max_length
+            begun = prefix_tokens(prefixes, tgt, pieces, sources, config, max_length=longest)
         params, models = zip(*self.members, strict=True)
         decoded = iter(
             decode_ids(
@@ -251,12 +237,7 @@ class Translator:
             )
         )
         found = [
-            joined(
-                parts,
-                list(itertools.islice(decoded, len(parts))),
-                self.vocabularies.tgt,
-                config,
-            )
+            joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config)
             for parts in pieces
         ]
         return found[0] if single else found
@@ -281,13 +262,7 @@ class Translator:
         most = min(len(of_longest) + 1, self.max_length)
         params, models = zip(*self.members, strict=True)
         return compile_batches(
-            params,
-            models,
-            lengths,
-            self.config,
-            n_best=n_best,
-            mesh=self.mesh,
-            longest=most,
+            params, models, lengths, self.config, n_best=n_best, mesh=self.mesh, longest=most
         )
 
     def score(
@@ -306,28 +281,18 @@ class Translator:
 
         Raises OverlongError, TargetError and DecodingError.
         """
-        self._alone("scores are")
-        return score_parts(
-            self.params,
-            self.model,
-            self._cut(listed(pairs), overlong),
-            self.config,
-            mesh=self.mesh,
-        )
+        return self._forcing("scores are").score(self._cut(listed(pairs), overlong))
 
     def attend(self, src: str, tgt: Target) -> Attention:
         """All attention weights of the model as it reads `src` and says `tgt` (text or tokens).
 
         Raises OverlongError, TargetError and DecodingError.
         """
-        self._alone("attention is")
+        forcing = self._forcing("attention is")
         ((part,),) = cut_pairs(
-            [(src, tgt)],
-            self.vocabularies,
-            max_length=self.model.config.max_length,
-            overlong="refuse",
+            [(src, tgt)], self.vocabularies, max_length=self.max_length, overlong="refuse"
         )
-        return attend_part(self.params, self.model, self.vocabularies, part, mesh=self.mesh)
+        return forcing.attention(part, self.vocabularies)
 
     def align(
         self,
@@ -343,30 +308,17 @@ class Translator:
         Raises OverlongError, TargetError and DecodingError, and ValueError for a layer that there
         is not.
         """
-        self._alone("alignments are")
-        pairs = listed(pairs)
+        forcing, pairs = self._forcing("alignments are"), listed(pairs)
         lines = [
             (source, target if isinstance(target, str) else None, parts)
             for (source, target), parts in zip(pairs, self._cut(pairs, overlong), strict=True)
         ]
-        return align_parts(
-            self.params,
-            self.model,
-            self.vocabularies,
-            lines,
-            layer=aligning_layer(self.model.config) if layer is None else layer,
-            batch_tokens=self.config.batch_tokens,
-            mesh=self.mesh,
-        )
+        layer = aligning_layer(self.model.config) if layer is None else layer
+        return align_parts(forcing, self.vocabularies, lines, layer=layer)
 
     def _cut(self, pairs: Sequence[tuple[str, Target]], overlong: Overlong) -> list[list[Part]]:
         """The parts of each pair; none where both sides are what `translate` calls blank."""
-        cut = cut_pairs(
-            pairs,
-            self.vocabularies,
-            max_length=self.model.config.max_length,
-            overlong=overlong,
-        )
+        cut = cut_pairs(pairs, self.vocabularies, max_length=self.max_length, overlong=overlong)
         return [
             parts
             if (not is_blank(source) and any(part.src for part in parts))
@@ -391,6 +343,34 @@ class Translator:
         while block := list(itertools.islice(remaining, window)):
             yield from self.translate(block, n_best=n_best)
 
-    def _alone(self, what: str) -> None:
+    def _forcing(self, what: str) -> TeacherForcing:
         if len(self.members) > 1:
             raise DecodingError(f"{what} one model's: load the runs of the ensemble one by one")
+        return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def translate_together(
+    translator: Translator, lines: Sequence[str], processes: Processes
+) -> list[Translation]:
+    """`translator.translate_lines` of `lines` on the first process; [] on the others.
+
+    All processes call it with the same arguments, and each translates every n-th line, so that
+    everyone has lines of all lengths and none has to wait long for the others.
+    """
+    mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
+    if processes.count == 1:
+        return mine
+    shares = processes.gather([json.dumps(dataclasses.asdict(each)) for each in mine])
+    if not processes.is_first:
+        return []
+    whole: list[Translation] = [mine[0]] * len(lines) if mine else []
+    for number, share in enumerate(shares):
+        whole[number :: processes.count] = [_translation(json.loads(text)) for text in share]
+    return whole
+
+
+def _translation(fields: dict[str, Any]) -> Translation:
+    hypotheses = tuple(
+        Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in fields["hypotheses"]
+    )
+    return Translation(**{**fields, "hypotheses": hypotheses})

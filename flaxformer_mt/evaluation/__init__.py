@@ -3,8 +3,7 @@
 from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
 from flaxformer_mt.evaluation.evaluation_files import read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.scores import Scores, corpus_scores
-from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
+from flaxformer_mt.evaluation.scoring import Assessment, Scores, Scoring, assess, corpus_scores
 
 __all__ = [
     "Assessment",

@@ -1,11 +1,17 @@
-"""Systems side by side on one test set, with tests of their differences from the first."""
+"""Systems side by side on one test set, with tests of their differences from the first.
+
+They are files of hypotheses, and evaluations kept in run folders.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
+from flaxformer_mt.evaluation.evaluation_files import System, kept_names, read_kept, read_segments
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
 from flaxformer_mt.evaluation.significance import (
@@ -15,7 +21,8 @@ from flaxformer_mt.evaluation.significance import (
     approximate_randomization,
     paired_bootstrap,
 )
-from flaxformer_mt.evaluation.systems import System
+from flaxformer_mt.rundir.layout import RunDirectory
+from flaxformer_mt.rundir.paths import as_path, exists
 from flaxformer_mt.text_table import aligned
 
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -155,3 +162,113 @@ def _cells(method: Method, tests: Mapping[Method, Outcome]) -> list[str]:
         cells.insert(0, f"{test.interval.low:+.2f} to {test.interval.high:+.2f}")
         cells.insert(1, f"{test.better:.1%}")
     return cells
+
+
+# --- what is compared -----------------------------------------------------------------------------
+
+
+def find_system(argument: str, *, evaluation: str | None = None) -> System:
+    """What `[NAME=]PATH` means: a file of hypotheses, a kept NAME.json, or a run directory.
+
+    Of a run directory it is the evaluation called `evaluation`, or the only one that there is.
+    Raises ScoringError, CorpusError and RunDirectoryError.
+    """
+    match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
+    name, path = ("", argument) if match is None or Path(argument).exists() else match.groups()
+    place = as_path(path)
+    run = RunDirectory(place)
+    if exists(run.config_file):
+        chosen = _chosen(run, evaluation)
+        kept = read_kept(run.evaluation, chosen)
+        return dataclasses.replace(kept, name=name or place.name, evaluation=chosen)
+    if place.suffix == ".json":
+        if not exists(place):
+            raise ScoringError(f"{path}: does not exist")
+        kept = read_kept(place.parent, place.name.removesuffix(".json"))
+        return dataclasses.replace(kept, name=name or kept.name)
+    return System(name=name or place.name, hypotheses=read_segments(path))
+
+
+def common_text(
+    systems: Sequence[System],
+    *,
+    references: list[str] | None = None,
+    sources: list[str] | None = None,
+    need_sources: bool = False,
+    note: Callable[[str], None] = lambda _: None,
+) -> tuple[list[str], list[str] | None]:
+    """The test set of all `systems`: as given here, else as the first of them brings it.
+
+    Where they bring different sources, there are none; `note` is told, unless they are needed.
+    Raises ScoringError if there is no reference, if one of them was scored on other text, or if
+    sources that are needed differ.
+    """
+    brought = [(one.name, one.references) for one in systems if one.references is not None]
+    if references is None and not brought:
+        raise ScoringError("there is no reference to compare with: give --ref FILE")
+    references = brought[0][1] if references is None else references
+    for name, others in brought:
+        if line := _first_difference(others, references):
+            raise ScoringError(
+                f"{name}: was evaluated on another reference (line {line:,} differs): "
+                "evaluate all systems on one test set, or give files of hypotheses with --ref"
+            )
+    if sources is not None:
+        return references, sources
+    translated = [(one.name, one.sources) for one in systems if one.sources is not None]
+    for name, others in translated:
+        first, own = translated[0]
+        if line := _first_difference(others, own):
+            problem = f"{name}: translated another source than {first} (line {line:,} differs)"
+            if need_sources:
+                raise ScoringError(f"{problem}: say with --src FILE which one to score with")
+            note(f"{problem}: no scores by its length; --src FILE says which one to take")
+            return references, None
+    return references, translated[0][1] if translated else None
+
+
+def common_tokenizer(systems: Sequence[System]) -> str | None:
+    """How they were scored before, if they were. Raises ScoringError for several ways."""
+    found = sorted({system.tokenizer for system in systems if system.tokenizer is not None})
+    if len(found) > 1:
+        raise ScoringError(
+            f"the systems were evaluated with different tokenisation ({', '.join(found)}): say "
+            "with --tokenize which one to compare by"
+        )
+    return found[0] if found else None
+
+
+def common_case(systems: Sequence[System]) -> bool:
+    """Whether they were scored without regard to case before. Raises ScoringError for both ways."""
+    found = {system.lowercase for system in systems if system.lowercase is not None}
+    if len(found) > 1:
+        raise ScoringError(
+            "some of the systems were evaluated with --lowercase, and others were not: compare all "
+            "without regard to case with --lowercase, or evaluate them in one way first"
+        )
+    return found == {True}
+
+
+def _chosen(run: RunDirectory, evaluation: str | None) -> str:
+    names = kept_names(run.evaluation)
+    if evaluation is not None:
+        if evaluation not in names:
+            there = ", ".join(names) or "none"
+            raise ScoringError(f"{run}: has no evaluation {evaluation!r} (there is: {there})")
+        return evaluation
+    if len(names) != 1:
+        raise ScoringError(
+            f"{run}: holds several evaluations: choose one with --set: {', '.join(names)}"
+            if names
+            else f"{run}: holds no evaluation: run `evaluate` on it first"
+        )
+    return names[0]
+
+
+def _first_difference(ones: Sequence[str], others: Sequence[str]) -> int:
+    """The first line that is not the same, from 1; 0 if there is none."""
+    if ones == others:
+        return 0
+    pairs = enumerate(zip(ones, others, strict=False), start=1)
+    shorter = min(len(ones), len(others))
+    return next((number for number, (one, other) in pairs if one != other), shorter + 1)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation.evaluation_files import check_place, keep
+from flaxformer_mt.evaluation.evaluation_files import Files, check_place, keep
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.scores import Scores
-from flaxformer_mt.evaluation.scoring import Assessment, Scoring, assess
+from flaxformer_mt.evaluation.scoring import Assessment, Scores, Scoring, assess
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,8 +22,7 @@ class Evaluation:
     assessment: Assessment
     translations: tuple[Translation, ...]
     seconds: float  # of translating
-    hypotheses_file: Path
-    scores_file: Path
+    files: Files
 
     @property
     def scores(self) -> Scores:
@@ -124,6 +122,5 @@ def record(
         assessment=assessment,
         translations=tuple(translations),
         seconds=seconds,
-        hypotheses_file=files.hypotheses,
-        scores_file=files.scores,
+        files=files,
     )

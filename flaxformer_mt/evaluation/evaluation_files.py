@@ -7,46 +7,58 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flaxformer_mt.data.corpus.paths import locate, reaching
 from flaxformer_mt.data.corpus.text_files import lines
 from flaxformer_mt.evaluation.metrics import ScoringError
-from flaxformer_mt.evaluation.page import page, worst_and_best
+from flaxformer_mt.evaluation.page import page
 from flaxformer_mt.evaluation.scoring import Assessment
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.paths import exists, is_remote, remove_file, write_json, write_text
+from flaxformer_mt.rundir.paths import (
+    exists,
+    is_remote,
+    read_json,
+    remove_file,
+    write_json,
+    write_text,
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
-    """Where an evaluation called `name` in `directory` has its parts.
+class Files(NamedTuple):
+    """The parts of an evaluation.
 
     There are no `sources` where they were not known, and no `page` unless it was asked for.
     """
 
-    directory: Path
+    scores: Path
+    hypotheses: Path
+    references: Path
+    sources: Path
+    page: Path
+
+
+def files_of(directory: Path, name: str) -> Files:
+    """Where an evaluation called `name` in `directory` has its parts."""
+    endings = ("json", "hyp.txt", "ref.txt", "src.txt", "html")
+    return Files(*(directory / f"{name}.{ending}" for ending in endings))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class System:
+    """Hypotheses of the whole test set, under the name by which tables call the system.
+
+    The rest is what is known with it of the test set.
+    """
+
     name: str
-
-    @property
-    def scores(self) -> Path:
-        return self.directory / f"{self.name}.json"
-
-    @property
-    def hypotheses(self) -> Path:
-        return self.directory / f"{self.name}.hyp.txt"
-
-    @property
-    def references(self) -> Path:
-        return self.directory / f"{self.name}.ref.txt"
-
-    @property
-    def sources(self) -> Path:
-        return self.directory / f"{self.name}.src.txt"
-
-    @property
-    def page(self) -> Path:
-        return self.directory / f"{self.name}.html"
+    hypotheses: Sequence[str]
+    references: list[str] | None = None
+    sources: list[str] | None = None
+    tokenizer: str | None = None  # with which it was scored before
+    lowercase: bool | None = None  # whether without regard to case
+    language: str = ""  # of the target
+    evaluation: str = ""  # which one of a run directory it is
 
 
 def check_place(name: str, directory: Path) -> None:
@@ -85,7 +97,7 @@ def keep(
     NAME.src.txt where the sources are known, NAME.html with so many of the worst and best examples
     unless they are 0, and NAME.json with `settings` and the scores. Raises RunDirectoryError.
     """
-    files = Files(directory, name)
+    files = files_of(directory, name)
     sides = [(files.hypotheses, hypotheses), (files.references, references)]
     sides += [] if sources is None else [(files.sources, sources)]
     remove_file(files.scores)
@@ -94,30 +106,31 @@ def keep(
     for path, side in sides:
         write_text(path, "".join(f"{line}\n" for line in side))
     if examples:
-        shown = worst_and_best(assessment, hypotheses, references, sources=sources, shown=examples)
-        write_text(files.page, page(name, assessment, shown, origin=origin))
+        parts = (name, assessment, hypotheses, references)
+        write_text(files.page, page(*parts, sources=sources, origin=origin, shown=examples))
     write_json(files.scores, {"name": name, **settings, **assessment.to_json()})
     return files
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Kept:
-    """An evaluation's text as `keep` wrote it."""
+def read_kept(directory: Path, name: str) -> System:
+    """The evaluation `name` in `directory`. Raises ScoringError if it is not complete.
 
-    hypotheses: list[str]
-    references: list[str] | None  # None: written before version 0.1 kept them
-    sources: list[str] | None
-
-
-def read_kept(directory: Path, name: str) -> Kept:
-    """The evaluation `name` in `directory`. Raises ScoringError if it is not complete."""
-    files = Files(directory, name)
+    References and sources are None where a version before 0.1 wrote it, which kept none.
+    """
+    files = files_of(directory, name)
     if not exists(files.hypotheses):
         raise ScoringError(f"{files.hypotheses} does not exist: evaluate that run again")
-    return Kept(
+    content: Any = read_json(files.scores) if exists(files.scores) else {}
+    how = content.get("scoring") if isinstance(content, dict) else None
+    how = how if isinstance(how, dict) else {}
+    return System(
+        name=name,
         hypotheses=read_segments(str(files.hypotheses)),
         references=read_segments(str(files.references)) if exists(files.references) else None,
         sources=read_segments(str(files.sources)) if exists(files.sources) else None,
+        tokenizer=how.get("tokenizer"),
+        lowercase=how.get("lowercase"),
+        language=how.get("language") or "",
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from flaxformer_mt.evaluation.metrics import Bleu, Chrf
+from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Measured
 from flaxformer_mt.evaluation.scoring import Assessment
 from flaxformer_mt.pages import asset, standalone, table, text
 
@@ -25,60 +25,27 @@ _ORDERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A stretch of words; `differs` if the other side lacks it."""
 
     text: str
     differs: bool
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Example:
-    """A sentence of the test set. `line` counts from 1; the scores are those of this sentence."""
-
-    line: int
-    source: str | None
-    reference: tuple[Span, ...]
-    hypothesis: tuple[Span, ...]
-    words: int  # of the source, or of the reference where there is none
-    chrf: float
-    bleu: float
-
-
-def worst_and_best(
-    assessment: Assessment,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    sources: Sequence[str] | None = None,
-    shown: int = SHOWN,
-) -> list[Example]:
-    """The `shown` lowest and as many highest by chrF, lowest first; all if they are no more.
+def worst_and_best(assessment: Assessment, shown: int = SHOWN) -> list[int]:
+    """The numbers of the `shown` lowest and as many highest by chrF, lowest first; all if they are
+    no more.
 
     chrF, since BLEU of single sentences is mostly a matter of one 4-gram.
     """
-    chrf = next(one for one in assessment.measured if isinstance(one.metric, Chrf))
-    bleu = next(one for one in assessment.measured if isinstance(one.metric, Bleu))
-    order = np.argsort(chrf.sentence_scores, kind="stable")
+    order = np.argsort(_measured(assessment, Chrf).sentence_scores, kind="stable")
     if len(order) > 2 * shown:
         order = np.concatenate([order[:shown], order[len(order) - shown :]])
-    found = []
-    for number in map(int, order):
-        reference, hypothesis = differences(references[number], hypotheses[number])
-        source = None if sources is None else sources[number]
-        found.append(
-            Example(
-                line=number + 1,
-                source=source,
-                reference=reference,
-                hypothesis=hypothesis,
-                words=len((references[number] if source is None else source).split()),
-                chrf=float(chrf.sentence_scores[number]),
-                bleu=float(bleu.sentence_scores[number]),
-            )
-        )
-    return found
+    return order.tolist()
+
+
+def _measured(assessment: Assessment, kind: type) -> Measured:
+    return next(one for one in assessment.measured if isinstance(one.metric, kind))
 
 
 def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
@@ -96,10 +63,34 @@ def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...
     return tuple(sides[0]), tuple(sides[1])
 
 
-def page(name: str, assessment: Assessment, examples: Sequence[Example], *, origin: str) -> str:
-    """The page of the evaluation `name`; `origin` says in words whose translations these are."""
+def page(
+    name: str,
+    assessment: Assessment,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    sources: Sequence[str] | None,
+    origin: str,
+    shown: int = SHOWN,
+) -> str:
+    """The page of the evaluation `name` with `shown` of the worst and of the best sentences.
+
+    `origin` says in words whose translations these are.
+    """
+    chrf, bleu = (_measured(assessment, kind).sentence_scores for kind in (Chrf, Bleu))
+    examples = [
+        _example(
+            number + 1,
+            None if sources is None else sources[number],
+            references[number],
+            hypotheses[number],
+            chrf=chrf[number],
+            bleu=bleu[number],
+        )
+        for number in worst_and_best(assessment, shown)
+    ]
     total = assessment.scores.sentences
-    shown = f"all {total:,}" if len(examples) == total else f"{len(examples):,} of {total:,}"
+    count = f"all {total:,}" if len(examples) == total else f"{len(examples):,} of {total:,}"
     orders = "".join(f'<option value="{key}">{label}</option>' for key, label in _ORDERS.items())
     notes = "".join(f"<p>{text(note)}</p>" for note in assessment.scores.notes)
     lengths = ""
@@ -112,7 +103,7 @@ def page(name: str, assessment: Assessment, examples: Sequence[Example], *, orig
 {lengths}
 </header>
 <main>
-<h2>Translations: {shown} sentences</h2>
+<h2>Translations: {count} sentences</h2>
 <p class="legend">Marked: <del>words of the reference</del> that the translation lacks, and
 <ins>words of the translation</ins> that the reference lacks. They need not be wrong.</p>
 <form id="controls" hidden>
@@ -121,7 +112,7 @@ def page(name: str, assessment: Assessment, examples: Sequence[Example], *, orig
 <output id="count" for="order filter"></output>
 </form>
 <ol id="examples">
-{"".join(map(_example, examples))}</ol>
+{"".join(examples)}</ol>
 </main>"""
     package = "flaxformer_mt.evaluation"
     return standalone(
@@ -132,18 +123,22 @@ def page(name: str, assessment: Assessment, examples: Sequence[Example], *, orig
     )
 
 
-def _example(example: Example) -> str:
-    sides = [] if example.source is None else [("source", text(example.source))]
-    sides += [("reference", _spans(example.reference, "del"))]
-    sides += [("translation", _spans(example.hypothesis, "ins"))]
+def _example(
+    line: int, source: str | None, reference: str, hypothesis: str, *, chrf: float, bleu: float
+) -> str:
+    of_reference, of_hypothesis = differences(reference, hypothesis)
+    sides = [] if source is None else [("source", text(source))]
+    sides += [("reference", _spans(of_reference, "del"))]
+    sides += [("translation", _spans(of_hypothesis, "ins"))]
     rows = "".join(
         f'<div><dt>{side}</dt><dd dir="auto">{content or "<em>(empty)</em>"}</dd></div>'
         for side, content in sides
     )
+    words = len((reference if source is None else source).split())
     return (
-        f'<li data-line="{example.line}" data-chrf="{example.chrf:.4f}" '
-        f'data-bleu="{example.bleu:.4f}" data-words="{example.words}">'
-        f"<h3>Line {example.line:,}: chrF {example.chrf:.1f}, BLEU {example.bleu:.1f}</h3>"
+        f'<li data-line="{line}" data-chrf="{chrf:.4f}" data-bleu="{bleu:.4f}" '
+        f'data-words="{words}">'
+        f"<h3>Line {line:,}: chrF {chrf:.1f}, BLEU {bleu:.1f}</h3>"
         f"<dl>{rows}</dl></li>\n"
     )
 

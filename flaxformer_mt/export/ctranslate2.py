@@ -8,7 +8,6 @@ and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / n
 from __future__ import annotations
 
 import importlib
-import json
 import runpy
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +24,12 @@ from flaxformer_mt.export.folder import (
     language_codes,
     limits,
     search_of,
+    write_json,
+    write_models,
     write_readme,
 )
-from flaxformer_mt.export.parity import greedy_each
-from flaxformer_mt.export.weights import Weights, from_params, linear, tables, usual_heads
+from flaxformer_mt.export.parity import Runtime as ParityRuntime
+from flaxformer_mt.export.weights import Weights, from_model, linear, tables, usual_heads
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
 from flaxformer_mt.model.parameters import STACKS, layer_name
 
@@ -87,8 +88,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     if quantization == "int7":
         _to_seven_bits(spec)
     spec.save(str(folder))
-    (folder / "source.spm").write_bytes(vocabularies.src.model)
-    (folder / "target.spm").write_bytes(vocabularies.tgt.model)
+    write_models(folder, vocabularies)
     search = search_of(translator.config, "CTranslate2")
     names = ("pad", "bos", "eos", "unk")
     settings = {
@@ -99,8 +99,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
         "length_penalty": search.length_penalty,
         "no_repeat_ngram": search.no_repeat_ngram,
     }
-    text = json.dumps(settings, indent=2, ensure_ascii=False)
-    (folder / SETTINGS).write_text(text + "\n", "utf-8")
+    write_json(folder / SETTINGS, settings)
     (folder / "translate.py").write_text(_RUNNER.read_text("utf-8"), "utf-8")
     write_readme(
         folder,
@@ -111,7 +110,7 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     )
 
 
-class Runtime:
+class Runtime(ParityRuntime):
     """A written model in CTranslate2, on the CPU, by the folder's own `translate.py`.
 
     `quantization` other than that of the folder takes its weights as they are, into products of
@@ -128,13 +127,9 @@ class Runtime:
         self._model = model(folder, compute_type=compute_type)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """As in parity.Runtime: the place of each piece, as CTranslate2 looks it up."""
+        """The place of each piece, as CTranslate2 looks it up."""
         ids = {piece: number for number, piece in enumerate(self._src.pieces())}
         return [[*(ids.get(piece, UNK) for piece in row), EOS] for row in self._model.encode(lines)]
-
-    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
-        """As in parity.Runtime."""
-        return greedy_each(self, sources, limits)
 
     def search(
         self,
@@ -144,7 +139,6 @@ class Runtime:
         limit: int,
         length_penalty: float = 0.0,
     ) -> list[list[int]]:
-        """The best output of each source, as one batch; the penalty is |Y|^length_penalty."""
         ids = {piece: number for number, piece in enumerate(self._tgt.pieces())}
         outputs = self._model.search(
             [self._src.pieces(source[:-1]) for source in sources],
@@ -158,7 +152,6 @@ class Runtime:
     def log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " tokens"]]:
-        """As in parity.Runtime."""
         scores = self._model.translator.score_batch(
             [self._src.pieces(source[:-1]) for source in sources],
             [self._tgt.pieces(target) for target in targets],
@@ -188,13 +181,7 @@ def _to_seven_bits(spec: Any) -> None:
 
 def _spec(package: Any, translator: Translator) -> Any:
     config = translator.model.config
-    weights = from_params(
-        translator.params,
-        config,
-        src_types=translator.model.src_vocab_size,
-        tgt_types=translator.model.tgt_vocab_size,
-    )
-    weights = usual_heads(weights, config, "CTranslate2")
+    weights = usual_heads(from_model(translator), config, "CTranslate2")
     activations = package.specs.Activation
     spec = package.specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),

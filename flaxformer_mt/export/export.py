@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
-from flaxformer_mt.export.folder import appearing
+from flaxformer_mt.export.folder import appearing, write_json
 from flaxformer_mt.export.parity import Parity, Runtime, compare
 from flaxformer_mt.export.reference import Reference
 
@@ -87,8 +86,7 @@ def export(
             raise ExportError(
                 f"{destination}: not written, for the runtimes disagree: {parity}; {advice}"
             )
-        text = json.dumps(dataclasses.asdict(parity), indent=2, ensure_ascii=False)
-        (folder / PARITY).write_text(text + "\n", "utf-8")
+        write_json(folder / PARITY, dataclasses.asdict(parity))
         return parity
 
 

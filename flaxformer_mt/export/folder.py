@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import signal
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.vocabulary import UNK, Vocabulary
+from flaxformer_mt.data.vocabulary import UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError
 from flaxformer_mt.files.atomic import replacing
@@ -141,6 +142,16 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def write_models(folder: Path, vocabularies: Vocabularies) -> None:
+    """Writes both SentencePiece models."""
+    (folder / "source.spm").write_bytes(vocabularies.src.model)
+    (folder / "target.spm").write_bytes(vocabularies.tgt.model)
 
 
 def write_readme(folder: Path, *, title: str, install: str, use: str, notes: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,10 +23,10 @@ from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.folder import Search, search_of, write_readme
+from flaxformer_mt.export.folder import Search, search_of, write_json, write_models, write_readme
 from flaxformer_mt.export.marian import to_state
-from flaxformer_mt.export.parity import greedy_each
-from flaxformer_mt.export.weights import Weights, from_params, usual_heads
+from flaxformer_mt.export.parity import Runtime as ParityRuntime
+from flaxformer_mt.export.weights import Weights, from_model, usual_heads
 
 BOUND = 1e-3
 PACKAGES = ("torch", "transformers")
@@ -56,9 +55,9 @@ def write(translator: Translator, folder: Path, *, languages: DataConfig) -> Non
     safetensors = _safetensors()
     state = to_state(weights, config)
     safetensors.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    _write_json(folder / "config.json", _config(translator))
+    write_json(folder / "config.json", _config(translator))
     search = search_of(translator.config, "transformers")
-    _write_json(folder / "generation_config.json", _generation(translator, search))
+    write_json(folder / "generation_config.json", _generation(translator, search))
     write_tokenizer(translator.vocabularies, folder, languages, config.max_length)
     write_readme(
         folder,
@@ -74,12 +73,11 @@ def write_tokenizer(
 ) -> None:
     """The files of a `MarianTokenizer`, whose ids are this program's."""
     src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
-    (folder / "source.spm").write_bytes(vocabularies.src.model)
-    (folder / "target.spm").write_bytes(vocabularies.tgt.model)
-    _write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(src)})
+    write_models(folder, vocabularies)
+    write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(src)})
     if src != tgt:
         ids = {piece: number for number, piece in enumerate(tgt)}
-        _write_json(folder / "target_vocab.json", ids)
+        write_json(folder / "target_vocab.json", ids)
     pad, eos, unk = vocabularies.src.pieces([PAD, EOS, UNK])
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
@@ -93,7 +91,7 @@ def write_tokenizer(
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_length,
     }
-    _write_json(folder / "tokenizer_config.json", tokenizer)
+    write_json(folder / "tokenizer_config.json", tokenizer)
 
 
 def _weights(translator: Translator, config: ModelConfig) -> Weights:
@@ -104,13 +102,7 @@ def _weights(translator: Translator, config: ModelConfig) -> Weights:
         problems.append("its positions are sinusoids, and model.positions = 'learned'")
     if problems:
         raise ExportError(f"Hugging Face's Marian cannot hold this model: {'; '.join(problems)}")
-    weights = from_params(
-        translator.params,
-        config,
-        src_types=translator.model.src_vocab_size,
-        tgt_types=translator.model.tgt_vocab_size,
-    )
-    return usual_heads(weights, config, "Hugging Face's Marian")
+    return usual_heads(from_model(translator), config, "Hugging Face's Marian")
 
 
 def _config(translator: Translator) -> dict[str, Any]:
@@ -175,16 +167,12 @@ def _safetensors() -> Any:
         ) from error
 
 
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
 def missing() -> list[str]:
     """The packages that are not installed, of those that are needed."""
     return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
-class Runtime:
+class Runtime(ParityRuntime):
     """MarianMTModel and MarianTokenizer on a folder, on the CPU in float32.
 
     `ids` are the folder's ids of this program's types, by side; without them they are the same.
@@ -212,7 +200,6 @@ class Runtime:
         self._ours_of_tgt = {there: here for here, there in reversed(list(enumerate(self._tgt)))}
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """As in parity.Runtime."""
         return [
             [self._ours_of_src[token] for token in self._tokenizer(line).input_ids]
             for line in lines
@@ -223,10 +210,6 @@ class Runtime:
         there = [[self._tgt[token] for token in row] for row in rows]
         return self._tokenizer.batch_decode(there, skip_special_tokens=True)
 
-    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
-        """As in parity.Runtime."""
-        return greedy_each(self, sources, limits)
-
     def search(
         self,
         sources: Sequence[Sequence[int]],
@@ -235,7 +218,6 @@ class Runtime:
         limit: int,
         length_penalty: float = 0.0,
     ) -> list[list[int]]:
-        """The best output of each source, as one batch; the penalty is |Y|^length_penalty."""
         torch, width = self._torch, max(map(len, sources))
         pad = self._src[PAD]
         src = [[self._src[token] for token in ids] + [pad] * (width - len(ids)) for ids in sources]
@@ -264,7 +246,6 @@ class Runtime:
     def log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " tokens"]]:
-        """As in parity.Runtime."""
         torch, found = self._torch, []
         for source, target in zip(sources, targets, strict=True):
             out = [self._tgt[token] for token in (*target, EOS)]

@@ -6,7 +6,6 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -22,41 +21,47 @@ COUNT = 32
 _LONGEST = 24  # pieces of a sentence made of a vocabulary's pieces
 
 
-class Runtime(Protocol):
-    """A written model as its own program runs it; token ids are this program's."""
+class Runtime:
+    """A written model as its own program runs it; token ids are this program's.
+
+    `name` is the program and its version.
+    """
 
     name: str
-    """The program and its version."""
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Source ids of each line, the end mark included, by the tokenizer in the folder."""
+        raise NotImplementedError
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        beam_size: int,
+        limit: int,
+        length_penalty: float = 0.0,
+    ) -> list[list[int]]:
+        """The best output of each source, of at most `limit` tokens, as one batch.
+
+        The penalty is |Y|^length_penalty.
+        """
+        raise NotImplementedError
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
-        """Greedy outputs of at most that many tokens, end mark included, without the end mark."""
+        """Greedy outputs of at most that many tokens, end mark included, without the end mark.
+
+        By a search of each sentence alone, for each has a limit of its own.
+        """
+        return [
+            self.search([source], beam_size=1, limit=limit)[0]
+            for source, limit in zip(sources, limits, strict=True)
+        ]
 
     def log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " tokens"]]:
         """Log-probability of every token of each target and of the end mark after it."""
-
-
-class Searching(Protocol):
-    """A runtime that takes one limit for all sentences of a call."""
-
-    def search(
-        self, sources: Sequence[Sequence[int]], *, beam_size: int, limit: int
-    ) -> list[list[int]]:
-        """The best output of each source, of at most `limit` tokens."""
-
-
-def greedy_each(
-    runtime: Searching, sources: Sequence[Sequence[int]], limits: Sequence[int]
-) -> list[list[int]]:
-    """`Runtime.greedy` by a search of each sentence alone, for each has a limit of its own."""
-    return [
-        runtime.search([source], beam_size=1, limit=limit)[0]
-        for source, limit in zip(sources, limits, strict=True)
-    ]
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -205,13 +210,12 @@ def _lines(path: Path) -> list[str]:
         raise ExportError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ExportError(f"{path}: is not UTF-8 text (byte {error.start + 1})") from error
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if not (lines := [line for line in lines if not is_blank(line)]):
+    lines = [line.removesuffix("\r") for line in text.split("\n") if not is_blank(line)]
+    if not lines:
         raise ExportError(f"{path}: holds no line of text to compare with")
     return lines
 
 
 def _spread(lines: list[str]) -> list[str]:
-    if len(lines) <= COUNT:
-        return lines
-    return [lines[number * len(lines) // COUNT] for number in range(COUNT)]
+    count = min(len(lines), COUNT)
+    return [lines[number * len(lines) // count] for number in range(count)]

@@ -25,7 +25,15 @@ from jaxtyping import Array, Float, Int
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, stablehlo_runner as runner
-from flaxformer_mt.export.folder import SETTINGS, language_codes, limits, write_readme
+from flaxformer_mt.export.folder import (
+    SETTINGS,
+    language_codes,
+    limits,
+    write_json,
+    write_models,
+    write_readme,
+)
+from flaxformer_mt.export.parity import Runtime as ParityRuntime
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
 
@@ -68,8 +76,8 @@ def write(translator: Translator, folder: Path) -> None:
         (folder / f"{name}.jaxexport").write_bytes(program.serialize())
     np.savez(folder / runner.WEIGHTS, **runner.flat(params))
     vocabularies = translator.vocabularies
+    write_models(folder, vocabularies)
     for side, vocabulary in (("source", vocabularies.src), ("target", vocabularies.tgt)):
-        (folder / f"{side}.spm").write_bytes(vocabulary.model)
         pieces = json.dumps(vocabulary.pieces(), ensure_ascii=False, indent=0)
         (folder / f"{side}_pieces.json").write_text(pieces + "\n", "utf-8")
     settings = {
@@ -85,7 +93,7 @@ def write(translator: Translator, folder: Path) -> None:
         "platforms": PLATFORMS,
         "jax": jax.__version__,
     }
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    write_json(folder / SETTINGS, settings)
     (folder / "translate.py").write_text(Path(runner.__file__).read_text("utf-8"), "utf-8")
     write_readme(
         folder,
@@ -161,7 +169,7 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
     return {runner.ENCODER: encode, runner.DECODE_STEP: step}
 
 
-class Runtime:
+class Runtime(ParityRuntime):
     """The `Model` that the folder's own copy of the runner defines; ids are this program's."""
 
     def __init__(self, folder: Path) -> None:
@@ -170,16 +178,13 @@ class Runtime:
         self._model = runpy.run_path(str(folder / "translate.py"))["Model"](folder)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """As in parity.Runtime."""
         return self._model.encode(lines)
 
     def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
-        """As in parity.Runtime."""
         return self._model.greedy(sources, limits)
 
     def log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " tokens"]]:
-        """As in parity.Runtime."""
         with jax.default_matmul_precision("highest"):
             return self._model.log_probs(sources, targets)

@@ -7,7 +7,6 @@ The paths are those of the parameter tree with its layers apart, such as
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Float
 
 from flaxformer_mt.config.schema import ModelConfig
+from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, SOFTMAX_TABLE, SOURCE_TABLE, TARGET_TABLE
 from flaxformer_mt.model.parameters import unstack_layers
@@ -27,19 +27,18 @@ _INTO = {"query", "key", "value", "w_in"}
 _WITHOUT_D_MODEL = {"query_bias", "key_bias", "value_bias", "b_in", SOFTMAX_BIAS}
 
 
-def from_params(
-    params: Mapping[str, Any], config: ModelConfig, *, src_types: int, tgt_types: int
-) -> Weights:
-    """The weights of a tree under "params", scanned or not, without rows that stand for no type."""
-    tree: Any = jax.tree.map(lambda leaf: np.array(leaf, np.float32), dict(params))
+def from_model(translator: Translator) -> Weights:
+    """The weights of a model, scanned or not, without rows that stand for no type."""
+    model, config = translator.model, translator.model.config
+    tree: Any = jax.tree.map(lambda leaf: np.array(leaf, np.float32), dict(translator.params))
     if config.scan_layers:
         tree = jax.tree.map(np.asarray, unstack_layers(tree))
     weights: Weights = dict(flatten_dict(tree, sep="/"))
     types = {
-        SOURCE_TABLE[config.tie]: src_types,
-        TARGET_TABLE[config.tie]: tgt_types,
-        SOFTMAX_TABLE[config.tie]: tgt_types,
-        SOFTMAX_BIAS: tgt_types,
+        SOURCE_TABLE[config.tie]: model.src_vocab_size,
+        TARGET_TABLE[config.tie]: model.tgt_vocab_size,
+        SOFTMAX_TABLE[config.tie]: model.tgt_vocab_size,
+        SOFTMAX_BIAS: model.tgt_vocab_size,
     }
     for name, rows in types.items():
         if (path := f"embedding/{name}") in weights:

@@ -10,7 +10,7 @@ from jax.sharding import SingleDeviceSharding
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.decoding.batch_search import lower_search, output_limit
-from flaxformer_mt.decoding.decode import plan_batches
+from flaxformer_mt.decoding.batches import plan_batches
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.planning.compile import Memory, TooLarge, compile_quietly
@@ -77,11 +77,11 @@ def plan_decoding(
             model,
             config.decoding,
             rows=batch.rows,
-            src_length=batch.src_length,
+            src_length=batch.length,
             sharding=sharding,
         )
     )
-    max_length = output_limit(config.decoding, batch.src_length, config.model.max_length)
+    max_length = output_limit(config.decoding, batch.length, config.model.max_length)
     compute, whole, once = None, 0.0, 0.0
     if compilation.hlo is not None:
         compute = compute_costs(compilation.hlo, topology.chip, unknown_trips=max_length)
@@ -93,7 +93,7 @@ def plan_decoding(
         topology=str(topology),
         chip=topology.chip.name,
         rows=batch.rows,
-        src_length=batch.src_length,
+        src_length=batch.length,
         beam_size=config.decoding.beam_size,
         max_length=max_length,
         compile_seconds=compilation.seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import flax.linen as nn
@@ -11,7 +12,12 @@ import numpy as np
 
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
+from flaxformer_mt.decoding.batches import decode_ids
+from flaxformer_mt.decoding.search import Sentences, advance, begin
+from flaxformer_mt.decoding.segments import Part
+from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.model import Transformer
+from flaxformer_mt.parallel import local_mesh
 
 VOCAB = 30
 CONFIG = DecodingConfig(beam_size=4, length_penalty=0.6, max_extra_tokens=6, batch_tokens=2048)
@@ -50,3 +56,34 @@ def sentences(count: int, seed: int = 0, longest: int = 22) -> list[list[int]]:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(0, longest, size=count)
     return [[*rng.integers(UNK + 1, VOCAB, size=length).tolist(), EOS] for length in lengths]
+
+
+def decoded(sources, *, n_best=1, seed=0, given=None, **changes):
+    """What the model of `tiny(seed=seed)`, or `given` (params, models), makes of the sources."""
+    model, params = tiny(seed=seed)
+    asked = {name: changes.pop(name) for name in ASKED if name in changes}
+    config = dataclasses.replace(CONFIG, **changes)
+    params, models = given or ((params,), (model,))
+    return decode_ids(params, models, sources, config, n_best=n_best, **asked)
+
+
+ASKED = ("suppress", "prefixes", "sampling", "numbers", "mesh")
+
+
+def as_part(src, tgt) -> Part:
+    """Token ids of a pair, without marks."""
+    return Part("", tuple(src), "", tuple(tgt))
+
+
+def forcing(model, params, mesh=None, **changes) -> TeacherForcing:
+    mesh = mesh or local_mesh()
+    return TeacherForcing(params, model, dataclasses.replace(CONFIG, **changes), mesh)
+
+
+def beam_search(step, cache, limits, weights, rules, *, length, prefix=()):
+    """The hypotheses, and how many steps finding them took; all rows have one prefix."""
+    rows = len(limits)
+    prefixes = jnp.broadcast_to(jnp.array(prefix, jnp.int32), (rows, len(prefix)))
+    rows = Sentences(jnp.asarray(limits), prefixes, jnp.zeros((rows, 2), jnp.uint32))
+    state = advance(step, begin(cache, rows, rules, length=length), weights, rules, until=length)
+    return state.finished, state.position

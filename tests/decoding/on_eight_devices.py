@@ -16,12 +16,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from flaxformer_mt.config import MeshConfig
 from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.decode import decode_ids
-from flaxformer_mt.decoding.forced import score_parts
+from flaxformer_mt.decoding.batches import decode_ids
 from flaxformer_mt.decoding.search import State
-from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
-from tests.decoding.examples import CONFIG, sentences, tiny
+from tests.decoding.examples import CONFIG, as_part, forcing, sentences, tiny
 
 SENTENCES = 21  # no number of devices divides it but three
 
@@ -34,12 +32,8 @@ def found(mesh: Any, params: Any, model: Any, beam: int) -> list[Any]:
 
 def scores(mesh: Any, params: Any, model: Any) -> list[list[float]]:
     drawn = zip(sentences(SENTENCES), sentences(SENTENCES, seed=1), strict=True)
-    lines = [
-        [Part(src_text="", src=tuple(src[:-1]), tgt_text="", tgt=tuple(tgt[:-1]))]
-        for src, tgt in drawn
-    ]
-    config = dataclasses.replace(CONFIG, batch_tokens=64)
-    scored = score_parts(whole_on(params, mesh), model, lines, config, mesh=mesh)
+    lines = [[as_part(src[:-1], tgt[:-1])] for src, tgt in drawn]
+    scored = forcing(model, whole_on(params, mesh), mesh, batch_tokens=64).score(lines)
     return [[*each.token_log_probs, each.score] for each in scored]
 
 

@@ -11,9 +11,10 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import OverlongError, Translator, alignment, attention_weights
+from flaxformer_mt.decoding import OverlongError, Translator, alignment, teacher_forcing
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.segments import Part, source_pieces
+from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.runs import PAIRS, make_run, parameters
@@ -68,14 +69,12 @@ def test_the_layer(translator):
 def diagonal(monkeypatch):
     """Piece n of a translation attends to piece n of its source, and to the last after that."""
 
-    def weights(params, model, parts, **settings):
+    def weights(self, parts, layer):
         for part in parts:
             rows, columns = len(part.tgt) + 1, len(part.src) + 1
             yield np.eye(columns)[np.minimum(np.arange(rows), columns - 1)]
 
-    monkeypatch.setattr(
-        alignment, "cross_weights", lambda *args, **settings: list(weights(*args, **settings))
-    )
+    monkeypatch.setattr(TeacherForcing, "cross_weights", weights)
 
 
 def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagonal):
@@ -160,29 +159,25 @@ def test_a_document_in_one_line_needs_no_matrix_of_its_words(translator, diagona
     ids = tuple(translator.vocabularies.src.encode(text))
     part = Part(src_text=text, src=ids, tgt_text=text, tgt=ids, glue=" ")
     line = " ".join([text] * count)
-    (found,) = alignment.align_parts(
-        translator.params,
-        translator.model,
-        dataclasses.replace(translator.vocabularies, tgt=translator.vocabularies.src),
-        [(line, line, [part] * count)],
-        layer=0,
-        batch_tokens=2048,
-        mesh=translator.mesh,
+    both = dataclasses.replace(translator.vocabularies, tgt=translator.vocabularies.src)
+    forcing = TeacherForcing(
+        translator.params, translator.model, translator.config, translator.mesh
     )
+    (found,) = alignment.align_parts(forcing, both, [(line, line, [part] * count)], layer=0)
     assert found.links == tuple((word, word) for word in range(8 * count))
 
 
 def test_weights_are_computed_a_few_at_a_time(translator, monkeypatch):
     whole = translator.align(PAIRS * 3)
     batches: list[int] = []
-    over = attention_weights.over_batches
+    over = TeacherForcing._over_batches
 
-    def counted(parts, *rest, **settings):
+    def counted(self, parts, compute):
         batches.append(len(parts))
-        return over(parts, *rest, **settings)
+        return over(self, parts, compute)
 
-    monkeypatch.setattr(attention_weights, "over_batches", counted)
-    monkeypatch.setattr(attention_weights, "_AT_ONCE", 1500)
+    monkeypatch.setattr(TeacherForcing, "_over_batches", counted)
+    monkeypatch.setattr(teacher_forcing, "_AT_ONCE", 1500)
     assert translator.align(PAIRS * 3) == whole
     assert sum(batches) == len(PAIRS) * 3 and len(batches) > 2
 
@@ -194,8 +189,5 @@ def test_a_word_in_two_parts_has_one_link(translator):
 
 
 def test_what_is_blank_has_no_links(translator):
-    assert [str(found) for found in translator.align([("", ""), ("a dog", ""), ("", "hund")])] == [
-        "",
-        "",
-        "",
-    ]
+    pairs = [("", ""), ("a dog", ""), ("", "hund")]
+    assert [str(found) for found in translator.align(pairs)] == [""] * 3

@@ -10,18 +10,16 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS
 from flaxformer_mt.decoding import OverlongError, Translator
-from flaxformer_mt.decoding.attention_weights import attend_part
-from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import stack_layers
-from flaxformer_mt.parallel import local_mesh
+from tests.decoding.examples import as_part, forcing
 from tests.decoding.runs import PAIRS, make_run
 from tests.model import reference
 from tests.model.examples import build, tiny_config
 
 
 class Pieces:
-    """As much of a vocabulary as `attend_part` asks for."""
+    """As much of a vocabulary as is asked for."""
 
     def pieces(self, ids):
         return [str(token) for token in ids]
@@ -62,20 +60,17 @@ def expected(monkeypatch):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_weights_are_the_formula_s(scan, norm, expected):
     model, params = build(tiny_config(norm=norm, encoder_layers=2, decoder_layers=3))
-    part = Part(src_text="", src=(5, 6, 7, 8, 4), tgt_text="", tgt=(9, 4, 12))
-    encoder, decoder, cross = expected(params, model.config, part)
+    pair = as_part((5, 6, 7, 8, 4), (9, 4, 12))
+    encoder, decoder, cross = expected(params, model.config, pair)
     if scan:
         config = dataclasses.replace(model.config, scan_layers=True)
         model, params = Transformer(config, 13, 13), stack_layers(params)
-    found = attend_part(params, model, Both(), part, mesh=local_mesh())
+    found = forcing(model, params).attention(pair, Both())
     assert found.encoder.shape == (2, 3, 6, 6)
     assert found.decoder.shape == (3, 3, 4, 4)
     assert found.cross.shape == (3, 3, 4, 6)
-    for ours, theirs in (
-        (found.encoder, encoder),
-        (found.decoder, decoder),
-        (found.cross, cross),
-    ):
+    every = ((found.encoder, encoder), (found.decoder, decoder), (found.cross, cross))
+    for ours, theirs in every:
         assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
         np.testing.assert_allclose(ours.sum(axis=-1), 1.0, rtol=0, atol=1e-6)

@@ -16,7 +16,7 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import lower_search
-from flaxformer_mt.decoding.decode import (
+from flaxformer_mt.decoding.batches import (
     DecodingError,
     compile_batches,
     decode_ids,
@@ -25,9 +25,9 @@ from flaxformer_mt.decoding.decode import (
     translate_ids,
 )
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.search import Sentences, Weights, beam_search, length_penalty
+from flaxformer_mt.decoding.search import Weights, length_penalty
 from flaxformer_mt.model import Transformer
-from tests.decoding.examples import CONFIG, VOCAB, sentences, tiny
+from tests.decoding.examples import CONFIG, VOCAB, beam_search, sentences, tiny
 
 
 def full_logits(model, params, src, prefix):
@@ -95,17 +95,10 @@ def test_the_cache_follows_its_hypotheses(beam):
 
     @jax.jit
     def search():
-        limits = jnp.array([len(source) + 6 for source in sources])
-        nothing = jnp.zeros((6, 0), jnp.int32), jnp.zeros((6, 2), jnp.uint32)
-        rules = Rules(beam_size=beam, n_best=beam, bos=BOS, eos=EOS, pad=PAD, suppress=(UNK,))
-        return beam_search(
-            step,
-            {"beams": {"prefix": jnp.zeros((6, beam, length), jnp.int32)}},
-            Sentences(limits, *nothing),
-            Weights.of(0.6),
-            rules,
-            length=length,
-        )[0]
+        limits = [len(source) + 6 for source in sources]
+        rules = Rules(beam_size=beam, n_best=beam, suppress=(UNK,))
+        cache = {"beams": {"prefix": jnp.zeros((6, beam, length), jnp.int32)}}
+        return beam_search(step, cache, limits, Weights(0.6), rules, length=length)[0]
 
     expected = search()
     settings = dataclasses.replace(CONFIG, beam_size=beam)
@@ -154,13 +147,13 @@ def test_plan_covers_every_source_once_in_few_shapes():
     lengths = np.minimum(rng.geometric(0.05, size=3000), 250).tolist()
     config = DecodingConfig(beam_size=4, batch_tokens=8192)
     planned = list(plan_batches(lengths, config, 250))
-    assert sorted(n for batch in planned for n in batch.sources) == list(range(3000))
+    assert sorted(n for batch in planned for n in batch.numbers) == list(range(3000))
     for batch in planned:
-        assert len(batch.sources) <= batch.rows
-        assert max(lengths[n] for n in batch.sources) <= batch.src_length <= 250
-        assert batch.rows * batch.src_length * 4 <= 8192
+        assert len(batch.numbers) <= batch.rows
+        assert max(lengths[n] for n in batch.numbers) <= batch.length <= 250
+        assert batch.rows * batch.length * 4 <= 8192
     # 16, 32, 64, 128 and 250 positions, and the last batch's rows.
-    assert len({(batch.rows, batch.src_length) for batch in planned}) <= 6
+    assert len({(batch.rows, batch.length) for batch in planned}) <= 6
     assert list(plan_batches([], config, 250)) == []
     # A sentence that alone exceeds the budget still has its batch.
     small = dataclasses.replace(config, batch_tokens=10)
@@ -179,7 +172,7 @@ def test_shapes_among_others_are_those_of_every_mixture(split, budget, count):
     foreseen = frozenset[tuple[int, int]]().union(*map(shapes, kinds))
     for lengths in itertools.combinations_with_replacement(kinds, count):
         planned = plan_batches(lengths, config, 64, split=split)
-        assert {(batch.rows, batch.src_length) for batch in planned} <= foreseen
+        assert {(batch.rows, batch.length) for batch in planned} <= foreseen
     # Nothing is compiled in vain where all of the longest share a batch, or are no longer.
     fits = budget // (64 * 4) * split >= count
     assert len(shapes(60)) <= 2 and (len(shapes(10)) == 1 or not fits)

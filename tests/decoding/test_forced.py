@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
-from flaxformer_mt.decoding import DecodingError, OverlongError, TargetError, Translator, forced
-from flaxformer_mt.decoding.forced import score_parts
+from flaxformer_mt.decoding import (
+    DecodingError,
+    OverlongError,
+    TargetError,
+    Translator,
+    teacher_forcing,
+)
 from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.segments import Part, source_pieces
+from flaxformer_mt.decoding.segments import source_pieces
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
-from flaxformer_mt.parallel import local_mesh
-from tests.decoding.examples import CONFIG, VOCAB, sentences, tiny
+from tests.decoding.examples import VOCAB, as_part, forcing, sentences, tiny
 from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run
 from tests.model import reference
 
@@ -30,24 +34,14 @@ def translator(tmp_path_factory):
     return Translator.load(run.path)
 
 
-def drawn(count: int, seed: int) -> list[Part]:
+def drawn(count: int, seed: int):
     """Pairs of random token ids, of all lengths that the model of `tiny` takes."""
     sources, targets = sentences(count, seed), sentences(count, seed + 1)
-    return [
-        Part(src_text="", src=tuple(src[:-1]), tgt_text="", tgt=tuple(tgt[:-1]))
-        for src, tgt in zip(sources, targets, strict=True)
-    ]
+    return [as_part(src[:-1], tgt[:-1]) for src, tgt in zip(sources, targets, strict=True)]
 
 
-def scored(parts: list[Part], *, batch_tokens: int = 2048, positions: str = "sinusoidal"):
-    model, params = tiny(positions)
-    return score_parts(
-        params,
-        model,
-        [[part] for part in parts],
-        dataclasses.replace(CONFIG, batch_tokens=batch_tokens),
-        mesh=local_mesh(),
-    )
+def scored(parts, *, positions: str = "sinusoidal", given=None, **changes):
+    return forcing(*(given or tiny(positions)), **changes).score([[part] for part in parts])
 
 
 def assert_same(ours, theirs) -> None:
@@ -107,14 +101,14 @@ def test_logits_are_never_whole(monkeypatch):
     """In slices they give the same, and no array of all positions' logits is in the program."""
     parts = drawn(30, seed=3)
     whole = scored(parts)
-    monkeypatch.setattr(forced, "LOGITS", 5 * 64 * VOCAB)
+    monkeypatch.setattr(teacher_forcing, "LOGITS", 5 * 64 * VOCAB)
     assert_same(scored(parts), whole)
 
     model, params = tiny()
     ids, lengths = np.zeros((64, 24), np.int32), np.ones(64, np.int32)
     for width in (24, 5, 1):
         pairs = Pairs(ids, ids, ids, lengths, lengths)
-        lowered = forced._forced.lower(params, pairs, model=model, width=width)
+        lowered = teacher_forcing._log_probs.lower(params, pairs, model=model, width=width)
         logits = re.findall(rf"tensor<((?:\d+x)+){VOCAB}xf32>", lowered.as_text())
         largest = max(np.prod([int(n) for n in size[:-1].split("x")]) for size in logits)
         assert largest == 64 * width
@@ -126,20 +120,14 @@ def test_rows_of_the_table_that_stand_for_no_type_have_no_probability():
     extra = np.concatenate([table, 8.0 * table[UNK : UNK + 1], 8.0 * table[UNK : UNK + 1]])
     padded = type(model)(dataclasses.replace(model.config, vocab_multiple=8), VOCAB, VOCAB)
     parts = drawn(6, seed=4)
-    found = score_parts(
-        {**params, "embedding": {"shared": extra}},
-        padded,
-        [[part] for part in parts],
-        CONFIG,
-        mesh=local_mesh(),
-    )
+    found = scored(parts, given=(padded, {**params, "embedding": {"shared": extra}}))
     assert_same(found, scored(parts))
 
 
 def test_batches_cover_every_part_once_in_few_shapes():
     rng = np.random.default_rng(0)
     lengths = np.minimum(rng.geometric(0.05, size=(3000, 2)), 249)
-    parts = [Part(src_text="", src=(5,) * src, tgt_text="", tgt=(6,) * tgt) for src, tgt in lengths]
+    parts = [as_part((5,) * src, (6,) * tgt) for src, tgt in lengths]
     made = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
     assert sorted(number for batch in made for number in batch.parts) == list(range(3000))
     for batch in made:
@@ -245,10 +233,4 @@ def test_parameters_that_are_no_numbers_are_named():
     model, params = tiny()
     broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
     with pytest.raises(DecodingError, match="not numbers"):
-        score_parts(
-            broken,
-            model,
-            [[part] for part in drawn(2, seed=1)],
-            CONFIG,
-            mesh=local_mesh(),
-        )
+        scored(drawn(2, seed=1), given=(model, broken))

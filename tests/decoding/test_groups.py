@@ -7,8 +7,8 @@ import functools
 
 import pytest
 
-from flaxformer_mt.decoding import decode
-from flaxformer_mt.decoding.decode import Decoded, decode_ids
+from flaxformer_mt.decoding import batches
+from flaxformer_mt.decoding.batches import Decoded, decode_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from tests.decoding.examples import CONFIG, sentences, tiny
 
@@ -79,7 +79,7 @@ def test_groups_take_turns(groups, count, expected):
         ]
         for one in groups
     ]
-    found = decode._by_turns(made, count)
+    found = batches._by_turns(made, count)
     assert "".join(chr(each.tokens[0]) for each in found) == expected
 
 

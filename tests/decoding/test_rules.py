@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.rules import Rules, allowed, repeats
-from flaxformer_mt.decoding.search import Sentences, Weights, beam_search
-from tests.decoding.reference import BOS, EOS, PAD, Automaton, exhaustive
+from flaxformer_mt.decoding.search import Weights
+from tests.decoding.examples import beam_search
+from tests.decoding.reference import EOS, PAD, Automaton, exhaustive
 
 VOCAB = 7
-RULES = Rules(beam_size=32, n_best=4, bos=BOS, eos=EOS, pad=PAD)
+RULES = Rules(beam_size=32, n_best=4)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -60,13 +61,9 @@ def searched(automaton, limit, rules, prefix=()):
             logits = table[jnp.zeros((1, 1), jnp.int32), state]
             return logits, {"beams": {"state": state}}
 
-        sentences = Sentences(
-            jnp.array([limit]),
-            jnp.array([prefix], jnp.int32).reshape(1, len(prefix)),
-            jnp.zeros((1, 2), jnp.uint32),
-        )
         cache = {"beams": {"state": jnp.zeros((1, rules.beam_size), jnp.int32)}}
-        return beam_search(step, cache, sentences, Weights.of(0.6), rules, length=limit)[0]
+        weights = Weights(0.6)
+        return beam_search(step, cache, [limit], weights, rules, length=limit, prefix=prefix)[0]
 
     result = jax.tree.map(np.asarray, search(automaton.table))
     return [
@@ -94,7 +91,7 @@ def distinct(tokens, n):
 def test_the_best_without_an_n_gram_twice_is_found(n):
     automaton = Automaton(np.random.default_rng(3), rows=1, vocab=5, spread=1.0)
     automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
-    rules = Rules(beam_size=64, n_best=4, bos=BOS, eos=EOS, pad=PAD, no_repeat=n)
+    rules = Rules(beam_size=64, n_best=4, no_repeat=n)
     every = exhaustive(automaton, 0, limit=6, alpha=0.6)
     expected = [item for item in every if distinct(item.tokens[:-1], n)]
     assert expected[:4] != every[:4]
@@ -103,7 +100,7 @@ def test_the_best_without_an_n_gram_twice_is_found(n):
 
 def test_a_longer_n_gram_takes_no_larger_program():
     def size(n):
-        rules = Rules(beam_size=1, bos=BOS, eos=EOS, pad=PAD, no_repeat=n)
+        rules = Rules(beam_size=1, no_repeat=n)
         arrays = jnp.zeros((1, 1, 500), int), jnp.array(9), jnp.array([9]), jnp.zeros((1, 0), int)
         return len(str(jax.make_jaxpr(functools.partial(allowed, rules, vocab=7))(*arrays)))
 
@@ -126,10 +123,9 @@ def test_the_best_that_begin_with_a_prefix_are_found():
     "changes, message",
     [
         ({"n_best": 3}, "n_best = 3 must lie between 1 and beam_size = 2"),
-        ({"suppress": (EOS,)}, "the end mark 2"),
         ({"no_repeat": -1}, "at least 0"),
     ],
 )
 def test_contradictory_rules_are_errors(changes, message):
     with pytest.raises(ValueError, match=message):
-        Rules(beam_size=2, bos=BOS, eos=EOS, pad=PAD, **changes)
+        Rules(beam_size=2, **changes)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.decode import decode_ids
+from flaxformer_mt.decoding.batches import decode_ids
 from flaxformer_mt.decoding.sampling import Sampling, keys_of, sampled, seed_words
 from tests.decoding.examples import CONFIG, sentences, tiny
 

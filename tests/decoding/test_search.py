@@ -13,9 +13,10 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.decoding.candidates import CHUNK, top_candidates
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.search import Hypotheses, Sentences, Weights, beam_search
+from flaxformer_mt.decoding.search import Hypotheses, Weights
 from tests.decoding import reference
-from tests.decoding.reference import BOS, EOS, PAD, Automaton, Found
+from tests.decoding.examples import beam_search
+from tests.decoding.reference import EOS, PAD, Automaton, Found
 
 
 @functools.partial(
@@ -53,21 +54,12 @@ def search_table(
     rules = Rules(
         beam_size=beam,
         n_best=n_best,
-        bos=BOS,
-        eos=EOS,
-        pad=PAD,
         suppress=suppress,
         ends_among=ends_among,
         groups=groups,
     )
-    weights = Weights.of(alpha, diversity=diversity)
-    return beam_search(step, cache, plain(limits), weights, rules, length=length)
-
-
-def plain(limits) -> Sentences:
-    """Rows with a limit each and nothing else."""
-    rows = limits.shape[0]
-    return Sentences(limits, jnp.zeros((rows, 0), jnp.int32), jnp.zeros((rows, 2), jnp.uint32))
+    weights = Weights(alpha, diversity=diversity)
+    return beam_search(step, cache, limits, weights, rules, length=length)
 
 
 class Searched(NamedTuple):
@@ -213,9 +205,10 @@ def search_chain(steps: list[dict[int, float]], *, alpha: float, beam: int, leng
         logits = jnp.asarray(table)[0, jnp.minimum(index, len(steps) - 1)]
         return jnp.broadcast_to(logits, (1, beam, table.shape[-1])), cache
 
-    rules = Rules(beam_size=beam, bos=BOS, eos=EOS, pad=PAD)
-    limits, weights = plain(jnp.array([length])), Weights.of(alpha)
-    return searched(beam_search(step, {"beams": {}}, limits, weights, rules, length=length))
+    rules = Rules(beam_size=beam)
+    return searched(
+        beam_search(step, {"beams": {}}, [length], Weights(alpha), rules, length=length)
+    )
 
 
 def test_stops_as_soon_as_nothing_live_can_win():

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config import DecodingConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabulary, train
-from flaxformer_mt.decoding.decode import Decoded
+from flaxformer_mt.decoding.batches import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import Piece, split_pair_to_fit, split_to_fit
 from flaxformer_mt.decoding.translation import joined

@@ -14,7 +14,7 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from flaxformer_mt.decoding import DecodingError, Translator, translate_ids, translator as module
-from flaxformer_mt.decoding.decode import Decoded
+from flaxformer_mt.decoding.batches import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import split_to_fit
 from flaxformer_mt.model import Transformer
@@ -137,9 +137,9 @@ def test_settings_of_a_call(translator):
         scores = [hypothesis.score for hypothesis in translation.hypotheses]
         assert len(scores) == 3 and scores == sorted(scores, reverse=True)
         assert len({hypothesis.tokens for hypothesis in translation.hypotheses}) == 3
-    with pytest.raises(ValueError, match="n_best = 5 must lie between 1 and beam size 4"):
+    with pytest.raises(ValueError, match="n_best = 5 must lie between 1 and beam_size = 4"):
         translator.translate(LINES, n_best=5)
-    with pytest.raises(ValueError, match="beam size 0"):
+    with pytest.raises(ValueError, match="beam_size = 0"):
         translator.with_config(beam_size=0).translate(LINES)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from flaxformer_mt.evaluation import Scoring, ScoringError
 from flaxformer_mt.evaluation.compare import compare
+from flaxformer_mt.evaluation.evaluation_files import System
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
-from flaxformer_mt.evaluation.systems import System
 from tests.evaluation.noise import grammar_text, noisy
 
 SOURCES, REFERENCES = grammar_text(60)

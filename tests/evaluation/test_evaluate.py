@@ -30,7 +30,7 @@ def test_writes_hypotheses_and_scores(translator, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == [
         *("test_2016.hyp.txt", "test_2016.json", "test_2016.ref.txt", "test_2016.src.txt")
     ]
-    hypotheses = result.hypotheses_file.read_bytes().decode().split("\n")
+    hypotheses = result.files.hypotheses.read_bytes().decode().split("\n")
     assert hypotheses[-1] == ""
     assert hypotheses[:-1] == [t.text for t in narrow.translate(SOURCES)]
     assert result.scores == assess(hypotheses[:-1], REFERENCES, sources=SOURCES).scores
@@ -39,7 +39,7 @@ def test_writes_hypotheses_and_scores(translator, tmp_path):
     assert set(result.scores.metrics) == {"sacrebleu_13a", "chrf", "ter"}
     assert result.split_lines == (5,)
 
-    document = json.loads(result.scores_file.read_text())
+    document = json.loads(result.files.scores.read_text())
     for key, value in dataclasses.asdict(result.scores).items():
         assert document[key] == value
     assert document["weights"] == "best, step 5"
@@ -64,8 +64,8 @@ def test_writes_hypotheses_and_scores(translator, tmp_path):
     assert (folder / "test_2016.html").read_text().startswith("<!doctype html>")
     assert kept_names(folder) == ["test_2016"] and kept_names(tmp_path / "nowhere") == []
     assert again.scores.bleu_name == "bleu_tokenized_lc"
-    assert len(result.hypotheses_file.read_text().splitlines()) == 2
-    assert json.loads(again.scores_file.read_text())["beam_size"] == 4
+    assert len(result.files.hypotheses.read_text().splitlines()) == 2
+    assert json.loads(again.files.scores.read_text())["beam_size"] == 4
 
 
 def test_refuses_before_translating(translator, tmp_path):

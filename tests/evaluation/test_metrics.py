@@ -13,7 +13,7 @@ from sacrebleu.metrics.ter import TER
 
 from flaxformer_mt.evaluation import ScoringError
 from flaxformer_mt.evaluation.metrics import Bleu, Chrf, Metric, Ter, bleu_scores, measure
-from flaxformer_mt.evaluation.scores import by_length
+from flaxformer_mt.evaluation.scoring import by_length
 from tests.evaluation.noise import grammar_text, noisy
 
 _, REFERENCES = grammar_text(60)
@@ -152,5 +152,5 @@ def test_buckets_are_corpora_of_their_own() -> None:
 
 
 def test_no_reference_words_are_no_division_by_zero() -> None:
-    (bucket,) = by_length(measure([Bleu()], ["a"], [""]), ["one two"], bounds=(5,))
+    (bucket,) = by_length(measure([Bleu()], ["a"], [""]), ["one two"])
     assert (bucket.length_ratio, bucket.metrics) == (0.0, {"sacrebleu_13a": 0.0})

@@ -30,25 +30,28 @@ HOSTILE = [
 REFERENCES = ["a b c", "<b>d</b> e", "f & g", "h", "שלום עולם", "nothing"]
 
 
-def test_the_lowest_and_the_highest_in_order() -> None:
-    shown = worst_and_best(FOUND, OUTPUTS, TARGETS, sources=SOURCES, shown=4)
-    scores = sorted(
+def test_the_lowest_and_the_highest_in_order_of_a_small_set_all() -> None:
+    scores = [
         float(Chrf().sentence_scores(Chrf().counts([h], [r]))[0])
         for h, r in zip(OUTPUTS, TARGETS, strict=True)
-    )
-    assert [example.chrf for example in shown] == [*scores[:4], *scores[-4:]]
-    for example in shown:
-        assert example.source == SOURCES[example.line - 1]
-        assert example.words == len(SOURCES[example.line - 1].split())
-        text = " ".join(span.text for span in example.hypothesis)
-        assert text == " ".join(OUTPUTS[example.line - 1].split())
-
-
-def test_of_a_small_set_all_are_shown_once() -> None:
+    ]
+    found = [scores[number] for number in worst_and_best(FOUND, 4)]
+    assert found == [*sorted(scores)[:4], *sorted(scores)[-4:]]
     for shown in (15, 16, 1000):
-        found = worst_and_best(FOUND, OUTPUTS, TARGETS, shown=shown)
-        assert sorted(example.line for example in found) == list(range(1, 31))
-        assert all(example.source is None for example in found)
+        assert sorted(worst_and_best(FOUND, shown)) == list(range(30))
+
+
+@pytest.mark.parametrize("sources", [SOURCES, None])
+def test_each_sentence_stands_with_its_text_and_words(sources: list[str] | None) -> None:
+    text = page("x", FOUND, OUTPUTS, TARGETS, sources=sources, origin="", shown=4)
+    items = re.findall(r'<li data-line="(\d+)".*? data-words="(\d+)">(.*?)</li>', text)
+    assert [int(line) - 1 for line, _, _ in items] == worst_and_best(FOUND, 4)
+    for line, words, item in items:
+        number = int(line) - 1
+        assert int(words) == len((sources or TARGETS)[number].split())
+        shown = " ".join(Reader(item).text.split())
+        assert (" ".join(SOURCES[number].split()) in shown) == (sources is not None)
+        assert " ".join(OUTPUTS[number].split()) in shown
 
 
 def test_marks_by_hand() -> None:
@@ -73,8 +76,8 @@ def test_no_word_is_lost_and_what_is_unmarked_agrees(ours: list[str], theirs: li
 def made(hypotheses: list[str], references: list[str], name: str = "x") -> str:
     scoring = Scoring(language="de", ter=False, resamples=20)
     found = assess(hypotheses, references, sources=hypotheses, scoring=scoring)
-    examples = worst_and_best(found, hypotheses, references, sources=hypotheses)
-    return page(name, found, examples, origin=f"Weights: {name}")
+    origin = f"Weights: {name}"
+    return page(name, found, hypotheses, references, sources=hypotheses, origin=origin)
 
 
 def test_sentences_stay_text() -> None:

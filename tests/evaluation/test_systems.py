@@ -11,14 +11,13 @@ import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.evaluation import Scoring, ScoringError, assess, evaluation_files
-from flaxformer_mt.evaluation.evaluation_files import keep, kept_names, read_kept
-from flaxformer_mt.evaluation.systems import (
-    System,
+from flaxformer_mt.evaluation.compare import (
     common_case,
     common_text,
     common_tokenizer,
     find_system,
 )
+from flaxformer_mt.evaluation.evaluation_files import System, keep, kept_names, read_kept
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, write_text
 from tests.rundir.buckets import bucket, gcs, needs_clients

@@ -122,15 +122,15 @@ def test_what_rounding_would_hide_is_found_before_it(
     }[part]
     small = jax.tree.map(lambda leaf: leaf * 0.01 if leaf is vector else leaf, made.params)
     made = Translator(small, made.model, made.vocabularies, made.config)
-    from_params = ctranslate2.from_params
+    from_model = ctranslate2.from_model
 
-    def without(params, *rest, **sizes):
-        weights = from_params(params, *rest, **sizes)
+    def without(translator):
+        weights = from_model(translator)
         path = {"bias": "feed_forward/b_out", "norm": "feed_forward_residual/norm/bias"}[part]
         weights[f"decoder/layers_1/{path}"][...] = 0
         return weights
 
-    monkeypatch.setattr(ctranslate2, "from_params", without)
+    monkeypatch.setattr(ctranslate2, "from_model", without)
     form = {"form": "ctranslate2", "quantization": quantization, "languages": DataConfig()}
     with pytest.raises(ExportError, match=f"disagree in float32, before {quantization}: .* 0.001"):
         export(made, tmp_path / "out", **form, sample=Sample(LINES, "lines"))

@@ -13,7 +13,7 @@ from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.reference import Reference
 from flaxformer_mt.export.weights import (
-    from_params,
+    from_model,
     halves_from_interleaved,
     interleaved_from_halves,
     reorder_channels,
@@ -34,9 +34,8 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_there_and_back(form):
     made = translator(**form)
-    sizes = {"src_types": made.model.src_vocab_size, "tgt_types": made.model.tgt_vocab_size}
     config = made.model.config
-    weights = from_params(made.params, config, **sizes)
+    weights = from_model(made)
     again = unflatten_dict(weights, sep="/")
     if config.scan_layers:
         again = jax.tree.map(np.asarray, stack_layers(again))
@@ -46,7 +45,7 @@ def test_there_and_back(form):
 
 def test_rows_that_stand_for_no_type_are_left_out():
     made = translator(vocab_multiple=64, logits_bias=True)
-    weights = from_params(made.params, made.model.config, src_types=60, tgt_types=60)
+    weights = from_model(made)
     assert weights["embedding/shared"].shape[0] == 60
     assert weights["embedding/softmax_bias"].shape == (60,)
 
@@ -68,7 +67,7 @@ def test_reordered_channels_compute_the_same(form):
     config, reference = made.model.config, Reference(made)
     sources, targets = tokens(made)
     expected = reference.log_probs(sources, targets)
-    weights = from_params(made.params, config, src_types=60, tgt_types=60)
+    weights = from_model(made)
     order = np.random.default_rng(0).permutation(config.d_model)
     made.params = unflatten_dict(reorder_channels(weights, order), sep="/")
     for got, wanted in zip(Reference(made).log_probs(sources, targets), expected, strict=True):
@@ -81,7 +80,7 @@ def test_narrower_heads_are_filled_up(d_k, d_v):
     config = made.model.config
     sources, targets = tokens(made)
     expected = Reference(made).log_probs(sources, targets)
-    weights = from_params(made.params, config, src_types=60, tgt_types=60)
+    weights = from_model(made)
     wide = dataclasses.replace(config, d_k=8, d_v=8)
     params = unflatten_dict(usual_heads(weights, config, "x"), sep="/")
     other = translator()
@@ -94,7 +93,7 @@ def test_narrower_heads_are_filled_up(d_k, d_v):
 def test_wider_heads_are_refused(form):
     made = translator(**form)
     config = made.model.config
-    weights = from_params(made.params, config, src_types=60, tgt_types=60)
+    weights = from_model(made)
     with pytest.raises(ExportError, match=r"Marian divides d_model .*do not fit into 16 / "):
         usual_heads(weights, config, "Marian")
 

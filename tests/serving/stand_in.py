@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.attention_weights import Attention
-from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.batches import DecodingError
 from flaxformer_mt.decoding.segments import Overlong, OverlongError, describe_overlong
+from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.server import ServerError, TranslationServer, bind

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flaxformer_mt.decoding.attention_weights import Attention
+from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.engine import ATTENTION, Attended, Engine
 from flaxformer_mt.serving.requests import KINDS, AttentionRequest, Kind

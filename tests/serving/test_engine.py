@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.decoding.decode import DecodingError
+from flaxformer_mt.decoding.batches import DecodingError
 from flaxformer_mt.decoding.segments import OverlongError, TargetError
 from flaxformer_mt.serving.access import Refusal
 from flaxformer_mt.serving.engine import ATTENTION, Engine, Sentence

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.store import TokenPairs
-from flaxformer_mt.decoding.decode import translate_ids
+from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.training.program import Program
 from tests.data.pairs import in_memory, listed
 from tests.training.examples import SPECIAL, VOCAB, build_tiny, tiny

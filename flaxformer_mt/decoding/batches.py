@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.vocabulary import PAD, UNK
+from flaxformer_mt.data.vocabulary import UNK
 from flaxformer_mt.decoding.batch_search import (
     BatchSearch,
     Models,
     Params,
     output_limit,
+    padding,
     parts_of,
     rules_for,
 )
 from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling, seed_words
-from flaxformer_mt.decoding.search import Hypotheses, Sentences, Weights
+from flaxformer_mt.decoding.sampling import Sampling, seed_words
+from flaxformer_mt.decoding.search import Hypotheses, Weights
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import local_mesh, whole_on
@@ -98,21 +99,34 @@ def decode_ids(
     prefixes = [()] * len(sources) if prefixes is None else prefixes
     numbers = [(place, 0) for place in range(len(sources))] if numbers is None else numbers
     limits = [output_limit(config, length, longest) for length in lengths]
-    _check(lengths, [len(prefix) for prefix in prefixes], limits, longest)
+    for number, (length, prefix, limit) in enumerate(zip(lengths, prefixes, limits, strict=True)):
+        if not 1 <= length <= longest:
+            raise DecodingError(
+                f"source {number} has {length} tokens; the model takes 1 to {longest} "
+                "(model.max_length), the end mark included"
+            )
+        if len(prefix) >= limit:
+            raise DecodingError(
+                f"source {number}: the prefix has {len(prefix)} tokens; an output has at most "
+                f"{limit}, the end mark included"
+            )
     search = _search(params, models, config, n_best, suppress, sampling, mesh)
     seed = sampling.seed if sampling else 0
     decoded: list[list[Decoded]] = [[] for _ in sources]
     for batch in plan_batches(lengths, config, longest, split=parts_of(search.mesh)):
+        widest = max(len(prefixes[number]) for number in batch.numbers)
+        # A width is compiled in: few of them.
+        width = power_of_two_at_least(widest) if widest else 0
         whose = np.full(batch.rows, -1)
-        whose[: len(batch.sources)] = batch.sources
-        src = np.full((batch.rows, batch.src_length), PAD, np.int32)
-        rows = _rows_of(batch, limits, prefixes, seed, numbers)
-        src_lengths = np.zeros(batch.rows, np.int32)
-        for row, number in enumerate(batch.sources):
+        src, src_lengths, rows = padding(batch.rows, batch.length, prefix=width)
+        for row, number in enumerate(batch.numbers):
+            whose[row], src_lengths[row] = number, lengths[number]
             src[row, : lengths[number]] = sources[number]
-            src_lengths[row] = lengths[number]
-        most = output_limit(config, batch.src_length, longest)
-        for at, found in search.run((src, src_lengths), whose, rows, length=most):
+            rows.limits[row] = limits[number]
+            rows.prefix[row, : len(prefixes[number])] = prefixes[number]
+            rows.seeds[row] = seed_words(seed, *numbers[number])
+        most = output_limit(config, batch.length, longest)
+        for at, found in search.run((src, src_lengths, rows), whose, length=most):
             for row, number in enumerate(at):
                 if number >= 0:
                     decoded[number] = _decoded(found, row, limits[number], search.rules)
@@ -158,8 +172,8 @@ def _search(
     mesh = local_mesh() if mesh is None else mesh
     rules = rules_for(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
     drawn = sampling or Sampling()
-    weights = Weights.of(
-        config.length_penalty,
+    weights = Weights(
+        alpha=config.length_penalty,
         average=config.length_norm == "average",
         beta=config.coverage_penalty,
         diversity=config.diversity,
@@ -169,32 +183,42 @@ def _search(
     return BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
 
 
-@dataclasses.dataclass(frozen=True)
-class DecodingBatch:
-    """Which sources share a batch, and its shape; rows beyond them are padding."""
+class Batch(NamedTuple):
+    """The numbers of the sequences that share a batch, and its shape; further rows are padding."""
 
-    sources: tuple[int, ...]
+    numbers: tuple[int, ...]
     rows: int
-    src_length: int
+    length: int
 
 
 def plan_batches(
     lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
-) -> Iterator[DecodingBatch]:
+) -> Iterator[Batch]:
     """Batches over sources of these lengths, the longest first, in few shapes.
 
     A shape's length is a power of two (or `max_length`). Its rows are `split` equal parts, each the
     power of two that fills `batch_tokens` = rows * beams * length: one shape a length, and for the
     last batch one of fewer rows. A part may exceed the budget only with a single row.
     """
+    return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
+
+
+def in_batches(
+    lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, split: int
+) -> Iterator[Batch]:
+    """Batches over sequences of these lengths, the longest first.
+
+    `largest` says of the longest of a full batch how many rows each of its `split` parts has, a
+    power of two, and its length.
+    """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     done = 0
     while done < len(order):
-        rows, src_length = _largest(lengths[order[done]], config, max_length)
-        sources = tuple(order[done : done + rows * split])
-        filled = power_of_two_at_least(-(-len(sources) // split))
-        yield DecodingBatch(sources, min(rows, filled) * split, src_length)
-        done += len(sources)
+        rows, length = largest(lengths[order[done]])
+        numbers = tuple(order[done : done + rows * split])
+        filled = power_of_two_at_least(-(-len(numbers) // split))
+        yield Batch(numbers, min(rows, filled) * split, length)
+        done += len(numbers)
 
 
 def shapes_among(
@@ -212,11 +236,12 @@ def shapes_among(
     with one of `lengths` is anyone's guess: it may have any number of rows.
     """
     planned = plan_batches(lengths, config, max_length, split=split)
-    shapes = {(batch.rows, batch.src_length) for batch in planned}
+    shapes = {(batch.rows, batch.length) for batch in planned}
     longer = longest > max(lengths, default=longest)
     if longer and _largest(longest, config, max_length)[0] * split < len(lengths):
-        for rows, src_length in list(shapes):
-            shapes |= {(fewer, src_length) for fewer in _halvings(rows, down_to=split)}
+        for rows, length in list(shapes):
+            halvings = range((rows // split).bit_length())
+            shapes |= {(rows >> halving, length) for halving in halvings}
     return frozenset(shapes)
 
 
@@ -225,54 +250,15 @@ def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int,
     needed = max(length, SHORTEST)
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
     rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
-    return 1 << (rows.bit_length() - 1), src_length
-
-
-def _halvings(rows: int, *, down_to: int) -> Iterator[int]:
-    while rows >= down_to:
-        yield rows
-        rows //= 2
+    return power_of_two_at_most(rows), src_length
 
 
 def power_of_two_at_least(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _check(
-    lengths: Sequence[int], prefixes: Sequence[int], limits: Sequence[int], longest: int
-) -> None:
-    for number, (length, prefix, limit) in enumerate(zip(lengths, prefixes, limits, strict=True)):
-        if not 1 <= length <= longest:
-            raise DecodingError(
-                f"source {number} has {length} tokens; the model takes 1 to {longest} "
-                "(model.max_length), the end mark included"
-            )
-        if prefix >= limit:
-            raise DecodingError(
-                f"source {number}: the prefix has {prefix} tokens; an output has at most "
-                f"{limit}, the end mark included"
-            )
-
-
-def _rows_of(
-    batch: DecodingBatch,
-    limits: Sequence[int],
-    prefixes: Sequence[Sequence[int]],
-    seed: int,
-    numbers: Sequence[tuple[int, int]],
-) -> Sentences:
-    """What the rows of a batch are searched with, as host arrays."""
-    widest = max((len(prefixes[number]) for number in batch.sources), default=0)
-    # A width is compiled in: few of them.
-    width = 1 << (widest - 1).bit_length() if widest else 0
-    limit = np.zeros(batch.rows, np.int32)
-    prefix = np.full((batch.rows, width), PAD, np.int32)
-    seeds = np.zeros((batch.rows, SEED_WORDS), np.uint32)
-    for row, number in enumerate(batch.sources):
-        limit[row] = limits[number]
-        prefix[row, : len(prefixes[number])] = prefixes[number]
-        seeds[row] = seed_words(seed, *numbers[number])
-    return Sentences(limit, prefix, seeds)  # type: ignore[arg-type]
+def power_of_two_at_most(number: int) -> int:
+    return 1 << (number.bit_length() - 1)
 
 
 def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list[Decoded]:
