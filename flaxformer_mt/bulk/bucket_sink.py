@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flaxformer_mt.bulk.sinks import Consumed, OutputError, read_record, write_record
+from flaxformer_mt.bulk.sinks import Consumed, OutputError, Sink, read_record, write_record
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, asking, exists, persistently
 
@@ -20,7 +20,7 @@ EVERY = 60.0  # seconds between two uploads, as for a run's growing files
 PART = 1 << 23  # bytes after which one comes earlier
 
 
-class BucketSink:
+class BucketSink(Sink):
     """An object in a bucket. Raises OutputError if the store refuses something.
 
     FILE.part/ has the parts and state.json, which tells how many of them count; another machine can
@@ -46,12 +46,7 @@ class BucketSink:
         self._committed = 0  # bytes of it that `_consumed` is up to
         self._consumed = self._uploaded = Consumed()
         self._parts = 0
-        self._begun = False
         self._last = clock()
-
-    @property
-    def kept(self) -> str:
-        return str(self._folder) if self._begun else ""
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         self._identity = identity
@@ -64,7 +59,7 @@ class BucketSink:
                 write_record(self._record, identity, Consumed(), 0)
         except RunDirectoryError as error:
             raise OutputError(str(error)) from error
-        self._begun = True
+        self.kept = str(self._folder)
         return self._uploaded
 
     def write(self, data: bytes) -> None:
@@ -87,11 +82,11 @@ class BucketSink:
         parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
         for path in (*parts, self._record):
             self._ask(path, functools.partial(path.unlink, missing_ok=True))
-        self._begun = False
+        self.kept = ""
 
     def close(self) -> None:
         """Uploads what is committed, unless the output is finished."""
-        if self._begun:
+        if self.kept:
             self._upload()
 
     def _upload(self) -> None:

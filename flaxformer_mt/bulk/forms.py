@@ -1,14 +1,22 @@
-"""Lines as plain text, columns and JSON: a source out of them, its translation into them."""
+"""Lines as plain text, columns and JSON.
+
+A source is read out of them and its translation written into them (`Form`), or a pair and its
+scores (`PairForm`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from flaxformer_mt.data.corpus.json_records import NoText, parsed, text_at
+from flaxformer_mt.data.vocabulary import Vocabulary
 from flaxformer_mt.decoding.alignment import Alignment
+from flaxformer_mt.decoding.segments import Target
+from flaxformer_mt.decoding.teacher_forcing import Scored
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.errors import UserError
 
@@ -72,8 +80,8 @@ class Form:
         if self.write != "jsonl":
             return
         if self.read != "jsonl":
-            check_written("source's", self.key)
-        check_written("translation's", self.target_key)
+            _check_written("source's", self.key)
+        _check_written("translation's", self.target_key)
         taken = {self.key.partition(".")[0]: "the source is"}
         if self.prefix_key:
             taken |= {self.prefix_key.partition(".")[0]: "the prefix is"}
@@ -88,7 +96,7 @@ class Form:
         if self.read == "jsonl":
             return self._parse_json(line)
         if self.read == "text":
-            text = decoded(line)
+            text = _decoded(line)
             return Record(text, columns=(_as_column(text),))
         columns = columns_of(line, self.column)
         return Record(columns[self.column], columns=tuple(columns))
@@ -139,15 +147,15 @@ class Form:
         return "\t".join(columns)
 
     def _parse_json(self, line: bytes) -> Record:
-        record = parsed_object(line)
+        record = _parsed_object(line)
         for name in self._fields() if self.write == "jsonl" else ():
             if name in record.value:
                 raise BadLine(
                     f"has {name!r} already, which the translation adds: rename it, or choose "
                     "another key for the translation"
                 )
-        source = text_under(record, self.key)
-        prefix = text_under(record, self.prefix_key) if self.prefix_key else ""
+        source = _text_under(record, self.key)
+        prefix = _text_under(record, self.prefix_key) if self.prefix_key else ""
         return dataclasses.replace(record, source=source, prefix=prefix)
 
     def _fields(self) -> list[str]:
@@ -171,8 +179,8 @@ class Form:
         fields = {**self._object(*said[0]), "at_limit": translation.at_limit}
         if self.shown.n_best:
             fields["n_best"] = [self._object(*each) for each in said]
-        whole = record.json or dumped({self.key: record.source})
-        return with_fields(whole, fields)
+        whole = record.json or _dumped({self.key: record.source})
+        return _with_fields(whole, fields)
 
     def _object(self, hypothesis: Hypothesis, aligned: Alignment | None) -> dict[str, Any]:
         fields: dict[str, Any] = {self.target_key: hypothesis.text}
@@ -187,23 +195,106 @@ class Form:
         return fields
 
 
-def decoded(line: bytes) -> str:
-    """A line's text. Raises BadLine."""
+@dataclasses.dataclass(frozen=True)
+class PairRecord:
+    """A pair that was read; where `target` is tokens, `text` is what stands beside them."""
+
+    source: str
+    target: Target
+    line: str = ""  # as it was read: columns, or an object
+    text: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairForm:
+    """How pairs are read and their scores written.
+
+    "files": lines of two, with scores alone. "tsv": columns `src` and `tgt`, from 0, with scores
+    as further columns. "jsonl": objects with the texts under `source_key` and `target_key`, and
+    scores in an object under `scored_key`; with `tokens_key`, the tokens there are scored.
+
+    Raises ValueError for a `scored_key` with a dot.
+    """
+
+    name: Literal["files", "tsv", "jsonl"]
+    src: int = 0
+    tgt: int = 1
+    source_key: str = "source"
+    target_key: str = "translation"
+    tokens_key: str = ""
+    scored_key: str = "scored"
+    per_token: bool = False
+
+    def __post_init__(self) -> None:
+        _check_written("scores'", self.scored_key)
+
+    def parse(self, line: bytes) -> PairRecord:
+        """What a line holds. Raises BadLine."""
+        if self.name == "files":
+            src, _, tgt = line.partition(b"\n")
+            return PairRecord(_decoded(src, "the source "), _decoded(tgt, "the target "))
+        if self.name == "jsonl":
+            return self._parse_json(line)
+        columns = columns_of(line, max(self.src, self.tgt))
+        return PairRecord(columns[self.src], columns[self.tgt], line="\t".join(columns))
+
+    def _parse_json(self, line: bytes) -> PairRecord:
+        record = _parsed_object(line)
+        if self.scored_key in record.value:
+            raise BadLine(
+                f"has {self.scored_key!r} already, which scoring adds: rename it, or choose another"
+            )
+        source = _text_under(record, self.source_key)
+        if not self.tokens_key:
+            return PairRecord(source, _text_under(record, self.target_key), line=record.json)
+        tokens = record.value.get(self.tokens_key)
+        if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
+            raise BadLine(
+                f"has no list of whole numbers under {self.tokens_key!r}: `translate --format "
+                "jsonl --tokens` writes it"
+            )
+        text = None
+        with contextlib.suppress(BadLine):  # it may be missing: the tokens are what counts
+            text = _text_under(record, self.target_key)
+        return PairRecord(source, tokens, record.json, text)
+
+    def render(self, record: PairRecord, scored: Scored, vocabulary: Vocabulary) -> bytes:
+        """The line to write: natural logarithms, to six places."""
+        pieces = vocabulary.pieces(scored.tokens) if self.per_token else []
+        if self.name == "jsonl":
+            fields: dict[str, Any] = {
+                "log_prob": round(scored.log_prob, 6),
+                "score": round(scored.score, 6),
+            }
+            if self.per_token:
+                fields["pieces"] = pieces
+                fields["token_log_probs"] = [round(each, 6) for each in scored.token_log_probs]
+            return _with_fields(record.line, {self.scored_key: fields})
+        columns = [f"{scored.log_prob:.6f}", f"{scored.score:.6f}"]
+        if self.per_token:
+            each = zip(pieces, scored.token_log_probs, strict=True)
+            columns.append(" ".join(f"{piece}:{log_prob:.6f}" for piece, log_prob in each))
+        if self.name == "tsv":
+            columns.insert(0, record.line)
+        return ("\t".join(columns) + "\n").encode()
+
+
+def _decoded(line: bytes, whose: str = "") -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadLine(f"is not UTF-8 text (byte {error.start + 1})") from None
+        raise BadLine(f"{whose}is not UTF-8 text (byte {error.start + 1})") from None
 
 
 def columns_of(line: bytes, last: int) -> list[str]:
     """The columns of a line, of which number `last`, from 0, is one. Raises BadLine."""
-    columns = decoded(line).split("\t")
+    columns = _decoded(line).split("\t")
     if len(columns) <= last:
         raise BadLine(f"has {counted(len(columns), 'column')}, no column {last + 1}")
     return columns
 
 
-def check_written(whose: str, key: str) -> None:
+def _check_written(whose: str, key: str) -> None:
     """Raises ValueError for a key that would not be found again where it is written."""
     if "." in key:
         raise ValueError(
@@ -212,7 +303,7 @@ def check_written(whose: str, key: str) -> None:
         )
 
 
-def parsed_object(line: bytes) -> Record:
+def _parsed_object(line: bytes) -> Record:
     """A line that holds a JSON object. Raises BadLine."""
     value = _readable(parsed, line)
     if not isinstance(value, dict):
@@ -220,7 +311,7 @@ def parsed_object(line: bytes) -> Record:
     return Record("", json=line.decode().strip(), value=value)
 
 
-def text_under(record: Record, key: str) -> str:
+def _text_under(record: Record, key: str) -> str:
     """The text under a key of an object; a dot leads into an object. Raises BadLine.
 
     As one sentence, a line break in it a blank: what it means, if anything, the text does not say.
@@ -229,12 +320,12 @@ def text_under(record: Record, key: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
-def with_fields(whole: str, fields: dict[str, Any]) -> bytes:
+def _with_fields(whole: str, fields: dict[str, Any]) -> bytes:
     """A line of the object `whole` with fields after its own, which stay to the byte."""
     # A parsed object ends with a brace, before which there may be blanks.
     inside = whole[:-1].rstrip()
     comma = "" if inside.endswith("{") and not inside[:-1] else ", "
-    return f"{inside}{comma}{dumped(fields)[1:]}\n".encode()
+    return f"{inside}{comma}{_dumped(fields)[1:]}\n".encode()
 
 
 def _as_column(text: str) -> str:
@@ -242,7 +333,7 @@ def _as_column(text: str) -> str:
     return text.replace("\t", " ")
 
 
-def dumped(value: Any) -> str:
+def _dumped(value: Any) -> str:
     """JSON in one line, with characters as they are."""
     return json.dumps(value, ensure_ascii=False)
 

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir import RunDirectoryError
@@ -40,45 +40,43 @@ class Consumed:
     sums: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-class Sink(Protocol):
+class Sink:
     """Takes output in order. What is committed stays, whatever becomes of the process."""
+
+    kept = ""
+    """Where the output of a call that ends early is, in words; "" if nowhere."""
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         """What an earlier call of the same `identity` has done; nothing, if there was none.
 
         Raises OutputError where there is output of something else.
         """
+        return Consumed()
 
     def write(self, data: bytes) -> None:
         """Adds to the output."""
+        raise NotImplementedError
 
     def commit(self, consumed: Consumed) -> None:
         """The output up to here is that of the input `consumed`."""
+        raise NotImplementedError
 
     def finish(self) -> None:
         """The output is complete."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Lets go of it, finished or not."""
 
-    @property
-    def kept(self) -> str:
-        """Where the output of a call that ends early is, in words; "" if nowhere."""
 
-
-class StreamSink:
+class StreamSink(Sink):
     """Standard output, a pipe or a device, which nothing can continue.
 
     With a `name`, raises OutputError where the system refuses something.
     """
 
-    kept = ""
-
     def __init__(self, stream: BinaryIO, name: str = "") -> None:
         self._stream, self._name = stream, name
-
-    def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        return Consumed()
 
     def write(self, data: bytes) -> None:
         with self._explained():
@@ -91,22 +89,20 @@ class StreamSink:
         with self._explained():
             self._stream.flush()
 
-    def close(self) -> None:
-        pass
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if not self._name:
-                raise
-            raise OutputError(
-                f"{self._name}: cannot be written: {error.strerror or error}"
-            ) from error
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return _explained(self._name) if self._name else contextlib.nullcontext()
 
 
-class FileSink:
+@contextlib.contextmanager
+def _explained(path: str | Path, kept: str = "") -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise OutputError(f"{path}: cannot be written: {why}{kept}") from error
+
+
+class FileSink(Sink):
     """A local file. Raises OutputError wherever the system refuses something."""
 
     def __init__(self, path: str, *, restart: bool = False) -> None:
@@ -116,11 +112,6 @@ class FileSink:
         self._identity: Mapping[str, Any] = {}
         self._stream: BinaryIO | None = None
         self._size = 0  # bytes of output that are committed or were written since
-        self._begun = False
-
-    @property
-    def kept(self) -> str:
-        return str(self._part) if self._begun else ""
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         self._identity = identity
@@ -135,7 +126,7 @@ class FileSink:
         except BaseException:
             self.close()
             raise
-        self._begun = True
+        self.kept = str(self._part)
         return done
 
     def write(self, data: bytes) -> None:
@@ -213,12 +204,8 @@ class FileSink:
     def _explained(self) -> Iterator[None]:
         kept = f"; what is complete is in {self._part}"
         try:
-            yield
-        except OSError as error:
-            raise OutputError(
-                f"{self._path}: cannot be written: {error.strerror or error}"
-                f"{kept if self._begun else ''}"
-            ) from error
+            with _explained(self._path, kept if self.kept else ""):
+                yield
         except RunDirectoryError as error:
             raise OutputError(f"{error}{kept}") from error
 
@@ -248,8 +235,6 @@ def read_record(path: Path, identity: Mapping[str, Any]) -> tuple[Consumed, int]
         record = read_json(path)
         if (version := record.get("format")) != FORMAT:
             raise ValueError(f"has format {version}, and this program reads {FORMAT}")
-        if record.get("finished"):
-            raise ValueError("an older version wrote it when the output was complete")
         done, made = Consumed(**record["consumed"]), int(record["output"])
         then: dict[str, Any] = dict(record["identity"])
         if not all(isinstance(number, int) for number in (done.lines, done.size)):

@@ -150,9 +150,6 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     if directory is not None:
         files = keep(
             assessment,
-            hypotheses,
-            references,
-            sources=sources,
             name=name,
             directory=directory,
             settings={"hypotheses": options.hypotheses},

@@ -5,13 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from flaxformer_mt.bulk.forms import PairForm
 from flaxformer_mt.bulk.reading import open_lines, open_pairs
-from flaxformer_mt.bulk.scoring import (
-    PairForm,
-    ScoreSettings,
-    describe_scored,
-    score_window,
-)
+from flaxformer_mt.bulk.work import ScoreSettings
 from flaxformer_mt.cli.arguments import (
     add_settings,
     add_weights,
@@ -51,9 +47,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         reading=open_lines(options.input)
         if options.src is None
         else open_pairs(options.src, options.tgt),
-        work=score_window,
         settings=settings,
-        describe=describe_scored,
     )
 
 

@@ -9,17 +9,16 @@ import hashlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
 import flaxformer_mt
 from flaxformer_mt.bulk.bucket_sink import BucketSink
 from flaxformer_mt.bulk.reading import Lines, TwoInputs
-from flaxformer_mt.bulk.scoring import ScoreSettings
 from flaxformer_mt.bulk.sinks import FileSink, OutputError, Sink, StreamSink
-from flaxformer_mt.bulk.stream import WINDOW, Made, Window, stream
-from flaxformer_mt.bulk.translating import TranslateSettings
+from flaxformer_mt.bulk.stream import WINDOW, stream
+from flaxformer_mt.bulk.work import ScoreSettings, TranslateSettings
 from flaxformer_mt.cli.arguments import positive, say, weights
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.decoding.translator import Translator
@@ -148,14 +147,9 @@ def streamed(
     *,
     what: str,
     reading: contextlib.AbstractContextManager[Lines | TwoInputs],
-    work: Callable[[Window, Any, Translator], Made],
     settings: TranslateSettings | ScoreSettings,
-    describe: Callable[[Mapping[str, float]], list[str]],
 ) -> int:
-    """All lines through `work`, with the run's model; returns the exit status.
-
-    `describe` makes lines for people of the sums over all windows.
-    """
+    """All lines through the run's model; returns the exit status."""
     named = [options.input, getattr(options, "src", None), getattr(options, "tgt", None)]
     try:
         with contextlib.ExitStack() as stack:
@@ -175,7 +169,7 @@ def streamed(
             sums = stream(
                 lines,
                 sink,
-                lambda each: work(each, settings, translator),
+                lambda each: settings.make(each, translator),
                 # Nobody asks later about what goes to standard output.
                 identity={}
                 if options.output is None
@@ -185,7 +179,7 @@ def streamed(
             )
     except Stopped:
         return NOT_FINISHED
-    for line in describe(sums):
+    for line in settings.describe(sums):
         say(line)
     say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
     return 0

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
 from flaxformer_mt.bulk.reading import open_lines
-from flaxformer_mt.bulk.translating import (
-    TranslateSettings,
-    describe_translated,
-    translate_window,
-)
+from flaxformer_mt.bulk.work import TranslateSettings
 from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, positive
 from flaxformer_mt.cli.searching import add_sampling, add_search, sampling_of
 from flaxformer_mt.cli.streams import add_output, streamed
@@ -60,9 +56,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser,
         what="translate",
         reading=open_lines(options.input),
-        work=translate_window,
         settings=settings,
-        describe=describe_translated,
     )
 
 

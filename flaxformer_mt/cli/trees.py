@@ -14,10 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.cli.arguments import make_parser, say
-from flaxformer_mt.parsing import linearization, report
-from flaxformer_mt.parsing.evalb import describe_left_out, score_sentence, trees_of_parses
+from flaxformer_mt.parsing import linearization
+from flaxformer_mt.parsing.evalb import (
+    describe_left_out,
+    score_sentence,
+    scores_json,
+    scores_table,
+    trees_of_parses,
+)
 from flaxformer_mt.parsing.linearization import normal_form
-from flaxformer_mt.parsing.repair import flat, rebuild
+from flaxformer_mt.parsing.repair import Repairs, counted, flat, rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.rundir.paths import as_path, write_json, writing
 
@@ -94,7 +100,7 @@ def _linearize(options: argparse.Namespace) -> None:
         if not count:
             raise TreeError(f"{', '.join(options.trees)}: no tree with words in it")
     say(f"{count:,} trees linearised; each came back from its words and tokens as it was")
-    for line in report.counted(changes):
+    for line in counted(changes):
         say(line)
 
 
@@ -109,7 +115,7 @@ def _require_inverse(
 
 
 def _rebuild(options: argparse.Namespace) -> None:
-    counts = report.Repairs()
+    counts = Repairs()
     with (
         _output(options.output) as write,
         open_lines(_place(options.src)) as src,
@@ -152,12 +158,12 @@ def _score(options: argparse.Namespace) -> None:
         say(told)
     scores = list(map(score_sentence, of_parses, predicted))
     if options.output is not None:
-        write_json(as_path(options.output), report.scores_json(scores))
+        write_json(as_path(options.output), scores_json(scores))
     if options.json:
-        json.dump(report.scores_json(scores), sys.stdout, indent=2)
+        json.dump(scores_json(scores), sys.stdout, indent=2)
         print()
     else:
-        print(report.scores_table(scores))
+        print(scores_table(scores))
 
 
 def _trees(path: str) -> Iterator[tuple[int, Tree]]:

@@ -108,9 +108,6 @@ def record(
     }
     files = keep(
         assessment,
-        hypotheses,
-        references,
-        sources=sources,
         name=name,
         directory=directory,
         settings=settings,

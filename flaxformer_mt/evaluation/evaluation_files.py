@@ -80,10 +80,7 @@ def check_place(name: str, directory: Path) -> None:
 
 def keep(
     assessment: Assessment,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
     *,
-    sources: Sequence[str] | None,
     name: str,
     directory: Path,
     settings: Mapping[str, Any],
@@ -98,16 +95,17 @@ def keep(
     unless they are 0, and NAME.json with `settings` and the scores. Raises RunDirectoryError.
     """
     files = files_of(directory, name)
-    sides = [(files.hypotheses, hypotheses), (files.references, references)]
-    sides += [] if sources is None else [(files.sources, sources)]
-    remove_file(files.scores)
-    for path in (files.sources, files.page):
+    for path in (files.scores, files.sources, files.page):
         remove_file(path)
-    for path, side in sides:
-        write_text(path, "".join(f"{line}\n" for line in side))
+    for path, side in (
+        (files.hypotheses, assessment.hypotheses),
+        (files.references, assessment.references),
+        (files.sources, assessment.sources),
+    ):
+        if side is not None:
+            write_text(path, "".join(f"{line}\n" for line in side))
     if examples:
-        parts = (name, assessment, hypotheses, references)
-        write_text(files.page, page(*parts, sources=sources, origin=origin, shown=examples))
+        write_text(files.page, page(name, assessment, origin=origin, shown=examples))
     write_json(files.scores, {"name": name, **settings, **assessment.to_json()})
     return files
 

@@ -63,32 +63,12 @@ def differences(one: str, other: str) -> tuple[tuple[Span, ...], tuple[Span, ...
     return tuple(sides[0]), tuple(sides[1])
 
 
-def page(
-    name: str,
-    assessment: Assessment,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    sources: Sequence[str] | None,
-    origin: str,
-    shown: int = SHOWN,
-) -> str:
+def page(name: str, assessment: Assessment, *, origin: str, shown: int = SHOWN) -> str:
     """The page of the evaluation `name` with `shown` of the worst and of the best sentences.
 
     `origin` says in words whose translations these are.
     """
-    chrf, bleu = (_measured(assessment, kind).sentence_scores for kind in (Chrf, Bleu))
-    examples = [
-        _example(
-            number + 1,
-            None if sources is None else sources[number],
-            references[number],
-            hypotheses[number],
-            chrf=chrf[number],
-            bleu=bleu[number],
-        )
-        for number in worst_and_best(assessment, shown)
-    ]
+    examples = [_example(assessment, number) for number in worst_and_best(assessment, shown)]
     total = assessment.scores.sentences
     count = f"all {total:,}" if len(examples) == total else f"{len(examples):,} of {total:,}"
     orders = "".join(f'<option value="{key}">{label}</option>' for key, label in _ORDERS.items())
@@ -123,10 +103,11 @@ def page(
     )
 
 
-def _example(
-    line: int, source: str | None, reference: str, hypothesis: str, *, chrf: float, bleu: float
-) -> str:
-    of_reference, of_hypothesis = differences(reference, hypothesis)
+def _example(assessment: Assessment, number: int) -> str:
+    source = None if assessment.sources is None else assessment.sources[number]
+    reference = assessment.references[number]
+    of_reference, of_hypothesis = differences(reference, assessment.hypotheses[number])
+    chrf, bleu = (_measured(assessment, kind).sentence_scores[number] for kind in (Chrf, Bleu))
     sides = [] if source is None else [("source", text(source))]
     sides += [("reference", _spans(of_reference, "del"))]
     sides += [("translation", _spans(of_hypothesis, "ins"))]
@@ -136,9 +117,9 @@ def _example(
     )
     words = len((reference if source is None else source).split())
     return (
-        f'<li data-line="{line}" data-chrf="{chrf:.4f}" data-bleu="{bleu:.4f}" '
+        f'<li data-line="{number + 1}" data-chrf="{chrf:.4f}" data-bleu="{bleu:.4f}" '
         f'data-words="{words}">'
-        f"<h3>Line {line:,}: chrF {chrf:.1f}, BLEU {bleu:.1f}</h3>"
+        f"<h3>Line {number + 1:,}: chrF {chrf:.1f}, BLEU {bleu:.1f}</h3>"
         f"<dl>{rows}</dl></li>\n"
     )
 

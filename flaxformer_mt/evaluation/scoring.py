@@ -226,8 +226,11 @@ class Scoring:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """A system's scores on a test set, and the counts from which others are made."""
+    """A system's text and scores on a test set, and the counts from which others are made."""
 
+    hypotheses: Sequence[str]
+    references: Sequence[str]
+    sources: Sequence[str] | None
     scores: Scores
     intervals: dict[str, Interval]  # by metric name; empty where none were asked for
     buckets: tuple[Bucket, ...]  # empty where the sources are not known
@@ -298,6 +301,9 @@ def assess(
         found = intervals(measured, samples=scoring.resamples, seed=scoring.seed)
         spreads = {one.metric.name: spread for one, spread in zip(measured, found, strict=True)}
     return Assessment(
+        hypotheses=hypotheses,
+        references=references,
+        sources=sources,
         scores=scores_of(measured, hypotheses, notes=scoring.notes),
         intervals=spreads,
         buckets=() if sources is None else by_length(measured, sources),

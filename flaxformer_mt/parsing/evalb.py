@@ -19,9 +19,10 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any
 
 from flaxformer_mt.parsing.trees import ROOTS, TRACE, Tree, TreeError
+from flaxformer_mt.text_table import aligned
 
 DELETED_TAGS = frozenset((",", ":", "``", "''", ".", TRACE))
 _DELETED_LABELS = frozenset((*ROOTS, *DELETED_TAGS))
@@ -29,54 +30,45 @@ _EQUAL = {"PRT": "ADVP"}
 Spans = collections.Counter[tuple[str, int, int]]
 
 
-@dataclasses.dataclass(frozen=True)
-class SentenceScore:
-    """Counts of constituents of one sentence."""
-
-    state: Literal["scored", "skipped", "error"]
-    length: int
-    """Words of the gold tree, punctuation included and traces not."""
-    gold: int = 0
-    predicted: int = 0
-    matched: int = 0
-    by_gold_tags: bool = False
-    """Whether the predicted tags did not suffice to delete the punctuation."""
-
-    @property
-    def exact(self) -> bool:
-        return self.state == "scored" and self.gold == self.predicted == self.matched
+CUTOFF = 40
+"""EVALB sums up the sentences of at most this many words once more."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """A corpus's counts; shares lie in [0, 1] and are 0 where there is nothing to share."""
+    """Counts of one sentence or of a corpus; shares lie in [0, 1], 0 where there is none."""
 
-    sentences: int
-    errors: int
-    skipped: int
-    gold: int
-    predicted: int
-    matched: int
-    exact: int
-    by_gold_tags: int
-
-    @property
-    def precision(self) -> float:
-        return _share(self.matched, self.predicted)
-
-    @property
-    def recall(self) -> float:
-        return _share(self.matched, self.gold)
+    sentences: int = 1
+    errors: int = 0
+    skipped: int = 0
+    gold: int = 0  # constituents
+    predicted: int = 0
+    matched: int = 0
+    exact: int = 0  # sentences in which every constituent is right
+    by_gold_tags: int = 0  # those whose predicted tags did not suffice to delete the punctuation
+    length: int = 0  # words of the gold tree, punctuation included and traces not
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of the two."""
+        """The harmonic mean of precision and recall."""
         return _share(2 * self.matched, self.gold + self.predicted)
 
-    @property
-    def exact_match(self) -> float:
-        """The share of the scored sentences in which every constituent is right."""
-        return _share(self.exact, self.sentences - self.errors - self.skipped)
+    def to_json(self) -> dict[str, int | float]:
+        """Percentages, and the counts behind them."""
+        scored = self.sentences - self.errors - self.skipped
+        return {
+            "f1": 100 * self.f1,
+            "precision": 100 * _share(self.matched, self.predicted),
+            "recall": 100 * _share(self.matched, self.gold),
+            "exact_match": 100 * _share(self.exact, scored),
+            "sentences": self.sentences,
+            "error_sentences": self.errors,
+            "skipped_sentences": self.skipped,
+            "punctuation_by_gold_tags": self.by_gold_tags,
+            "gold_constituents": self.gold,
+            "predicted_constituents": self.predicted,
+            "matched_constituents": self.matched,
+        }
 
 
 def trees_of_parses(gold: Sequence[Tree], count: int) -> tuple[Tree, ...]:
@@ -101,7 +93,7 @@ def describe_left_out(gold: Sequence[Tree], kept: Sequence[Tree]) -> str:
     return f"gold trees without words left out, as linearize does: {count:,}" if count else ""
 
 
-def score_sentence(gold: Tree, predicted: Tree) -> SentenceScore:
+def score_sentence(gold: Tree, predicted: Tree) -> Score:
     """The counts for one sentence; trees as they were read, normal form or not."""
     length = sum(tag != TRACE for tag in gold.tags)
     kept, kept_predicted = _kept(gold.tags), _kept(predicted.tags)
@@ -109,35 +101,46 @@ def score_sentence(gold: Tree, predicted: Tree) -> SentenceScore:
     if any(kept_predicted) and _words(gold, kept) != _words(predicted, kept_predicted):
         kept_by_gold = _kept_by_gold(gold, predicted)
         if kept_by_gold is None:
-            return SentenceScore("error", length)
+            return Score(errors=1, length=length)
         kept_predicted, by_gold_tags = kept_by_gold, True
     if not any(kept_predicted):
-        return SentenceScore("skipped", length)
+        return Score(skipped=1, length=length)
     of_gold, of_predicted = _spans(gold, kept), _spans(predicted, kept_predicted)
-    return SentenceScore(
-        "scored",
-        length,
+    matched = (of_gold & of_predicted).total()
+    return Score(
         gold=of_gold.total(),
         predicted=of_predicted.total(),
-        matched=(of_gold & of_predicted).total(),
+        matched=matched,
+        exact=of_gold.total() == of_predicted.total() == matched,
         by_gold_tags=by_gold_tags,
+        length=length,
     )
 
 
-def total(scores: Iterable[SentenceScore], *, longest: int | None = None) -> Score:
+def total(scores: Iterable[Score], *, longest: int | None = None) -> Score:
     """The sum over sentences, those of at most `longest` words if that is given."""
     kept = [score for score in scores if longest is None or score.length <= longest]
-    states = collections.Counter(score.state for score in kept)
-    return Score(
-        sentences=len(kept),
-        errors=states["error"],
-        skipped=states["skipped"],
-        gold=sum(score.gold for score in kept),
-        predicted=sum(score.predicted for score in kept),
-        matched=sum(score.matched for score in kept),
-        exact=sum(score.exact for score in kept),
-        by_gold_tags=sum(score.by_gold_tags for score in kept),
-    )
+    names = [field.name for field in dataclasses.fields(Score)]
+    return Score(**{name: sum(getattr(score, name) for score in kept) for name in names})
+
+
+def scores_json(scores: Sequence[Score]) -> dict[str, Any]:
+    """Both of EVALB's sums."""
+    return {
+        "scorer": "EVALB, COLLINS.prm",
+        "all": total(scores).to_json(),
+        f"at_most_{CUTOFF}_words": total(scores, longest=CUTOFF).to_json(),
+    }
+
+
+def scores_table(scores: Sequence[Score]) -> str:
+    """The same for people."""
+    every, short = (total(scores, longest=longest).to_json() for longest in (None, CUTOFF))
+    rows = [
+        [name.replace("_", " "), *(f"{n:.2f}" if isinstance(n, float) else f"{n:,}" for n in pair)]
+        for name, *pair in zip(every, every.values(), short.values(), strict=True)
+    ]
+    return aligned(["EVALB, COLLINS.prm", "all", f"<= {CUTOFF} words"], rows)
 
 
 def _kept(tags: Sequence[str]) -> list[bool]:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from flaxformer_mt.parsing.linearization import LEAF, closed, opened
 from flaxformer_mt.parsing.trees import Bracket, Tree
@@ -84,6 +85,39 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
 def flat(words: Sequence[str]) -> Tree:
     """The tree that says nothing: the words alone."""
     return rebuild(words, [LEAF] * len(words)).tree
+
+
+@dataclasses.dataclass
+class Repairs:
+    """How many sentences were malformed, and every repair by its kind."""
+
+    sentences: int = 0
+    malformed: int = 0
+    kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, rebuilt: Rebuilt) -> None:
+        self.sentences += 1
+        self.malformed += bool(rebuilt.repairs)
+        self.kinds.update(rebuilt.repairs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every kind is there, also those that did not occur."""
+        return {
+            "sentences": self.sentences,
+            "malformed_sentences": self.malformed,
+            "repairs": {kind: self.kinds[kind] for kind in KINDS},
+        }
+
+    def lines(self) -> Iterator[str]:
+        share = f" ({self.malformed / self.sentences:.1%})" if self.sentences else ""
+        yield f"{self.sentences:,} sentences, of which {self.malformed:,}{share} were malformed"
+        yield from counted(self.kinds)
+
+
+def counted(counts: Mapping[str, int]) -> Iterator[str]:
+    """A line for each thing that occurred."""
+    for what, count in counts.items():
+        yield f"  {what}: {count:,}"
 
 
 @dataclasses.dataclass

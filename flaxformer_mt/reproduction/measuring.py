@@ -208,7 +208,7 @@ def parse_f1(
         rebuilt = rebuild(linearization.tokens_of(source), linearization.tokens_of(output))
         malformed += bool(rebuilt.repairs)
         score = evalb.score_sentence(tree, rebuilt.tree)
-        if score.state == "error":
+        if score.errors:
             raise CorpusError(f"sentence {number:,}: its gold tree has other words: {source}")
         scores.append(score)
     return 100 * evalb.total(scores).f1, malformed

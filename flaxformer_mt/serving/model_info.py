@@ -6,13 +6,6 @@ import dataclasses
 from typing import Any
 
 from flaxformer_mt.data.prepare.filters import count_letters, script_of
-<<<<<<< HEAD
-=======
-from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.segments import Overlong
-from flaxformer_mt.decoding.teacher_forcing import Attention
-from flaxformer_mt.decoding.translation import Translation
->>>>>>> a563f83 (Given translations have one file and one forward pass, evaluation one scoring and one way to read what was kept; other programs are held to the same pass)
 from flaxformer_mt.serving.settings import ServerSettings
 
 # English names of the languages that public parallel corpora have (ISO 639).

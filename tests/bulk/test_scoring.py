@@ -8,15 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from flaxformer_mt.bulk.forms import BadLine, Form
+from flaxformer_mt.bulk.forms import BadLine, Form, PairForm
 from flaxformer_mt.bulk.reading import InputError, open_pairs
-from flaxformer_mt.bulk.scoring import (
-    PairForm,
-    ScoreSettings,
-    describe_scored,
-    score_window,
-)
 from flaxformer_mt.bulk.stream import Window
+from flaxformer_mt.bulk.work import ScoreSettings
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.decoding import Scored
@@ -90,15 +85,15 @@ def test_sums():
         vocabularies=SimpleNamespace(tgt=VOCABULARY),
         score=lambda pairs, overlong: [SCORED] * len(pairs),
     )
-    assert describe_scored({}) == ["0 pairs, 0 target tokens (end marks included)"]
+    assert settings.describe({}) == ["0 pairs, 0 target tokens (end marks included)"]
     same = VOCABULARY.encode(["a b"])[0]
     lines = [
         json.dumps({"source": "a", "translation": "a b", "tokens": tokens}).encode()
         for tokens in (same, [*same[:1], 2, *same[1:]], same[::-1])
     ]
-    made = score_window(Window("x", 1, lines), settings, translator)  # type: ignore[arg-type]
+    made = settings.make(Window("x", 1, lines), translator)  # type: ignore[arg-type]
     assert made.tokens == 9 and made.output.count(b"\n") == 3
-    assert describe_scored(made.sums) == [
+    assert settings.describe(made.sums) == [
         "3 pairs, 9 target tokens (end marks included): -0.5000 nats a token, "
         f"perplexity {math.exp(4.5 / 9):.4f}",
         "1 of the texts encode into other tokens than those that were scored: scored as texts they "

@@ -13,7 +13,7 @@ from flaxformer_mt.bulk.forms import Form, Shown
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import Consumed, FileSink, OutputError, StreamSink
 from flaxformer_mt.bulk.stream import NOTES, stream, windows
-from flaxformer_mt.bulk.translating import TranslateSettings, describe_translated, translate_window
+from flaxformer_mt.bulk.work import TranslateSettings
 from flaxformer_mt.decoding import Hypothesis, OverlongError, PrefixError, Translation
 from flaxformer_mt.progress import Meter
 
@@ -54,7 +54,7 @@ def streamed(lines, sink, *, translate=None, form=None, window=5, say=None, **me
     return stream(
         lines,
         sink,
-        lambda each: translate_window(each, settings, translate or Upper()),
+        lambda each: settings.make(each, translate or Upper()),
         identity={"who": 1},
         window=window,
         meter=Meter("translate", say, share=lines.share, **meter),
@@ -65,7 +65,7 @@ def run(text: bytes, sink, *, say=None, **options) -> None:
     said: list[str] = []
     sums = streamed(Lines("in.txt", io.BytesIO(text)), sink, say=said.append, **options)
     if say is not None:
-        say += [*said, *describe_translated(sums)]
+        say += [*said, *TranslateSettings(form=Form()).describe(sums)]
 
 
 def output(text: bytes, **options) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -43,7 +44,8 @@ def test_the_lowest_and_the_highest_in_order_of_a_small_set_all() -> None:
 
 @pytest.mark.parametrize("sources", [SOURCES, None])
 def test_each_sentence_stands_with_its_text_and_words(sources: list[str] | None) -> None:
-    text = page("x", FOUND, OUTPUTS, TARGETS, sources=sources, origin="", shown=4)
+    found = dataclasses.replace(FOUND, sources=sources)
+    text = page("x", found, origin="", shown=4)
     items = re.findall(r'<li data-line="(\d+)".*? data-words="(\d+)">(.*?)</li>', text)
     assert [int(line) - 1 for line, _, _ in items] == worst_and_best(FOUND, 4)
     for line, words, item in items:
@@ -76,8 +78,7 @@ def test_no_word_is_lost_and_what_is_unmarked_agrees(ours: list[str], theirs: li
 def made(hypotheses: list[str], references: list[str], name: str = "x") -> str:
     scoring = Scoring(language="de", ter=False, resamples=20)
     found = assess(hypotheses, references, sources=hypotheses, scoring=scoring)
-    origin = f"Weights: {name}"
-    return page(name, found, hypotheses, references, sources=hypotheses, origin=origin)
+    return page(name, found, origin=f"Weights: {name}")
 
 
 def test_sentences_stay_text() -> None:

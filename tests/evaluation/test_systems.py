@@ -37,10 +37,8 @@ def keep_set(
     **scoring: Any,
 ) -> Path:
     settings = Scoring(ter=False, resamples=0, **scoring)
-    found = assess(hypotheses, REFERENCES, scoring=settings)
     files = keep(
-        *(found, hypotheses, REFERENCES),
-        sources=sources,
+        assess(hypotheses, REFERENCES, sources=sources, scoring=settings),
         name=name,
         directory=directory,
         settings={},

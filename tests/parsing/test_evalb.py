@@ -7,9 +7,14 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.parsing.evalb import DELETED_TAGS, score_sentence, total
-from flaxformer_mt.parsing.repair import KINDS, MISSING, UNCLOSED, rebuild
-from flaxformer_mt.parsing.report import Repairs, scores_json, scores_table
+from flaxformer_mt.parsing.evalb import (
+    DELETED_TAGS,
+    score_sentence,
+    scores_json,
+    scores_table,
+    total,
+)
+from flaxformer_mt.parsing.repair import KINDS, MISSING, UNCLOSED, Repairs, rebuild
 from flaxformer_mt.parsing.trees import Tree, parse
 from tests.parsing.forests import LABELS, SENTENCE, trees
 
@@ -19,7 +24,7 @@ GOLD = str(SENTENCE)
 def counts(gold: str, predicted: str) -> tuple[int, int, int]:
     """Matched, gold and predicted constituents."""
     score = score_sentence(parse(gold), parse(predicted))
-    assert score.state == "scored"
+    assert not score.errors and not score.skipped
     return score.matched, score.gold, score.predicted
 
 
@@ -93,9 +98,9 @@ def test_a_corpus_is_scored_by_its_sums() -> None:
     assert (score.sentences, score.errors, score.skipped) == (4, 1, 1)
     # S NP VP NP of four; then S of three, where one was predicted.
     assert (score.matched, score.gold, score.predicted) == (5, 7, 5)
-    assert score.recall == 5 / 7 and score.precision == 1.0
+    told = score.to_json()
+    assert (told["recall"], told["precision"], told["exact_match"]) == (100 * 5 / 7, 100, 50)
     assert score.f1 == pytest.approx(2 * 1.0 * (5 / 7) / (1.0 + 5 / 7)) == pytest.approx(10 / 12)
-    assert score.exact_match == 1 / 2
 
 
 def test_the_cutoff_counts_words_with_punctuation_and_without_traces() -> None:
@@ -109,13 +114,12 @@ def test_the_cutoff_counts_words_with_punctuation_and_without_traces() -> None:
 
 
 def test_no_sentence_scores_nothing() -> None:
-    score = total([])
-    assert (score.f1, score.precision, score.recall, score.exact_match) == (0, 0, 0, 0)
+    assert not any(total([]).to_json().values())
 
 
 @pytest.mark.parametrize("predicted", ["(())", "(TOP (, ,))", "(TOP (S (. .)))"])
 def test_a_tree_without_words_is_skipped(predicted: str) -> None:
-    assert score_sentence(SENTENCE, parse(predicted)).state == "skipped"
+    assert score_sentence(SENTENCE, parse(predicted)).skipped
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_a_tree_without_words_is_skipped(predicted: str) -> None:
 )
 def test_other_words_are_an_error(predicted: str) -> None:
     score = score_sentence(parse("(TOP (NP (NN a) (NN b)))"), parse(predicted))
-    assert score.state == "error" and not score.exact
+    assert score.errors and not score.exact
 
 
 def test_words_without_tags_are_scored_by_the_gold_tree_s() -> None:
@@ -143,7 +147,7 @@ def test_words_without_tags_are_scored_by_the_gold_tree_s() -> None:
     assert score.by_gold_tags and total([score]).by_gold_tags == 1
     assert not score_sentence(SENTENCE, SENTENCE).by_gold_tags
     dash = parse("(TOP (NP (: -)))")
-    assert score_sentence(dash, parse("(TOP (NP (XX -)))")).state == "skipped"
+    assert score_sentence(dash, parse("(TOP (NP (XX -)))")).skipped
 
 
 @pytest.mark.parametrize(
@@ -166,9 +170,9 @@ def test_words_without_tags_are_scored_by_the_gold_tree_s() -> None:
 )
 def test_traces_are_no_other_words(gold: str, predicted: str) -> None:
     score = score_sentence(parse(gold), parse(predicted))
-    assert score.state == "scored" and score.by_gold_tags and score.exact
+    assert score.by_gold_tags and score.exact
     other = score_sentence(parse(gold.replace("a)", "z)")), parse(predicted.replace("He", "z")))
-    assert other.state == "error"
+    assert other.errors
 
 
 def quadratic(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
@@ -210,7 +214,7 @@ def test_counts_equal_those_of_a_plain_count(tree: Tree, data: st.DataObject) ->
             brackets.append(bracket)
     predicted = Tree(tree.words, tree.tags, tuple(brackets))
     score = score_sentence(tree, predicted)
-    if score.state == "skipped":
+    if score.skipped:
         assert set(tree.tags) <= DELETED_TAGS
         return
     assert (score.matched, score.gold, score.predicted) == quadratic(tree, predicted)
