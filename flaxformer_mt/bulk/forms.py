@@ -180,7 +180,7 @@ class Form:
         if self.shown.n_best:
             fields["n_best"] = [self._object(*each) for each in said]
         whole = record.json or _dumped({self.key: record.source})
-        return _with_fields(whole, fields)
+        return with_fields(whole, fields)
 
     def _object(self, hypothesis: Hypothesis, aligned: Alignment | None) -> dict[str, Any]:
         fields: dict[str, Any] = {self.target_key: hypothesis.text}
@@ -269,7 +269,7 @@ class PairForm:
             if self.per_token:
                 fields["pieces"] = pieces
                 fields["token_log_probs"] = [round(each, 6) for each in scored.token_log_probs]
-            return _with_fields(record.line, {self.scored_key: fields})
+            return with_fields(record.line, {self.scored_key: fields})
         columns = [f"{scored.log_prob:.6f}", f"{scored.score:.6f}"]
         if self.per_token:
             each = zip(pieces, scored.token_log_probs, strict=True)
@@ -320,7 +320,7 @@ def _text_under(record: Record, key: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
-def _with_fields(whole: str, fields: dict[str, Any]) -> bytes:
+def with_fields(whole: str, fields: dict[str, Any]) -> bytes:
     """A line of the object `whole` with fields after its own, which stay to the byte."""
     # A parsed object ends with a brace, before which there may be blanks.
     inside = whole[:-1].rstrip()

@@ -19,7 +19,6 @@ from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batches import (
     DecodingError,
     compile_batches,
-    decode_ids,
     plan_batches,
     shapes_among,
     translate_ids,
@@ -27,7 +26,7 @@ from flaxformer_mt.decoding.batches import (
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.search import Weights, length_penalty
 from flaxformer_mt.model import Transformer
-from tests.decoding.examples import CONFIG, VOCAB, beam_search, sentences, tiny
+from tests.decoding.examples import CONFIG, VOCAB, beam_search, decoded, sentences, tiny
 
 
 def full_logits(model, params, src, prefix):
@@ -55,9 +54,8 @@ def test_scores_are_the_full_models(positions):
     model, params = tiny(positions)
     sources = sentences(6)
     forward = jax.jit(functools.partial(full_logits, model))
-    for source, outputs in zip(
-        sources, decode_ids((params,), (model,), sources, CONFIG, n_best=3), strict=True
-    ):
+    found = decoded(sources, n_best=3, given=((params,), (model,)))
+    for source, outputs in zip(sources, found, strict=True):
         assert len(outputs) == 3
         assert [o.score for o in outputs] == sorted((o.score for o in outputs), reverse=True)
         for output in outputs:
@@ -101,9 +99,7 @@ def test_the_cache_follows_its_hypotheses(beam):
         return beam_search(step, cache, limits, Weights(0.6), rules, length=length)[0]
 
     expected = search()
-    settings = dataclasses.replace(CONFIG, beam_size=beam)
-    decoded = decode_ids((params,), (model,), sources, settings, n_best=beam)
-    for row, outputs in enumerate(decoded):
+    for row, outputs in enumerate(decoded(sources, n_best=beam, beam_size=beam)):
         for slot, output in enumerate(outputs):
             tokens = expected.tokens[row, slot, : expected.lengths[row, slot]].tolist()
             assert [*output.tokens, EOS] == tokens
@@ -112,14 +108,13 @@ def test_the_cache_follows_its_hypotheses(beam):
 
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
 def test_neighbours_and_batch_size_change_nothing(beam):
-    model, params = tiny(seed=1)  # says things of many lengths
+    found = functools.partial(decoded, seed=1, beam_size=beam)  # says things of many lengths
     sources = sentences(40, seed=2)
-    config = dataclasses.replace(CONFIG, beam_size=beam)
-    together = decode_ids((params,), (model,), sources, config)
+    together = found(sources)
     others = [
-        decode_ids((params,), (model,), sources[::-1], config)[::-1],
-        decode_ids((params,), (model,), sources, dataclasses.replace(config, batch_tokens=256)),
-        [decode_ids((params,), (model,), [source], config)[0] for source in sources],
+        found(sources[::-1])[::-1],
+        found(sources, batch_tokens=256),
+        [found([source])[0] for source in sources],
     ]
     assert len({len(item[0].tokens) for item in together}) > 3
     for other in others:
@@ -185,11 +180,11 @@ def test_the_unknown_token_only_on_request():
     table = params["embedding"]["shared"]
     # A long row makes extreme logits: in some places it is the likeliest token by far.
     params = {**params, "embedding": {"shared": table.at[UNK].multiply(8.0)}}
-    sources = sentences(4, seed=4)
     for suppress, expected in (((UNK,), False), ((), True)):
-        decoded = decode_ids((params,), (model,), sources, CONFIG, n_best=3, suppress=suppress)
-        found = any(UNK in output.tokens for outputs in decoded for output in outputs)
-        assert found == expected
+        outputs = decoded(
+            sentences(4, seed=4), n_best=3, given=((params,), (model,)), suppress=suppress
+        )
+        assert any(UNK in output.tokens for each in outputs for output in each) == expected
 
 
 def test_rows_that_stand_for_no_type_are_never_generated():
@@ -200,8 +195,8 @@ def test_rows_that_stand_for_no_type_are_never_generated():
     # As likely as the unknown token can be made: two rows beyond the thirty types.
     extra = jnp.concatenate([table, 8.0 * table[UNK : UNK + 1], 8.0 * table[UNK : UNK + 1]])
     params = {**params, "embedding": {"shared": extra}}
-    decoded = decode_ids((params,), (padded,), sentences(4, seed=4), CONFIG, n_best=3)
-    assert max(max(output.tokens, default=0) for each in decoded for output in each) < VOCAB
+    outputs = decoded(sentences(4, seed=4), n_best=3, given=((params,), (padded,)))
+    assert max(max(output.tokens, default=0) for each in outputs for output in each) < VOCAB
 
 
 def test_refuses_what_the_model_cannot_take():
@@ -216,13 +211,23 @@ def test_refuses_what_the_model_cannot_take():
     assert translate_ids(params, model, [], CONFIG) == []
 
 
+def assert_same(together, others):
+    """The same hypotheses; of each the scores to rounding."""
+    for one, other in zip(together, others, strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+        for a, b in zip(one, other, strict=True):
+            assert a.log_prob == pytest.approx(b.log_prob, abs=1e-5)
+            assert a.score == pytest.approx(b.score, abs=1e-5)
+
+
 def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
     """Whatever the batch goes through, each output is what it is alone."""
-    model, params = tiny(seed=1)
     # Ten that have to end soon, three later, and three that may go on.
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
-    config = dataclasses.replace(CONFIG, max_extra_tokens=2, batch_tokens=16 * 4 * 32)
+    found = functools.partial(
+        decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=16 * 4 * 32
+    )
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
     shapes = []
     reshaped = batch_search.reshaped
@@ -232,21 +237,17 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
         return reshaped(state, rows, parts=parts, room=room)
 
     monkeypatch.setattr(batch_search, "reshaped", watched)
-    together = decode_ids((params,), (model,), sources, config, n_best=3)
+    together = found(sources)
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
-    alone = [decode_ids((params,), (model,), [source], config, n_best=3)[0] for source in sources]
-    for one, other in zip(together, alone, strict=True):
-        assert [each.tokens for each in one] == [each.tokens for each in other]
-        for a, b in zip(one, other, strict=True):
-            assert a.score == pytest.approx(b.score, abs=1e-5)
+    assert_same(together, [found([source])[0] for source in sources])
 
 
 def test_an_ensembles_probability_is_the_mean_of_its_members():
     (model, first), (_, second) = tiny(), tiny(seed=1)
     sources = sentences(6, seed=8)
-    decoded = decode_ids((first, second), (model, model), sources, CONFIG, n_best=2)
+    found = decoded(sources, n_best=2, given=((first, second), (model, model)))
     forward = jax.jit(functools.partial(full_logits, model))
-    for source, outputs in zip(sources, decoded, strict=True):
+    for source, outputs in zip(sources, found, strict=True):
         src = np.pad(np.array([source], np.int32), ((0, 0), (0, 24 - len(source))))
         for output in outputs:
             tokens = [*output.tokens, EOS]
@@ -266,16 +267,9 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
     padding = 9.0 * jnp.ones((32 - VOCAB, table.shape[1]))
     padded = {**second, "embedding": {"shared": jnp.concatenate([table, padding])}}
     sources = sentences(6, seed=8)
-    expected = decode_ids((first, second), (model, model), sources, CONFIG, n_best=2)
-    for params, models in (
-        ((first, padded), (model, wider)),
-        ((padded, first), (wider, model)),
-    ):
-        found = decode_ids(params, models, sources, CONFIG, n_best=2)
-        for one, other in zip(found, expected, strict=True):
-            assert [each.tokens for each in one] == [each.tokens for each in other]
-            for a, b in zip(one, other, strict=True):
-                assert a.log_prob == pytest.approx(b.log_prob, abs=1e-5)
+    expected = decoded(sources, n_best=2, given=((first, second), (model, model)))
+    for members in (((first, padded), (model, wider)), ((padded, first), (wider, model))):
+        assert_same(decoded(sources, n_best=2, given=members), expected)
 
 
 @pytest.mark.extended
@@ -288,53 +282,36 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
 )
 def test_any_neighbours_in_any_order_change_nothing(order, count, batch_tokens, beam):
     """Drawn batches: near-ties within 1e-5, which may fall either way, are not among these."""
-    chosen = order[:count]
-    sources = sentences(12, seed=4)
-    expected = _alone(beam)
-    model, params = tiny()
-    config = dataclasses.replace(CONFIG, beam_size=beam, batch_tokens=batch_tokens)
-    found = decode_ids((params,), (model,), [sources[at] for at in chosen], config, n_best=beam)
-    for at, outputs in zip(chosen, found, strict=True):
-        assert [each.tokens for each in outputs] == [each.tokens for each in expected[at]]
-        for one, other in zip(outputs, expected[at], strict=True):
-            assert one.score == pytest.approx(other.score, abs=1e-5)
+    sources = [sentences(12, seed=4)[at] for at in order[:count]]
+    found = decoded(sources, n_best=beam, beam_size=beam, batch_tokens=batch_tokens)
+    assert_same(found, [_alone(beam)[at] for at in order[:count]])
 
 
 @functools.cache
 def _alone(beam):
     """Each of the sentences as it is translated by itself."""
-    model, params = tiny()
-    config = dataclasses.replace(CONFIG, beam_size=beam)
-    return [
-        decode_ids((params,), (model,), [source], config, n_best=beam)[0]
-        for source in sentences(12, seed=4)
-    ]
+    drawn = sentences(12, seed=4)
+    return [decoded([source], n_best=beam, beam_size=beam)[0] for source in drawn]
 
 
 def test_outputs_begin_with_their_prefix():
-    model, params = tiny(seed=1)
-    sources = sentences(5, seed=10)
     prefixes = [[], [7], [9, 9, 4], [], [11, 5]]
-    decoded = decode_ids((params,), (model,), sources, CONFIG, prefixes=prefixes)
-    for prefix, outputs in zip(prefixes, decoded, strict=True):
+    found = decoded(sentences(5, seed=10), seed=1, prefixes=prefixes)
+    for prefix, outputs in zip(prefixes, found, strict=True):
         assert list(outputs[0].tokens[: len(prefix)]) == prefix
     with pytest.raises(DecodingError, match="source 0: the prefix has 24 tokens"):
-        decode_ids((params,), (model,), [[5, EOS]], CONFIG, prefixes=[[5] * 24])
+        decoded([[5, EOS]], prefixes=[[5] * 24])
 
 
 def test_length_rules_are_settings():
-    model, params = tiny(seed=1)
     sources = [[5, 6, 7, 8, EOS]]
     limits = {(1.0, 6): 11, (2.0, 1): 11, (0.0, 3): 3, (9.0, 50): 24}
     for (ratio, extra), limit in limits.items():
-        settings = dataclasses.replace(
-            CONFIG, max_ratio=ratio, max_extra_tokens=extra, length_penalty=9.0
-        )
-        output = decode_ids((params,), (model,), sources, settings)[0][0]
+        rules = {"max_ratio": ratio, "max_extra_tokens": extra, "length_penalty": 9.0}
+        output = decoded(sources, seed=1, **rules)[0][0]
         assert len(output.tokens) + 1 <= limit
         assert output.at_limit == (len(output.tokens) + 1 == limit)
-    average = dataclasses.replace(CONFIG, length_norm="average")
-    output = decode_ids((params,), (model,), sources, average)[0][0]
+    output = decoded(sources, seed=1, length_norm="average")[0][0]
     assert output.score == pytest.approx(output.log_prob / (len(output.tokens) + 1) ** 0.6)
 
 
@@ -370,7 +347,7 @@ def test_no_sentences_need_more_than_was_compiled(beam, monkeypatch):
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
     jax.clear_caches()
     model, params = tiny()
-    config = dataclasses.replace(CONFIG, beam_size=beam, max_extra_tokens=6)
+    config = dataclasses.replace(CONFIG, beam_size=beam)
     compile_batches((params,), (model,), [longest] * count, config)
     before = compiled()
     # Four sizes of cache, and 16, 4 and 1 rows.
@@ -380,5 +357,5 @@ def test_no_sentences_need_more_than_was_compiled(beam, monkeypatch):
         # The first is the longest that the batch takes; the limits spread the ends of the others.
         lengths = [longest, *rng.integers(1, longest + 1, count - 1)]
         sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
-        decode_ids((params,), (model,), sources, config)
+        decoded(sources, beam_size=beam)
         assert compiled() == before

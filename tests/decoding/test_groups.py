@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-
 import pytest
 
 from flaxformer_mt.decoding import batches
-from flaxformer_mt.decoding.batches import Decoded, decode_ids
+from flaxformer_mt.decoding.batches import Decoded
 from flaxformer_mt.decoding.sampling import Sampling
-from tests.decoding.examples import CONFIG, sentences, tiny
+from tests.decoding.examples import decoded, sentences
+
+SOURCES = sentences(8, seed=5)
+
+
+def searched(groups, n_best, **changes):
+    wanted = {"diverse_groups": groups, "diversity": 5.0, **changes}
+    return decoded(SOURCES, seed=5, n_best=n_best, beam_size=6, **wanted)
 
 
 def test_groups_give_different_outputs_each_once_and_best_first():
-    model, params = tiny(seed=5)
-    sources = sentences(8, seed=5)
-    config = dataclasses.replace(CONFIG, beam_size=6)
-
     def first_tokens(groups):
-        found = decode_ids(
-            (params,),
-            (model,),
-            sources,
-            dataclasses.replace(config, diverse_groups=groups, diversity=5.0),
-            n_best=6,
-        )
+        found = searched(groups, 6)
         for hypotheses in found:
             scores = [each.score for each in hypotheses]
             assert scores == sorted(scores, reverse=True)
@@ -38,25 +32,18 @@ def test_groups_give_different_outputs_each_once_and_best_first():
 
 
 def test_as_few_outputs_as_groups_or_fewer_come_from_different_groups():
-    model, params = tiny(seed=5)
-    sources = sentences(8, seed=5)
-
-    def outputs(groups, n_best):
-        config = dataclasses.replace(
-            CONFIG, beam_size=6, length_penalty=0.0, diverse_groups=groups, diversity=5.0
-        )
-        return decode_ids((params,), (model,), sources, config, n_best=n_best)
-
     # The first group is a search without groups, with its share of the beam.
-    alone = dataclasses.replace(CONFIG, beam_size=2, length_penalty=0.0)
-    first = decode_ids((params,), (model,), sources, alone)
-    for found, (best,) in zip(outputs(3, 2), first, strict=True):
+    first = decoded(SOURCES, seed=5, beam_size=2, length_penalty=0.0)
+    for found, (best,) in zip(searched(3, 2, length_penalty=0.0), first, strict=True):
         assert len({each.tokens for each in found}) == 2
         assert best.tokens in {each.tokens for each in found} or found[0].score > best.score
-    starts = [
-        {each.tokens[:1] for each in found} for groups in (1, 2) for found in outputs(groups, 2)
-    ]
-    assert sum(map(len, starts[len(sources) :])) > sum(map(len, starts[: len(sources)]))
+    one, two = (
+        sum(
+            len({each.tokens[:1] for each in found}) for found in searched(n, 2, length_penalty=0.0)
+        )
+        for n in (1, 2)
+    )
+    assert two > one
 
 
 @pytest.mark.parametrize(
@@ -84,10 +71,8 @@ def test_groups_take_turns(groups, count, expected):
 
 
 def test_draws_have_no_groups():
-    model, params = tiny(seed=5)
-    sources = sentences(4, seed=5)
-    draw = functools.partial(
-        decode_ids, (params,), (model,), sources, n_best=2, sampling=Sampling(seed=3)
-    )
-    grouped = draw(dataclasses.replace(CONFIG, diverse_groups=3, diversity=5.0))
-    assert grouped == draw(CONFIG)
+    drawn = [
+        searched(groups, 2, sampling=Sampling(seed=3), diversity=diversity)
+        for groups, diversity in ((3, 5.0), (1, 0.0))
+    ]
+    assert drawn[0] == drawn[1]

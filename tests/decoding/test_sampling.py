@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +10,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.batches import decode_ids
 from flaxformer_mt.decoding.sampling import Sampling, keys_of, sampled, seed_words
-from tests.decoding.examples import CONFIG, sentences, tiny
+from tests.decoding.examples import decoded, sentences
 
 LOGITS = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -50.0])
 DRAWS = 20_000
@@ -65,12 +63,10 @@ def test_only_the_nucleus_is_drawn():
 
 
 def test_a_low_temperature_is_greedy():
-    model, params = tiny(seed=1)
     sources = sentences(12, seed=3)
-    greedy = decode_ids((params,), (model,), sources, dataclasses.replace(CONFIG, beam_size=1))
-    config = dataclasses.replace(CONFIG, beam_size=3)
+    greedy = decoded(sources, seed=1, beam_size=1)
     cold = Sampling(temperature=1e-6)
-    drawn = decode_ids((params,), (model,), sources, config, n_best=3, sampling=cold)
+    drawn = decoded(sources, seed=1, n_best=3, beam_size=3, sampling=cold)
     for one, three in zip(greedy, drawn, strict=True):
         assert [each.tokens for each in three] == [one[0].tokens] * 3
         assert three[0].log_prob == pytest.approx(one[0].log_prob, abs=1e-5)
@@ -86,20 +82,17 @@ def test_the_user_s_default_generator_changes_no_draw():
 
 
 def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
-    model, params = tiny(seed=1)
     sources = sentences(20, seed=4)
-    config = dataclasses.replace(CONFIG, beam_size=4)
 
-    def draw(chosen, numbers=None, seed=7, batch_tokens=2048, beams=4):
-        settings = dataclasses.replace(config, batch_tokens=batch_tokens, beam_size=beams)
-        outputs = decode_ids(
-            (params,),
-            (model,),
+    def draw(chosen, numbers=None, seed=7, beams=4, **changes):
+        outputs = decoded(
             chosen,
-            settings,
+            seed=1,
             n_best=beams,
+            beam_size=beams,
             sampling=Sampling(seed=seed, temperature=1.5),
             numbers=numbers,
+            **changes,
         )
         return [[each.tokens for each in hypotheses] for hypotheses in outputs]
 
