@@ -17,15 +17,9 @@ from flaxformer_mt.decoding.segments import Part, source_pieces
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
-from tests.decoding.runs import PAIRS, make_run, parameters
+from tests.decoding.runs import PAIRS, parameters
 
 LINES = [source for source, _ in PAIRS]
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    run = make_run(tmp_path_factory.mktemp("alignment") / "run", {1: 10.0})
-    return Translator.load(run.path)
 
 
 def word_numbers(pieces) -> list[int]:

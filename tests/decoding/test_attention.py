@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS
-from flaxformer_mt.decoding import OverlongError, Translator
+from flaxformer_mt.decoding import OverlongError
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import stack_layers
 from tests.decoding.examples import as_part, forcing
-from tests.decoding.runs import PAIRS, make_run
+from tests.decoding.runs import PAIRS
 from tests.model import reference
 from tests.model.examples import build, tiny_config
 
@@ -95,8 +95,7 @@ def test_nothing_is_kept_unless_it_is_asked_for():
     assert set(made) == {"params"}
 
 
-def test_of_a_translator(tmp_path):
-    translator = Translator.load(make_run(tmp_path / "run", {1: 10.0}).path)
+def test_of_a_translator(translator):
     source, target = PAIRS[0]
     found = translator.attend(source, target)
     assert found.src_pieces[-1] == found.tgt_pieces[-1] == "</s>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 
 import jax
@@ -14,24 +15,18 @@ from flaxformer_mt.decoding import (
     DecodingError,
     OverlongError,
     TargetError,
-    Translator,
     teacher_forcing,
 )
-from flaxformer_mt.decoding.search import length_penalty
+from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.segments import source_pieces
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches
-from tests.decoding.examples import VOCAB, as_part, forcing, sentences, tiny
-from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run
+from flaxformer_mt.model.stacks import aligning_layer
+from tests.decoding.examples import CONFIG, VOCAB, as_part, decoded, forcing, sentences, tiny
+from tests.decoding.runs import MAX_LENGTH, PAIRS
 from tests.model import reference
 
 LINES = [source for source, _ in PAIRS]
 LONG = " ".join(LINES)
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    run = make_run(tmp_path_factory.mktemp("forced") / "run", {1: 10.0})
-    return Translator.load(run.path)
 
 
 def drawn(count: int, seed: int):
@@ -177,8 +172,8 @@ def test_overlong_lines_are_refused_with_their_number_or_split(translator):
         assert caught.value.splits
         (found,) = translator.score([pair], overlong="split")
         assert found.tokens.count(EOS) > 1
-        decoded = translator.vocabularies.tgt.decode([found.tokens])[0]
-        assert decoded.replace(" ", "") == pair[1].replace(" ", "")
+        text = translator.vocabularies.tgt.decode([found.tokens])[0]
+        assert text.replace(" ", "") == pair[1].replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -234,3 +229,65 @@ def test_parameters_that_are_no_numbers_are_named():
     broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
     with pytest.raises(DecodingError, match="not numbers"):
         scored(drawn(2, seed=1), given=(model, broken))
+
+
+# --- the coverage penalty: of the attention that a hypothesis has paid to its source ---------------
+
+
+BETA = 3.0
+
+
+def test_the_coverage_penalty_is_the_formula():
+    assert float(coverage_penalty(np.array([0.5, 1.0, 2.5, 0.2]))) == pytest.approx(
+        math.log(0.5) + math.log(0.2)
+    )
+    assert math.isfinite(float(coverage_penalty(np.zeros(3))))
+
+
+def searched(beta: float, sources):
+    return decoded(sources, seed=3, n_best=4, coverage_penalty=beta)
+
+
+def parts_of(sources, found):
+    return [
+        as_part(source[:-1], each.tokens)
+        for source, hypotheses in zip(sources, found, strict=True)
+        for each in hypotheses
+    ]
+
+
+def covered(sources, found) -> np.ndarray:
+    """The coverage penalty of each hypothesis, by the formula, of one pass over it."""
+    model, params = tiny(seed=3)
+    weights = forcing(model, params).cross_weights(
+        parts_of(sources, found), aligning_layer(model.config)
+    )
+    return np.array([np.log(np.clip(own.sum(axis=0), 1e-6, 1)).sum() for own in weights])
+
+
+def test_scores_hold_the_attention_of_the_whole_translation():
+    """Through compaction and cache growth, and as forced decoding has it."""
+    sources = sentences(9, seed=1)
+    found = searched(BETA, sources)
+    flat = [each for hypotheses in found for each in hypotheses]
+    lines = [[each] for each in parts_of(sources, found)]
+    forced = forcing(*tiny(seed=3), coverage_penalty=BETA).score(lines)
+    missing = covered(sources, found)
+    for each, lacks, scored in zip(flat, missing, forced, strict=True):
+        plain = each.log_prob / length_penalty(len(each.tokens) + 1, CONFIG.length_penalty)
+        assert each.score == pytest.approx(plain + BETA * lacks, abs=2e-5)
+        assert each.score == pytest.approx(scored.score, abs=2e-5)
+    assert min(missing) < -0.5
+    for hypotheses in found:
+        scores = [each.score for each in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_the_penalty_chooses_and_without_it_nothing_changes():
+    sources = sentences(12, seed=2)
+    without, little, much = (
+        [found[:1] for found in searched(beta, sources)] for beta in (0.0, 1e-7, BETA)
+    )
+    assert [each[0].tokens for each in without] == [each[0].tokens for each in little]
+    assert [each[0].tokens for each in without] != [each[0].tokens for each in much]
+    assert covered(sources, much).sum() > covered(sources, without).sum() + 1

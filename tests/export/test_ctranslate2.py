@@ -6,7 +6,6 @@ import dataclasses
 import platform
 import re
 import runpy
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -17,13 +16,14 @@ import pytest
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.type_table import TypeTable
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, ctranslate2
 from flaxformer_mt.export.export import Sample, export
 from flaxformer_mt.export.parity import Parity, compare
 from flaxformer_mt.export.reference import Reference
-from tests.export.translators import BLANKS, LINES, digits, translator, vocabularies
+from tests.export.test_runners import by_the_readme, greedily, greedy_settings
+from tests.export.translators import LINES, translator, vocabularies
 
 package = pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 
@@ -151,38 +151,6 @@ def test_an_int8_model_that_is_wrong_in_float32_too_is_not_the_cpus_fault(tmp_pa
         )
 
 
-def by_the_readme(folder: Path, line: str) -> str:
-    """What its lines print, as they stand, in a Python that finds no package of this project."""
-    [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
-    return alone(folder, code.replace("TEXT", line)).removesuffix("\n")
-
-
-def alone(folder: Path, code: str, text: str = "") -> str:
-    blocked = "import sys; sys.modules['flaxformer_mt'] = None; sys.argv = ['translate.py']\n"
-    done = subprocess.run(
-        [sys.executable, "-W", "error::SyntaxWarning", "-c", blocked + code],
-        cwd=folder,
-        input=text.encode(),
-        capture_output=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
-
-
-RUN = "import runpy; runpy.run_path('translate.py', run_name='__main__')"
-
-
-def greedy_settings(made: Translator) -> Translator:
-    made.config = dataclasses.replace(made.config, beam_size=1)
-    return made
-
-
-def greedily(made: Translator, line: str) -> str:
-    [tokens] = made.vocabularies.src.encode([line])
-    [text] = made.vocabularies.tgt.decode(Reference(made).greedy([[*tokens, EOS]]))
-    return text.strip(" ")
-
-
 @pytest.mark.parametrize("mark", [None, PAD, BOS])
 def test_the_readmes_lines_are_the_search_that_was_proven(mark: int | None, tmp_path: Path) -> None:
     made = greedy_settings(translator(logits_bias=True))
@@ -208,48 +176,6 @@ def test_the_readmes_lines_cut_off_a_language_code(tmp_path: Path) -> None:
     runtime = ctranslate2.Runtime(tmp_path, made.vocabularies, quantization="float32")
     assert runtime.encode(lines) == [[*ids, EOS] for ids in coded.encode(lines)]
     assert compare(Reference(made), runtime, lines, "lines", bound=1e-4).agrees
-
-
-def test_text_that_spells_a_mark_is_text(tmp_path: Path) -> None:
-    made = greedy_settings(translator(pair=digits()))
-    ctranslate2.write(made, tmp_path, quantization="float32")
-    lines = ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
-    assert all(UNK in ids for ids in made.vocabularies.src.encode(lines))
-    runtime = ctranslate2.Runtime(tmp_path, made.vocabularies, quantization="float32")
-    assert runtime.encode(lines) == [[*ids, EOS] for ids in made.vocabularies.src.encode(lines)]
-    for line in lines[:2]:
-        assert by_the_readme(tmp_path, line) == greedily(made, line)
-
-
-def test_lines_in_are_lines_out(tmp_path: Path) -> None:
-    made = greedy_settings(translator())
-    ctranslate2.write(made, tmp_path, quantization="float32")
-    first, last = greedily(made, LINES[0]), greedily(made, LINES[3] + "\x0b\u2028")
-    text = f"\ufeff{LINES[0]}\r\n\n \n{LINES[3]}\x0b\u2028\n{LINES[0]}"
-    assert alone(tmp_path, RUN, text).split("\n") == [first, "", "", last, first, ""]
-    assert alone(tmp_path, RUN, "") == ""
-
-
-def test_lines_of_blanks_have_no_translation(tmp_path: Path) -> None:
-    made = translator()
-    ctranslate2.write(made, tmp_path, quantization="float32")
-    assert any(made.vocabularies.src.encode(BLANKS))
-    model = runpy.run_path(str(tmp_path / "translate.py"))["Model"](tmp_path)
-    *blank, text = model.translate([*BLANKS, LINES[0]])
-    assert blank == [each.text for each in made.translate(BLANKS)] == [""] * len(BLANKS)
-    assert text
-
-
-def test_what_it_cannot_read_is_said_in_a_line(tmp_path: Path) -> None:
-    ctranslate2.write(translator(max_length=20), tmp_path, quantization="float32")
-    for text, message in (
-        (b"dog\n" + b"dog " * 30, rb"line 2 has \d+ tokens of at most 19"),
-        (b"a\xff", rb"the input is not UTF-8 text \(byte 2\)"),
-    ):
-        command = [sys.executable, str(tmp_path / "translate.py")]
-        done = subprocess.run(command, input=text, capture_output=True)
-        assert (done.returncode, done.stdout) == (1, b"")
-        assert re.fullmatch(message, done.stderr.strip()), done.stderr
 
 
 def test_the_folders_search_is_the_runs_where_it_has_that(tmp_path: Path) -> None:

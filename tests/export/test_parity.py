@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -120,3 +121,15 @@ def test_log_probabilities_are_those_of_each_sentence_alone(reference: Reference
         [alone] = reference.log_probs(sources[n : n + 1], targets[n : n + 1])
         np.testing.assert_allclose(alone, together[n], atol=1e-5)
         assert len(alone) == len(targets[n]) + 1 and (alone < 0).all()
+
+
+def test_rules_of_the_search_are_not_the_models() -> None:
+    made = translator()
+    plain = Reference(made)
+    sources = [[*ids, EOS] for ids in made.vocabularies.src.encode(LINES)]
+    outputs = plain.greedy(sources)
+    assert any(len(set(output)) < len(output) for output in outputs), "some token stands twice"
+    made.config = dataclasses.replace(
+        made.config, no_repeat_ngram=1, beam_size=4, length_penalty=1.0
+    )
+    assert Reference(made).greedy(sources) == outputs
