@@ -1,7 +1,8 @@
 """Where output goes: a stream, or a file that appears whole and that the same call can continue.
 
 A file grows beside its name as FILE.part. The record, FILE.part.json, says what the output is part
-of, how much of it is complete, and of how much of the input.
+of, how much of it is complete, and of how much of the input. In a bucket nothing can be appended
+to: parts lie in a folder and are joined at the end.
 """
 
 from __future__ import annotations
@@ -9,18 +10,32 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.paths import read_json, write_json
+from flaxformer_mt.rundir.paths import (
+    as_path,
+    asking,
+    exists,
+    persistently,
+    read_json,
+    write_json,
+)
+
+T = TypeVar("T")
 
 FORMAT = 2  # of the record
+EVERY = 60.0  # seconds between two uploads, as for a run's growing files
+PART = 1 << 23  # bytes after which one comes earlier
 
 
 class OutputError(UserError):
@@ -102,14 +117,62 @@ def _explained(path: str | Path, kept: str = "") -> Iterator[None]:
         raise OutputError(f"{path}: cannot be written: {why}{kept}") from error
 
 
-class FileSink(Sink):
+class _Continued(Sink):
+    """Output with a record, which says what it is part of and how much of it is complete."""
+
+    def __init__(self, record: Path, restart: bool) -> None:
+        self._record, self._restart = record, restart
+        # What a kill may leave beside the record, of which only one process writes.
+        self._aside = record.with_name(f".{record.name}.tmp")
+        self._identity: Mapping[str, Any] = {}
+
+    def _tell(self, consumed: Consumed, made: int) -> None:
+        """Records how much is complete: of the input, and of output in bytes or parts."""
+        record = {
+            "format": FORMAT,
+            "identity": dict(self._identity),
+            "output": made,
+            "consumed": dataclasses.asdict(consumed),
+        }
+        write_json(self._record, record, aside=self._aside)
+
+    def _told(self) -> tuple[Consumed, int]:
+        """What is done, and how much output that has made.
+
+        Raises OutputError for another identity. A record of nothing could belong to any call.
+        """
+        try:
+            record = read_json(self._record)
+            if (version := record.get("format")) != FORMAT:
+                raise ValueError(f"has format {version}, and this program reads {FORMAT}")
+            done, made = Consumed(**record["consumed"]), int(record["output"])
+            then: dict[str, Any] = dict(record["identity"])
+            if not all(isinstance(number, int) for number in (done.lines, done.size)):
+                raise TypeError("its counts are not integers")
+        except (RunDirectoryError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise OutputError(
+                f"{self._record}: cannot be continued: {error}; begin anew with --restart"
+            ) from error
+        if not done.lines:
+            return Consumed(), 0
+        # As they look after a round trip through JSON.
+        now = json.loads(json.dumps(dict(self._identity)))
+        for name in {**then, **now}:
+            if then.get(name) != now.get(name):
+                raise OutputError(
+                    f"{self._record}: tells of a call with {name} {then.get(name)!r}, and now it "
+                    f"is {now.get(name)!r}: what it has made does not belong to this; call it as "
+                    "before, or begin anew with --restart"
+                )
+        return done, made
+
+
+class FileSink(_Continued):
     """A local file. Raises OutputError wherever the system refuses something."""
 
     def __init__(self, path: str, *, restart: bool = False) -> None:
+        super().__init__(Path(f"{path}.part.json"), restart)
         self._path, self._part = Path(path), Path(f"{path}.part")
-        self._record = Path(f"{path}.part.json")
-        self._restart = restart
-        self._identity: Mapping[str, Any] = {}
         self._stream: BinaryIO | None = None
         self._size = 0  # bytes of output that are committed or were written since
 
@@ -120,7 +183,7 @@ class FileSink(Sink):
                 self._stream = self._opened()
                 done, self._size = self._earlier(self._stream)
                 if not done.lines:
-                    write_record(self._record, identity, done, 0)
+                    self._tell(done, 0)
                 self._stream.truncate(self._size)
                 self._stream.seek(self._size)
         except BaseException:
@@ -139,13 +202,13 @@ class FileSink(Sink):
         with self._explained():
             # In this order, so that the record never tells of output that is not there.
             self._force_to_disk()
-            write_record(self._record, self._identity, consumed, self._size)
+            self._tell(consumed, self._size)
 
     def finish(self) -> None:
         with self._explained():
             self._force_to_disk()
             os.replace(self._part, self._path)
-            for path in (self._record, _aside(self._record)):
+            for path in (self._record, self._aside):
                 path.unlink(missing_ok=True)
         self.close()
 
@@ -186,7 +249,7 @@ class FileSink(Sink):
                 f"{self._part}: is there, and no {self._record.name} tells what it is part of: "
                 "move it away, or begin anew with --restart"
             )
-        done, size = read_record(self._record, self._identity)
+        done, size = self._told()
         if found < size and self._path.is_file() and self._path.stat().st_size == size:
             # Killed between the last two steps, or here: what became FILE is a part again.
             with self._path.open("rb") as whole:
@@ -210,48 +273,110 @@ class FileSink(Sink):
             raise OutputError(f"{error}{kept}") from error
 
 
-def write_record(path: Path, identity: Mapping[str, Any], consumed: Consumed, made: int) -> None:
-    """Records what the output is part of, and how much of it (bytes, parts) is complete."""
-    record = {
-        "format": FORMAT,
-        "identity": dict(identity),
-        "output": made,
-        "consumed": dataclasses.asdict(consumed),
-    }
-    write_json(path, record, aside=_aside(path))
+class BucketSink(_Continued):
+    """An object in a bucket. Raises OutputError if the store refuses something.
 
-
-def _aside(path: Path) -> Path:
-    """What a kill may leave beside a record, of which only one process writes."""
-    return path.with_name(f".{path.name}.tmp")
-
-
-def read_record(path: Path, identity: Mapping[str, Any]) -> tuple[Consumed, int]:
-    """What is done, and how much output that has made. Raises OutputError for another `identity`.
-
-    A record of nothing could belong to any call.
+    FILE.part/ has the parts and state.json, which tells how many of them count; another machine can
+    continue them. Nothing keeps two calls from writing the same FILE at once.
     """
-    try:
-        record = read_json(path)
-        if (version := record.get("format")) != FORMAT:
-            raise ValueError(f"has format {version}, and this program reads {FORMAT}")
-        done, made = Consumed(**record["consumed"]), int(record["output"])
-        then: dict[str, Any] = dict(record["identity"])
-        if not all(isinstance(number, int) for number in (done.lines, done.size)):
-            raise TypeError("its counts are not integers")
-    except (RunDirectoryError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise OutputError(
-            f"{path}: cannot be continued: {error}; begin anew with --restart"
-        ) from error
-    if not done.lines:
-        return Consumed(), 0
-    # As they look after a round trip through JSON.
-    now = json.loads(json.dumps(dict(identity)))
-    for name in {**then, **now}:
-        if then.get(name) != now.get(name):
-            raise OutputError(
-                f"{path}: tells of a call with {name} {then.get(name)!r}, and now it is "
-                f"{now.get(name)!r}: what it has made does not belong to this; call it as before, "
-                "or begin anew with --restart"
-            )
-    return done, made
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        restart: bool = False,
+        every: float = EVERY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        try:
+            self._path, self._folder = as_path(path), as_path(f"{path}.part")
+        except RunDirectoryError as error:
+            raise OutputError(str(error)) from error
+        super().__init__(self._folder / "state.json", restart)
+        self._every, self._clock = every, clock
+        self._waiting = bytearray()  # output that is not uploaded
+        self._committed = 0  # bytes of it that `_consumed` is up to
+        self._consumed = self._uploaded = Consumed()
+        self._parts = 0
+        self._last = clock()
+
+    def begin(self, identity: Mapping[str, Any]) -> Consumed:
+        self._identity = identity
+        try:
+            if not self._restart and exists(self._record):
+                self._uploaded, self._parts = self._told()
+            if self._parts and not exists(self._part(0)):
+                self._take_back()
+            if not self._uploaded.lines:
+                self._tell(Consumed(), 0)
+        except RunDirectoryError as error:
+            raise OutputError(str(error)) from error
+        self.kept = str(self._folder)
+        return self._uploaded
+
+    def write(self, data: bytes) -> None:
+        self._waiting += data
+
+    def commit(self, consumed: Consumed) -> None:
+        self._consumed, self._committed = consumed, len(self._waiting)
+        if len(self._waiting) >= PART or self._clock() - self._last >= self._every:
+            self._upload()
+
+    def finish(self) -> None:
+        self._upload()
+        # Joined beside it first: what breaks off half-way must not be taken for the whole.
+        whole = self._folder / "whole"
+        self._ask(whole, lambda: _join(map(self._part, range(self._parts)), whole))
+        self._ask(self._path, lambda: whole.replace(self._path))
+        # As listed, for a call of before --restart may have had more of them; the first part goes
+        # first, which tells a later call that FILE is the whole, and the record last.
+        found = self._ask(self._folder, lambda: sorted(self._folder.iterdir()))
+        parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
+        for path in (*parts, self._record):
+            self._ask(path, functools.partial(path.unlink, missing_ok=True))
+        self.kept = ""
+
+    def close(self) -> None:
+        """Uploads what is committed, unless the output is finished."""
+        if self.kept:
+            self._upload()
+
+    def _upload(self) -> None:
+        if self._consumed != self._uploaded and self._consumed.lines:
+            data = bytes(self._waiting[: self._committed])
+            path = self._part(self._parts)
+            self._ask(path, lambda: path.write_bytes(data))
+            self._parts, self._uploaded = self._parts + 1, self._consumed
+            self._write_state()
+            del self._waiting[: self._committed]
+            self._committed = 0
+        self._last = self._clock()
+
+    def _take_back(self) -> None:
+        """After a stop while parts were deleted, FILE becomes the only part again."""
+        if not exists(self._path):  # its owner has taken it away
+            self._uploaded, self._parts = Consumed(), 0
+            return
+        # The record first: FILE must never count beside parts that it already holds.
+        self._parts = 1
+        self._write_state()
+        self._ask(self._folder, lambda: _join([self._path], self._part(0)))
+
+    def _write_state(self) -> None:
+        self._ask(self._record, lambda: self._tell(self._uploaded, self._parts))
+
+    def _part(self, number: int) -> Path:
+        return self._folder / f"{number:08}"
+
+    def _ask(self, path: Path, action: Callable[[], T]) -> T:
+        try:
+            return asking(path, "written", lambda: persistently(action))
+        except (RunDirectoryError, OSError) as error:
+            raise OutputError(f"{error}; what is complete is in {self._folder}") from error
+
+
+def _join(parts: Iterable[Path], whole: Path) -> None:
+    with whole.open("wb") as joined:
+        for part in parts:
+            with part.open("rb") as stream:
+                shutil.copyfileobj(stream, joined, 1 << 20)

@@ -14,9 +14,8 @@ from types import FrameType
 from typing import Any, BinaryIO, cast
 
 import flaxformer_mt
-from flaxformer_mt.bulk.bucket_sink import BucketSink
 from flaxformer_mt.bulk.reading import Lines, TwoInputs
-from flaxformer_mt.bulk.sinks import FileSink, OutputError, Sink, StreamSink
+from flaxformer_mt.bulk.sinks import BucketSink, FileSink, OutputError, Sink, StreamSink
 from flaxformer_mt.bulk.stream import WINDOW, stream
 from flaxformer_mt.bulk.work import ScoreSettings, TranslateSettings
 from flaxformer_mt.cli.arguments import positive, say, weights

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.errors import FAILED
-from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.metrics import Metric, ScoringError
 
 MODEL = "Unbabel/wmt22-comet-da"
 PROGRAM = "comet-score"
@@ -49,7 +49,7 @@ def require_comet() -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Comet:
+class Comet(Metric):
     """The mean of COMET's sentence scores, times 100 as papers print it.
 
     `model` is a name on the Hugging Face hub or the path of a checkpoint; `gpus` is how many of
@@ -60,7 +60,6 @@ class Comet:
     model: str = MODEL
     gpus: int = 0
     name: str = "comet"
-    higher_is_better: bool = True
 
     @property
     def signature(self) -> str:
@@ -84,8 +83,6 @@ class Comet:
 
     def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
         return totals[..., 0] / totals[..., 1]
-
-    sentence_scores = score
 
     def _asked(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         command = [require_comet()]

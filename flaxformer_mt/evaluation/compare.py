@@ -87,13 +87,14 @@ class Comparison:
             spread = system.assessment.intervals.get(metric)
             tests = {method: found[metric] for method, found in system.tests.items()}
             differences = [f"{test.difference:+.2f}" for test in tests.values()]
+            # The first system, the baseline, has none.
+            cells = [cell for method, test in tests.items() for cell in _cells(method, test)]
             rows.append(
                 [
                     system.name,
                     f"{system.assessment.scores.metrics[metric]:.2f}",
                     f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-",
-                    differences[0] if differences else "-",
-                    *(cell for method in self.methods for cell in _cells(method, tests)),
+                    *(["-"] * (len(header) - 3) if not tests else [differences[0], *cells]),
                 ]
             )
         signature = self.systems[0].assessment.scores.signatures[metric]
@@ -151,16 +152,13 @@ def _test(
     return {test.metric: test for test in found}
 
 
-def _cells(method: Method, tests: Mapping[Method, Outcome]) -> list[str]:
-    if method not in tests:
-        return ["-"] * len(_COLUMNS[method])
-    test = tests[method]
+def _cells(method: Method, test: Outcome) -> list[str]:
     # The bootstrap's p is one-sided and calls too many equal systems different.
     star = method == "randomization" and test.p_value < SIGNIFICANT
     cells = [f"{test.p_value:.4f}{'*' if star else ' '}"]
     if test.interval is not None:
-        cells.insert(0, f"{test.interval.low:+.2f} to {test.interval.high:+.2f}")
-        cells.insert(1, f"{test.better:.1%}")
+        spread = f"{test.interval.low:+.2f} to {test.interval.high:+.2f}"
+        cells = [spread, f"{test.better:.1%}", *cells]
     return cells
 
 

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -33,43 +32,43 @@ class ScoringError(UserError):
     """Hypotheses and references, or settings, that cannot be scored; says what to do."""
 
 
-class Metric(Protocol):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Metric:
     """A corpus metric that is a formula over sums of what is counted in each sentence."""
 
-    @property
-    def name(self) -> str:
-        """Its key in JSON."""
-
-    @property
-    def higher_is_better(self) -> bool: ...
+    name: str = ""
+    """Its key in JSON."""
+    higher_is_better: bool = True
 
     @property
     def signature(self) -> str:
         """How exactly it is computed."""
+        raise NotImplementedError
 
     def counts(
         self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> Float[np.ndarray, "sentences statistics"]: ...
+    ) -> Float[np.ndarray, "sentences statistics"]:
+        raise NotImplementedError
 
     def score(
         self, totals: Float[np.ndarray, "*samples statistics"]
     ) -> Float[np.ndarray, "*samples"]:
         """Scores of sums of counts, each of a whole corpus."""
+        raise NotImplementedError
 
     def sentence_scores(
         self, counts: Float[np.ndarray, "sentences statistics"]
     ) -> Float[np.ndarray, " sentences"]:
         """Scores of single sentences; their mean is not the corpus's score."""
+        return self.score(counts)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Bleu:
+class Bleu(Metric):
     """sacreBLEU: `13a` is mteval's tokenisation, `none` takes the text as tokenised already."""
 
     tokenizer: str = "13a"
     lowercase: bool = False
-    name: str = ""
-    higher_is_better: bool = True
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
@@ -129,7 +128,7 @@ def bleu_scores(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Chrf:
+class Chrf(Metric):
     """chrF2 (Popović, 2015) as in sacreBLEU: character n-grams, n = 1 to 6, without blanks.
 
     The counts are, for each n, the n-grams of the hypothesis, of the reference, and common ones.
@@ -137,7 +136,6 @@ class Chrf:
 
     lowercase: bool = False
     name: str = "chrf"
-    higher_is_better: bool = True
 
     @property
     def signature(self) -> str:
@@ -173,11 +171,9 @@ class Chrf:
             scores = (1 + _BETA**2) * precision * recall / (_BETA**2 * precision + recall)
         return np.where(precision + recall > 0, 100 * scores, 0.0)
 
-    sentence_scores = score
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ter:
+class Ter(Metric):
     """Translation edit rate (Snover et al., 2006) as in sacreBLEU, which is Tercom's.
 
     Of blank-separated words without regard to case. The counts are the edits (insertions,
@@ -205,8 +201,6 @@ class Ter:
             rates = 100 * (edits / words)
         # Words where the reference has none: all of them are wrong.
         return np.where(words > 0, rates, np.where(edits > 0, 100.0, 0.0))
-
-    sentence_scores = score
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

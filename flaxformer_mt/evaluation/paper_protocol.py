@@ -23,7 +23,7 @@ import numpy as np
 import regex
 from jaxtyping import Float
 
-from flaxformer_mt.evaluation.metrics import Bleu, ScoringError, bleu_scores
+from flaxformer_mt.evaluation.metrics import Bleu, Metric, ScoringError, bleu_scores
 
 PROTOCOL = 2  # goes up with every change that can change a score
 _QUOTES = dict.fromkeys("“”„‟「」《》", '"') | dict.fromkeys("‘’‚‛", "'")
@@ -147,12 +147,11 @@ def protocol_note(signature: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PaperBleu:
+class PaperBleu(Metric):
     """The paper's BLEU for a target language with rules (`LANGUAGES`), on raw text."""
 
     language: str
     name: str = "bleu_paper"
-    higher_is_better: bool = True
 
     @property
     def signature(self) -> str:

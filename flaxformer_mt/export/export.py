@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from flaxformer_mt.config import DataConfig
+from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
 from flaxformer_mt.export.folder import appearing, write_json
@@ -52,33 +53,37 @@ def export(
         raise ExportError(f"the format '{form}' is float32: {quantization} is for ctranslate2")
     if sample is not None:
         _require_runtime(form)
+    bounds = {"ctranslate2": ctranslate2.BOUNDS[quantization], "huggingface": huggingface.BOUND}
+    usual = bounds.get(form, stablehlo.BOUND)
     with appearing(destination) as folder:
-        if sample is not None and quantization != "float32":
-            open_runtime, exact, _ = _write(translator, folder, form, "float32", languages)
+
+        def proof(rounded: str, bound: float, *, products: str = "") -> Parity:
+            assert sample is not None
+            runtime = _opened(folder, form, products or rounded, translator.vocabularies)
+            share = ctranslate2.MEAN_SHARES[rounded]
             lines, origin = sample.lines, sample.origin
-            parity = compare(Reference(translator), open_runtime(), lines, origin, bound=exact)
+            reference = Reference(translator)
+            return compare(reference, runtime, lines, origin, bound=bound, mean_share=share)
+
+        if sample is not None and quantization != "float32":
+            _write(translator, folder, form, "float32", languages)
+            parity = proof("float32", ctranslate2.BOUNDS["float32"])
             if not parity.agrees:
                 raise ExportError(
                     f"{destination}: not written, for the runtimes disagree in float32, before "
                     f"{quantization}: {parity}"
                 )
-        open_runtime, usual, share = _write(translator, folder, form, quantization, languages)
+        _write(translator, folder, form, quantization, languages)
         if sample is None:
             return None
-        parity = compare(
-            Reference(translator),
-            open_runtime(),
-            sample.lines,
-            sample.origin,
-            bound=usual if bound is None else bound,
-            mean_share=share,
-        )
+        parity = proof(quantization, usual if bound is None else bound)
         if not parity.agrees:
             advice = (
                 "--bound raises the difference that passes, where outputs part only at near-equal "
                 "tokens"
             )
-            if quantization == "int8" and _weights_agree(translator, folder, sample, parity.bound):
+            # The same weights, as rounded as they are, in products of float32.
+            if quantization == "int8" and proof("int8", parity.bound, products="float32").agrees:
                 advice = (
                     "in float32 the same weights agree, so this CPU's products of bytes lose what "
                     "does not fit into 16 bits, as x86 without VNNI does: --quantization int7"
@@ -92,35 +97,19 @@ def export(
 
 def _write(
     translator: Translator, folder: Path, form: str, quantization: str, languages: DataConfig
-) -> tuple[Callable[[], Runtime], float, float]:
-    """Fills the folder; how its runtime is opened, the format's bound, and the mean's share."""
+) -> None:
     if form == "ctranslate2":
         ctranslate2.write(translator, folder, quantization=quantization)
-        bound, share = ctranslate2.BOUNDS[quantization], ctranslate2.MEAN_SHARES[quantization]
-        return (
-            lambda: ctranslate2.Runtime(folder, translator.vocabularies, quantization=quantization),
-            bound,
-            share,
-        )
-    if form == "huggingface":
+    elif form == "huggingface":
         huggingface.write(translator, folder, languages=languages)
-        return lambda: huggingface.Runtime(folder), huggingface.BOUND, 1.0
-    stablehlo.write(translator, folder)
-    return lambda: stablehlo.Runtime(folder), stablehlo.BOUND, 1.0
+    else:
+        stablehlo.write(translator, folder)
 
 
-def _weights_agree(translator: Translator, folder: Path, sample: Sample, bound: float) -> bool:
-    """Whether a CTranslate2 folder's weights, as rounded as they are, agree in float32 products."""
-    in_float32 = ctranslate2.Runtime(folder, translator.vocabularies, quantization="float32")
-    found = compare(
-        Reference(translator),
-        in_float32,
-        sample.lines,
-        sample.origin,
-        bound=bound,
-        mean_share=ctranslate2.MEAN_SHARES["int8"],
-    )
-    return found.agrees
+def _opened(folder: Path, form: str, quantization: str, vocabularies: Vocabularies) -> Runtime:
+    if form == "ctranslate2":
+        return ctranslate2.Runtime(folder, vocabularies, quantization=quantization)
+    return huggingface.Runtime(folder) if form == "huggingface" else stablehlo.Runtime(folder)
 
 
 def _require_runtime(form: str) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flaxformer_mt.bulk import bucket_sink
-from flaxformer_mt.bulk.bucket_sink import BucketSink
-from flaxformer_mt.bulk.sinks import Consumed, OutputError
+from flaxformer_mt.bulk import sinks
+from flaxformer_mt.bulk.sinks import BucketSink, Consumed, OutputError
 from tests.rundir.buckets import bucket, gcs, needs_clients
 
 __all__ = ["bucket", "gcs"]
@@ -54,7 +53,7 @@ def test_parts_are_uploaded_every_minute_and_joined(gcs, bucket):
 
 
 def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, bucket, monkeypatch):
-    monkeypatch.setattr(bucket_sink, "PART", 10)
+    monkeypatch.setattr(sinks, "PART", 10)
     sink, _ = begun(bucket, Clock())
     sink.write(b"x" * 11)
     sink.commit(done(1))
@@ -81,7 +80,7 @@ def test_an_output_of_many_megabytes_is_joined(gcs, bucket):
 
 @pytest.mark.parametrize("failing", ["joining", "renaming"])
 def test_an_end_that_breaks_off_is_no_output(gcs, bucket, failing, monkeypatch):
-    monkeypatch.setattr(bucket_sink, "persistently", lambda action: action())
+    monkeypatch.setattr(sinks, "persistently", lambda action: action())
     sink, _ = begun(bucket, Clock())
     sink.write(b"one\n")
     sink.commit(done(1))
@@ -115,7 +114,7 @@ def of_three_parts(bucket: str, **options) -> BucketSink:
 
 
 def stop_at_deletion(gcs, monkeypatch, number: int) -> None:
-    monkeypatch.setattr(bucket_sink, "persistently", lambda action: action())
+    monkeypatch.setattr(sinks, "persistently", lambda action: action())
     deletions = iter(range(100))
     gcs.fault = lambda method, name: (
         403 if method == "DELETE" and next(deletions) >= number else None

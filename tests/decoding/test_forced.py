@@ -231,7 +231,7 @@ def test_parameters_that_are_no_numbers_are_named():
         scored(drawn(2, seed=1), given=(model, broken))
 
 
-# --- the coverage penalty: of the attention that a hypothesis has paid to its source ---------------
+# --- the coverage penalty: of the attention that a hypothesis has paid to its source --------------
 
 
 BETA = 3.0
