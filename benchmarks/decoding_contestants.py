@@ -21,7 +21,7 @@ import jax
 from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.batches import decode_ids
+from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 
@@ -70,7 +70,7 @@ def ours(dtype: Literal["float32", "bfloat16"], work: Work) -> Decode:
             max_extra_tokens=OUTPUT,
             batch_tokens=batch * beam * longest,
         )
-        decoded = decode_ids((params,), (model,), ids, config)
+        decoded = Decoder((params,), (model,), config).decode(ids)
         return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
 
     return decode

@@ -27,7 +27,7 @@ from flaxformer_mt.cli.scoring import (
 from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator, translate_together
-from flaxformer_mt.evaluation.evaluate import Evaluation, check, record
+from flaxformer_mt.evaluation.evaluate import Evaluation, check, evaluate
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import assess
@@ -113,12 +113,11 @@ def evaluate_run(
         translations = translate_together(translator, each.sources, processes)
         if not processes.is_first:
             continue
-        result = record(
+        result = evaluate(
             translator,
-            translations,
             each.sources,
             each.references,
-            seconds=time.perf_counter() - start,
+            translated=(translations, time.perf_counter() - start),
             name=each.name,
             directory=directory,
             scoring=how,

@@ -58,24 +58,12 @@ def translate_ids(
     Compiled programs are kept between calls, for any parameters of the same model.
     Raises DecodingError.
     """
-    decoded = decode_ids((params,), (model,), sources, config)
+    decoded = Decoder((params,), (model,), config).decode(sources)
     return [list(hypotheses[0].tokens) for hypotheses in decoded]
 
 
-def decode_ids(
-    params: Params,
-    models: Models,
-    sources: Sequence[Sequence[int]],
-    config: DecodingConfig,
-    *,
-    n_best: int = 1,
-    suppress: tuple[int, ...] = (UNK,),
-    prefixes: Sequence[Sequence[int]] | None = None,
-    sampling: Sampling | None = None,
-    numbers: Sequence[tuple[int, int]] | None = None,
-    mesh: Mesh | None = None,
-) -> list[list[Decoded]]:
-    """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
+class Decoder:
+    """Searches with the same models and settings.
 
     `params` holds the tree under "params" of each of `models`: one, or an ensemble, whose
     probability is the mean of theirs. The sentences of a batch are split over the data axes of
@@ -83,104 +71,106 @@ def decode_ids(
     largest of the paper's models fits many times, and a search split any other way would have to
     gather them at each token.
 
-    An output has at most `max_ratio` times the source's length plus `max_extra_tokens` tokens, and
-    at most `model.max_length`, all with the end mark. It begins with its source's prefix (no end
-    mark), if there are `prefixes`. The unknown token is not generated unless `suppress` leaves it
-    out: no text corresponds to it. With `sampling`, the beam holds as many independent draws; what
-    a source draws depends on the seed and on its number, a line and its piece (by default its
-    place).
-
-    Raises DecodingError for a source without tokens or longer than `model.max_length`, for a prefix
-    that leaves no room for an end mark, and where scores are not numbers; ValueError for settings
-    that contradict each other.
+    The unknown token is not generated unless `suppress` leaves it out: no text corresponds to it.
+    With `sampling`, the beam holds as many independent draws. Raises ValueError for settings that
+    contradict each other.
     """
-    longest = min(model.config.max_length for model in models)
-    lengths = [len(source) for source in sources]
-    prefixes = [()] * len(sources) if prefixes is None else prefixes
-    numbers = [(place, 0) for place in range(len(sources))] if numbers is None else numbers
-    limits = [output_limit(config, length, longest) for length in lengths]
-    for number, (length, prefix, limit) in enumerate(zip(lengths, prefixes, limits, strict=True)):
-        if not 1 <= length <= longest:
-            raise DecodingError(
-                f"source {number} has {length} tokens; the model takes 1 to {longest} "
-                "(model.max_length), the end mark included"
-            )
-        if len(prefix) >= limit:
-            raise DecodingError(
-                f"source {number}: the prefix has {len(prefix)} tokens; an output has at most "
-                f"{limit}, the end mark included"
-            )
-    search = _search(params, models, config, n_best, suppress, sampling, mesh)
-    seed = sampling.seed if sampling else 0
-    decoded: list[list[Decoded]] = [[] for _ in sources]
-    for batch in plan_batches(lengths, config, longest, split=parts_of(search.mesh)):
-        widest = max(len(prefixes[number]) for number in batch.numbers)
-        # A width is compiled in: few of them.
-        width = power_of_two_at_least(widest) if widest else 0
-        whose = np.full(batch.rows, -1)
-        src, src_lengths, rows = padding(batch.rows, batch.length, prefix=width)
-        for row, number in enumerate(batch.numbers):
-            whose[row], src_lengths[row] = number, lengths[number]
-            src[row, : lengths[number]] = sources[number]
-            rows.limits[row] = limits[number]
-            rows.prefix[row, : len(prefixes[number])] = prefixes[number]
-            rows.seeds[row] = seed_words(seed, *numbers[number])
-        most = output_limit(config, batch.length, longest)
-        for at, found in search.run((src, src_lengths, rows), whose, length=most):
-            for row, number in enumerate(at):
-                if number >= 0:
-                    decoded[number] = _decoded(found, row, limits[number], search.rules)
-    return decoded
 
+    def __init__(
+        self,
+        params: Params,
+        models: Models,
+        config: DecodingConfig,
+        *,
+        n_best: int = 1,
+        suppress: tuple[int, ...] = (UNK,),
+        sampling: Sampling | None = None,
+        mesh: Mesh | None = None,
+    ) -> None:
+        mesh = local_mesh() if mesh is None else mesh
+        rules = rules_for(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
+        drawn = sampling or Sampling()
+        weights = Weights(
+            alpha=config.length_penalty,
+            average=config.length_norm == "average",
+            beta=config.coverage_penalty,
+            diversity=config.diversity,
+            temperature=drawn.temperature,
+            top_p=drawn.top_p,
+        )
+        self._search = BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
+        self._config, self._seed, self._split = config, drawn.seed, parts_of(mesh)
+        self._longest = min(model.config.max_length for model in models)
 
-def compile_batches(
-    params: Params,
-    models: Models,
-    lengths: Sequence[int],
-    config: DecodingConfig,
-    *,
-    n_best: int = 1,
-    suppress: tuple[int, ...] = (UNK,),
-    mesh: Mesh | None = None,
-    longest: int = 0,
-) -> frozenset[tuple[int, int]]:
-    """All that `decode_ids` may need for as many sources as there are `lengths`, of these lengths;
-    or for those of them that are there beside sources of up to `longest` tokens.
+    def decode(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        numbers: Sequence[tuple[int, int]] | None = None,
+    ) -> list[list[Decoded]]:
+        """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
-    Which programs a batch meets depends on which of its sentences are finished when: here are all
-    of them, for whoever cannot wait for a compilation later. Returns the batches' shapes, (rows,
-    source length): sources of the same shapes need nothing more.
-    """
-    most = min(model.config.max_length for model in models)
-    search = _search(params, models, config, n_best, suppress, None, mesh)
-    split = parts_of(search.mesh)
-    shapes = shapes_among(lengths, config, most, split=split, longest=longest)
-    for rows, src_length in shapes:
-        search.compile(rows, src_length, length=output_limit(config, src_length, most))
-    return shapes
+        An output has at most `max_ratio` times the source's length plus `max_extra_tokens` tokens,
+        and at most `model.max_length`, all with the end mark. It begins with its source's prefix
+        (no end mark), if there are `prefixes`. What a source draws depends on the seed and on its
+        number, a line and its piece (by default its place).
 
+        Raises DecodingError for a source without tokens or longer than `model.max_length`, for a
+        prefix that leaves no room for an end mark, and where scores are not numbers.
+        """
+        longest, rules = self._longest, self._search.rules
+        lengths = [len(source) for source in sources]
+        prefixes = [()] * len(sources) if prefixes is None else prefixes
+        numbers = [(place, 0) for place in range(len(sources))] if numbers is None else numbers
+        limits = [self._limit(length) for length in lengths]
+        for number, (length, prefix) in enumerate(zip(lengths, prefixes, strict=True)):
+            if not 1 <= length <= longest:
+                raise DecodingError(
+                    f"source {number} has {length} tokens; the model takes 1 to {longest} "
+                    "(model.max_length), the end mark included"
+                )
+            if len(prefix) >= limits[number]:
+                raise DecodingError(
+                    f"source {number}: the prefix has {len(prefix)} tokens; an output has at most "
+                    f"{limits[number]}, the end mark included"
+                )
+        decoded: list[list[Decoded]] = [[] for _ in sources]
+        for batch in plan_batches(lengths, self._config, longest, split=self._split):
+            widest = max(len(prefixes[number]) for number in batch.numbers)
+            # A width is compiled in: few of them.
+            width = power_of_two_at_least(widest) if widest else 0
+            whose = np.full(batch.rows, -1)
+            src, src_lengths, rows = padding(batch.rows, batch.length, prefix=width)
+            for row, number in enumerate(batch.numbers):
+                whose[row], src_lengths[row] = number, lengths[number]
+                src[row, : lengths[number]] = sources[number]
+                rows.limits[row] = limits[number]
+                rows.prefix[row, : len(prefixes[number])] = prefixes[number]
+                rows.seeds[row] = seed_words(self._seed, *numbers[number])
+            most = self._limit(batch.length)
+            for at, found in self._search.run((src, src_lengths, rows), whose, length=most):
+                for row, number in enumerate(at):
+                    if number >= 0:
+                        decoded[number] = _decoded(found, row, limits[number], rules)
+        return decoded
 
-def _search(
-    params: Params,
-    models: Models,
-    config: DecodingConfig,
-    n_best: int,
-    suppress: tuple[int, ...],
-    sampling: Sampling | None,
-    mesh: Mesh | None,
-) -> BatchSearch:
-    mesh = local_mesh() if mesh is None else mesh
-    rules = rules_for(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
-    drawn = sampling or Sampling()
-    weights = Weights(
-        alpha=config.length_penalty,
-        average=config.length_norm == "average",
-        beta=config.coverage_penalty,
-        diversity=config.diversity,
-        temperature=drawn.temperature,
-        top_p=drawn.top_p,
-    )
-    return BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
+    def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
+        """All that `decode` may need for as many sources as there are `lengths`, of these lengths;
+        or for those of them that are there beside sources of up to `longest` tokens.
+
+        Which programs a batch meets depends on which of its sentences are finished when: here are
+        all of them, for whoever cannot wait for a compilation later. Returns the batches' shapes,
+        (rows, source length): sources of the same shapes need nothing more.
+        """
+        split = self._split
+        shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
+        for rows, src_length in shapes:
+            self._search.compile(rows, src_length, length=self._limit(src_length))
+        return shapes
+
+    def _limit(self, length: int) -> int:
+        return output_limit(self._config, length, self._longest)
 
 
 class Batch(NamedTuple):

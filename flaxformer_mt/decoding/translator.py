@@ -14,7 +14,7 @@ from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.batches import DecodingError, compile_batches, decode_ids
+from flaxformer_mt.decoding.batches import Decoder, DecodingError
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
     Overlong,
@@ -221,21 +221,9 @@ class Translator:
         if prefixes is not None:
             longest = self.max_length
             begun = prefix_tokens(prefixes, tgt, pieces, sources, config, max_length=longest)
-        params, models = zip(*self.members, strict=True)
-        decoded = iter(
-            decode_ids(
-                params,
-                models,
-                sources,
-                config,
-                n_best=n_best,
-                suppress=(UNK, *banned),
-                prefixes=begun,
-                sampling=sampling,
-                numbers=numbers,
-                mesh=self.mesh,
-            )
-        )
+        suppressed = (UNK, *banned)
+        decoder = self._decoder(n_best=n_best, suppress=suppressed, sampling=sampling)
+        decoded = iter(decoder.decode(sources, prefixes=begun, numbers=numbers))
         found = [
             joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config)
             for parts in pieces
@@ -260,10 +248,11 @@ class Translator:
                 _, _, parts = source_pieces(line, self.vocabularies.src, self.max_length)
             lengths += [len(part) + 1 for part in parts]
         most = min(len(of_longest) + 1, self.max_length)
+        return self._decoder(n_best=n_best).compile(lengths, longest=most)
+
+    def _decoder(self, **settings: Any) -> Decoder:
         params, models = zip(*self.members, strict=True)
-        return compile_batches(
-            params, models, lengths, self.config, n_best=n_best, mesh=self.mesh, longest=most
-        )
+        return Decoder(params, models, self.config, mesh=self.mesh, **settings)
 
     def score(
         self,

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.errors import FAILED
-from flaxformer_mt.evaluation.metrics import Metric, ScoringError
+from flaxformer_mt.evaluation.metrics import Lines, Metric, ScoringError
 
 MODEL = "Unbabel/wmt22-comet-da"
 PROGRAM = "comet-score"
@@ -69,9 +69,7 @@ class Comet(Metric):
             version = "unknown"  # of a program in an environment of its own
         return f"nrefs:1|model:{Path(self.model).name}|scale:100|version:{version}"
 
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> Float[np.ndarray, "sentences 2"]:
+    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 2"]:
         """Each sentence's score, and 1. Raises CometError, whatever the program does."""
         found = self._asked(hypotheses, references)
         if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):

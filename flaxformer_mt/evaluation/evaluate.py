@@ -34,37 +34,6 @@ class Evaluation:
         return tuple(n for n, item in enumerate(self.translations, 1) if item.split)
 
 
-def evaluate(
-    translator: Translator,
-    sources: Sequence[str],
-    references: Sequence[str],
-    *,
-    name: str,
-    directory: Path,
-    scoring: Scoring | None = None,
-    examples: int = 0,
-) -> Evaluation:
-    """Translates `sources`, scores against `references`, writes NAME.json and what belongs to it.
-
-    Raises ScoringError (also for a name that is no file name), DecodingError, and RunDirectoryError
-    where the files cannot be written.
-    """
-    check(name, sources, references, directory)
-    start = time.perf_counter()
-    translations = list(translator.translate_lines(sources))
-    return record(
-        translator,
-        translations,
-        sources,
-        references,
-        seconds=time.perf_counter() - start,
-        name=name,
-        directory=directory,
-        scoring=scoring,
-        examples=examples,
-    )
-
-
 def check(name: str, sources: Sequence[str], references: Sequence[str], directory: Path) -> None:
     """What can be found before minutes of translating are lost to it; makes `directory`.
 
@@ -78,24 +47,32 @@ def check(name: str, sources: Sequence[str], references: Sequence[str], director
     check_place(name, directory)
 
 
-def record(
+def evaluate(
     translator: Translator,
-    translations: Sequence[Translation],
     sources: Sequence[str],
     references: Sequence[str],
     *,
-    seconds: float,
     name: str,
     directory: Path,
     scoring: Scoring | None = None,
     examples: int = 0,
+    translated: tuple[Sequence[Translation], float] | None = None,
 ) -> Evaluation:
-    """Scores what `translator` has made of `sources` in so many seconds, and keeps it.
+    """Translates `sources`, scores against `references`, writes NAME.json and what belongs to it.
 
     The JSON holds the scores with their signatures, the weights and the search settings;
     `evaluation_files.keep` says what else is written. `examples` is how many of the worst and best
-    a page shows, 0: none. Raises ScoringError and RunDirectoryError.
+    a page shows, 0: none. `translated` is what the translator has made of the sources already, and
+    in how many seconds.
+
+    Raises ScoringError and RunDirectoryError as `check`, DecodingError, and RunDirectoryError where
+    the files cannot be written.
     """
+    check(name, sources, references, directory)
+    if translated is None:
+        start = time.perf_counter()
+        translated = list(translator.translate_lines(sources)), time.perf_counter() - start
+    translations, seconds = translated
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)
     settings = {

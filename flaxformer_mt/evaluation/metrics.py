@@ -28,6 +28,9 @@ _CHAR_ORDER = 6  # of chrF's
 _BETA = 2  # chrF: recall counts this many times as much as precision
 
 
+Lines = Sequence[str]
+
+
 class ScoringError(UserError):
     """Hypotheses and references, or settings, that cannot be scored; says what to do."""
 
@@ -46,7 +49,7 @@ class Metric:
         raise NotImplementedError
 
     def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
+        self, hypotheses: Lines, references: Lines
     ) -> Float[np.ndarray, "sentences statistics"]:
         raise NotImplementedError
 
@@ -81,9 +84,7 @@ class Bleu(Metric):
     def signature(self) -> str:
         return _signature(BLEU(tokenize=self.tokenizer, lowercase=self.lowercase, force=True))
 
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> Float[np.ndarray, "sentences 10"]:
+    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 10"]:
         # Effective order says how a single sentence's score is made, and spares a log message.
         bleu = BLEU(
             tokenize=self.tokenizer, lowercase=self.lowercase, force=True, effective_order=True
@@ -141,9 +142,7 @@ class Chrf(Metric):
     def signature(self) -> str:
         return _signature(CHRF(lowercase=self.lowercase))
 
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> Float[np.ndarray, "sentences 18"]:
+    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 18"]:
         rows = [self._count(h, r) for h, r in zip(hypotheses, references, strict=True)]
         return np.array(rows, np.float64).reshape(-1, 3 * _CHAR_ORDER)
 
@@ -187,9 +186,7 @@ class Ter(Metric):
     def signature(self) -> str:
         return _signature(TER())
 
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> Float[np.ndarray, "sentences 2"]:
+    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 2"]:
         ter = TER()
         found = (ter.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
         return np.array([[s.num_edits, s.ref_length] for s in found], np.float64).reshape(-1, 2)
@@ -228,7 +225,7 @@ class Measured:
 
 
 def measure(
-    metrics: Sequence[Metric], hypotheses: Sequence[str], references: Sequence[str]
+    metrics: Sequence[Metric], hypotheses: Lines, references: Lines
 ) -> tuple[Measured, ...]:
     """Counts of each metric. Raises ScoringError for no sentences, or not one for one."""
     if len(hypotheses) != len(references):

@@ -17,13 +17,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
 
 import numpy as np
 import regex
 from jaxtyping import Float
 
-from flaxformer_mt.evaluation.metrics import Bleu, Metric, ScoringError, bleu_scores
+from flaxformer_mt.evaluation.metrics import Bleu, Lines, Metric, ScoringError, bleu_scores
 
 PROTOCOL = 2  # goes up with every change that can change a score
 _QUOTES = dict.fromkeys("“”„‟「」《》", '"') | dict.fromkeys("‘’‚‛", "'")
@@ -161,9 +160,7 @@ class PaperBleu(Metric):
             f"compounds:{compounds}|smooth:none|version:flaxformer_mt.{PROTOCOL}"
         )
 
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> Float[np.ndarray, "sentences 10"]:
+    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 10"]:
         sides = (hypotheses, references)
         prepared = ([prepare(text, self.language) for text in side] for side in sides)
         return Bleu(tokenizer="none").counts(*prepared)

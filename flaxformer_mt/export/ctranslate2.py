@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
@@ -29,6 +28,7 @@ from flaxformer_mt.export.folder import (
     write_readme,
 )
 from flaxformer_mt.export.parity import Runtime as ParityRuntime
+from flaxformer_mt.export.reference import LogProbs, Rows
 from flaxformer_mt.export.weights import Weights, from_model, linear, tables, usual_heads
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
 from flaxformer_mt.model.parameters import STACKS, layer_name
@@ -132,12 +132,7 @@ class Runtime(ParityRuntime):
         return [[*(ids.get(piece, UNK) for piece in row), EOS] for row in self._model.encode(lines)]
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        beam_size: int,
-        limit: int,
-        length_penalty: float = 0.0,
+        self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
         ids = {piece: number for number, piece in enumerate(self._tgt.pieces())}
         outputs = self._model.search(
@@ -149,9 +144,7 @@ class Runtime(ParityRuntime):
         )
         return [[ids[piece] for piece in output] for output in outputs]
 
-    def log_probs(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[Float[np.ndarray, " tokens"]]:
+    def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         scores = self._model.translator.score_batch(
             [self._src.pieces(source[:-1]) for source in sources],
             [self._tgt.pieces(target) for target in targets],

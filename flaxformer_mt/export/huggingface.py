@@ -15,9 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
@@ -26,6 +23,7 @@ from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.folder import Search, search_of, write_json, write_models, write_readme
 from flaxformer_mt.export.marian import to_state
 from flaxformer_mt.export.parity import Runtime as ParityRuntime
+from flaxformer_mt.export.reference import LogProbs, Rows
 from flaxformer_mt.export.weights import Weights, from_model, usual_heads
 
 BOUND = 1e-3
@@ -205,18 +203,13 @@ class Runtime(ParityRuntime):
             for line in lines
         ]
 
-    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+    def decode(self, rows: Rows) -> list[str]:
         """The text of target ids."""
         there = [[self._tgt[token] for token in row] for row in rows]
         return self._tokenizer.batch_decode(there, skip_special_tokens=True)
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        beam_size: int,
-        limit: int,
-        length_penalty: float = 0.0,
+        self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
         torch, width = self._torch, max(map(len, sources))
         pad = self._src[PAD]
@@ -243,9 +236,7 @@ class Runtime(ParityRuntime):
             found.append(tokens[: tokens.index(EOS)] if EOS in tokens else tokens)
         return found
 
-    def log_probs(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[Float[np.ndarray, " tokens"]]:
+    def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         torch, found = self._torch, []
         for source, target in zip(sources, targets, strict=True):
             out = [self._tgt[token] for token in (*target, EOS)]

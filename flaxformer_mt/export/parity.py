@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.export.reference import LogProbs, Reference, Rows
 
 COUNT = 32
 _LONGEST = 24  # pieces of a sentence made of a vocabulary's pieces
@@ -34,12 +33,7 @@ class Runtime:
         raise NotImplementedError
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        beam_size: int,
-        limit: int,
-        length_penalty: float = 0.0,
+        self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0
     ) -> list[list[int]]:
         """The best output of each source, of at most `limit` tokens, as one batch.
 
@@ -47,7 +41,7 @@ class Runtime:
         """
         raise NotImplementedError
 
-    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+    def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
         """Greedy outputs of at most that many tokens, end mark included, without the end mark.
 
         By a search of each sentence alone, for each has a limit of its own.
@@ -57,9 +51,7 @@ class Runtime:
             for source, limit in zip(sources, limits, strict=True)
         ]
 
-    def log_probs(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[Float[np.ndarray, " tokens"]]:
+    def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         """Log-probability of every token of each target and of the end mark after it."""
         raise NotImplementedError
 

@@ -15,6 +15,9 @@ from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 
+Rows = Sequence[Sequence[int]]  # token ids
+LogProbs = Float[np.ndarray, " tokens"]
+
 
 class Reference:
     """Greedy outputs and log-probabilities of a run's model, token ids in and out.
@@ -39,20 +42,18 @@ class Reference:
         model = translator.model.clone(config=config)
         self._forcing = TeacherForcing(translator.params, model, search, translator.mesh)
 
-    def limits(self, sources: Sequence[Sequence[int]]) -> list[int]:
+    def limits(self, sources: Rows) -> list[int]:
         """The most tokens that each source's output may have, the end mark included."""
         config = self._forcing.config
         return [output_limit(config, len(ids), self.longest) for ids in sources]
 
-    def greedy(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
+    def greedy(self, sources: Rows) -> list[list[int]]:
         """The greedy output of each source (pieces + EOS), without its end mark."""
         forcing = self._forcing
         with jax.default_matmul_precision("highest"):
             return translate_ids(forcing.params, forcing.model, sources, forcing.config)
 
-    def log_probs(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[Float[np.ndarray, " tokens"]]:
+    def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         """Natural log-probability of every token of each target and of the end mark after it."""
         parts = [
             Part("", tuple(source[:-1]), "", tuple(target))

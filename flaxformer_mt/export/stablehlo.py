@@ -34,6 +34,7 @@ from flaxformer_mt.export.folder import (
     write_readme,
 )
 from flaxformer_mt.export.parity import Runtime as ParityRuntime
+from flaxformer_mt.export.reference import LogProbs, Rows
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
 
@@ -180,11 +181,9 @@ class Runtime(ParityRuntime):
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         return self._model.encode(lines)
 
-    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+    def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
         return self._model.greedy(sources, limits)
 
-    def log_probs(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[Float[np.ndarray, " tokens"]]:
+    def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         with jax.default_matmul_precision("highest"):
             return self._model.log_probs(sources, targets)

@@ -79,17 +79,6 @@ class Tree:
         return "".join((*parts, ")"))
 
 
-def parse(text: str) -> Tree:
-    """The tree that a text consists of; `(())` and `(TOP)` are trees without words.
-
-    Raises TreeError, which says what is wrong.
-    """
-    trees = list(read([text], "text"))
-    if len(trees) != 1:
-        raise TreeError(f"the text holds {len(trees)} trees and not one")
-    return trees[0][1]
-
-
 def read(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
     """The trees in lines of text, each with the number of the line, from 1, that it begins in.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding.batches import decode_ids
+from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.search import Sentences, advance, begin
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
@@ -58,16 +58,18 @@ def sentences(count: int, seed: int = 0, longest: int = 22) -> list[list[int]]:
     return [[*rng.integers(UNK + 1, VOCAB, size=length).tolist(), EOS] for length in lengths]
 
 
-def decoded(sources, *, n_best=1, seed=0, given=None, **changes):
-    """What the model of `tiny(seed=seed)`, or `given` (params, models), makes of the sources."""
+def decoded(sources, *, prefixes=None, numbers=None, **settings):
+    """What `decoder(**settings)` makes of the sources."""
+    return decoder(**settings).decode(sources, prefixes=prefixes, numbers=numbers)
+
+
+def decoder(*, seed=0, given=None, **changes) -> Decoder:
+    """Of the model of `tiny(seed=seed)`, or of `given` (params, models)."""
+    names = ("n_best", "suppress", "sampling", "mesh")
+    asked = {name: changes.pop(name) for name in names if name in changes}
     model, params = tiny(seed=seed)
-    asked = {name: changes.pop(name) for name in ASKED if name in changes}
-    config = dataclasses.replace(CONFIG, **changes)
     params, models = given or ((params,), (model,))
-    return decode_ids(params, models, sources, config, n_best=n_best, **asked)
-
-
-ASKED = ("suppress", "prefixes", "sampling", "numbers", "mesh")
+    return Decoder(params, models, dataclasses.replace(CONFIG, **changes), **asked)
 
 
 def as_part(src, tgt) -> Part:

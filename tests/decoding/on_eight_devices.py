@@ -5,7 +5,6 @@ A program of its own: the number of devices is a matter of the whole process.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import warnings
 from typing import Any
@@ -16,17 +15,16 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from flaxformer_mt.config import MeshConfig
 from flaxformer_mt.decoding import batch_search
-from flaxformer_mt.decoding.batches import decode_ids
 from flaxformer_mt.decoding.search import State
 from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
-from tests.decoding.examples import CONFIG, as_part, forcing, sentences, tiny
+from tests.decoding.examples import as_part, decoded, forcing, sentences, tiny
 
 SENTENCES = 21  # no number of devices divides it but three
 
 
 def found(mesh: Any, params: Any, model: Any, beam: int) -> list[Any]:
-    config = dataclasses.replace(CONFIG, beam_size=beam, batch_tokens=16 * beam)
-    outputs = decode_ids((params,), (model,), sentences(SENTENCES), config, n_best=beam, mesh=mesh)
+    settings = {"beam_size": beam, "batch_tokens": 16 * beam, "n_best": beam, "mesh": mesh}
+    outputs = decoded(sentences(SENTENCES), given=((params,), (model,)), **settings)
     return [[[list(o.tokens), o.log_prob, o.score, o.at_limit] for o in each] for each in outputs]
 
 

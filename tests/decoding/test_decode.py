@@ -18,7 +18,6 @@ from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batches import (
     DecodingError,
-    compile_batches,
     plan_batches,
     shapes_among,
     translate_ids,
@@ -26,7 +25,15 @@ from flaxformer_mt.decoding.batches import (
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.search import Weights, length_penalty
 from flaxformer_mt.model import Transformer
-from tests.decoding.examples import CONFIG, VOCAB, beam_search, decoded, sentences, tiny
+from tests.decoding.examples import (
+    CONFIG,
+    VOCAB,
+    beam_search,
+    decoded,
+    decoder,
+    sentences,
+    tiny,
+)
 
 
 def full_logits(model, params, src, prefix):
@@ -81,7 +88,7 @@ def test_the_cache_follows_its_hypotheses(beam):
     src = np.zeros((6, 16), np.int32)
     for row, source in enumerate(sources):
         src[row, : len(source)] = source
-    length = 22  # the longest source and 6 more: as much as decode_ids allows
+    length = 22  # the longest source and 6 more: as much as is allowed
 
     def step(tokens, index, cache):
         prefix = cache["beams"]["prefix"].at[:, :, index].set(tokens)
@@ -346,9 +353,7 @@ def test_no_sentences_need_more_than_was_compiled(beam, monkeypatch):
     longest, count = 14, 16
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
     jax.clear_caches()
-    model, params = tiny()
-    config = dataclasses.replace(CONFIG, beam_size=beam)
-    compile_batches((params,), (model,), [longest] * count, config)
+    decoder(beam_size=beam).compile([longest] * count)
     before = compiled()
     # Four sizes of cache, and 16, 4 and 1 rows.
     assert before[0] == 1 and before[1] > 6 and before[2] > before[1]

@@ -78,12 +78,9 @@ def test_a_line_break_spelt_in_bytes_does_not_break_the_line(translator, monkeyp
     spelling = Translator(parameters(model, 0), model, pair, translator.config)
     pieces = pair.tgt.pieces()
     tokens = tuple(pieces.index(piece) for piece in ("<0x41>", "<0x0A>", "<0x0D>", "<0x42>"))
+    said = [Decoded(tokens=tokens, log_prob=-1.0, score=-1.0, at_limit=False)]
     monkeypatch.setattr(
-        module,
-        "decode_ids",
-        lambda params, models, sources, config, **_: [
-            [Decoded(tokens=tokens, log_prob=-1.0, score=-1.0, at_limit=False)] for _ in sources
-        ],
+        module.Decoder, "decode", lambda self, sources, **_: [said for _ in sources]
     )
     assert spelling.translate(["a dog"])[0].text == "A  B"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from flaxformer_mt.parsing.trees import Bracket, Tree, parse
+from flaxformer_mt.parsing.trees import Bracket, Tree, read
 
 LABELS = ("S", "NP", "VP", "PP", "ADVP", "PRT", "NML")
 TAGS = ("NN", "VBZ", "DT", ",", ".", ":", "``", "''", "-LRB-", "PRP$", "XX")
@@ -60,6 +60,12 @@ def flattened(nodes: list[Nested]) -> Tree:
     for node in nodes:
         visit(node)
     return Tree(tuple(words), tuple(tags), tuple(brackets))
+
+
+def parse(text: str) -> Tree:
+    """The one tree that a text consists of."""
+    [(_, tree)] = read([text], "text")
+    return tree
 
 
 def trees() -> st.SearchStrategy[Tree]:

@@ -15,8 +15,8 @@ from flaxformer_mt.parsing.evalb import (
     total,
 )
 from flaxformer_mt.parsing.repair import KINDS, MISSING, UNCLOSED, Repairs, rebuild
-from flaxformer_mt.parsing.trees import Tree, parse
-from tests.parsing.forests import LABELS, SENTENCE, trees
+from flaxformer_mt.parsing.trees import Tree
+from tests.parsing.forests import LABELS, SENTENCE, parse, trees
 
 GOLD = str(SENTENCE)
 

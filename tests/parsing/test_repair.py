@@ -18,8 +18,8 @@ from flaxformer_mt.parsing.repair import (
     flat,
     rebuild,
 )
-from flaxformer_mt.parsing.trees import Tree, parse
-from tests.parsing.forests import SENTENCE, trees
+from flaxformer_mt.parsing.trees import Tree
+from tests.parsing.forests import SENTENCE, parse, trees
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "NN", ".", "-LRB-", "S\u00a0S")
 NO_TOKENS = (

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given, settings
 
 from flaxformer_mt.parsing.linearization import EMPTIED, SHORTENED, TRACES, normal_form, plain_label
-from flaxformer_mt.parsing.trees import Bracket, Tree, TreeError, parse, read
-from tests.parsing.forests import SENTENCE, Nested, flattened, nested_trees, text_of, trees
+from flaxformer_mt.parsing.trees import Bracket, Tree, TreeError, read
+from tests.parsing.forests import (
+    SENTENCE,
+    Nested,
+    flattened,
+    nested_trees,
+    parse,
+    text_of,
+    trees,
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -79,12 +87,6 @@ def test_what_is_no_tree_is_named_with_its_line(text: str, message: str) -> None
     with pytest.raises(TreeError) as caught:
         list(read(text.split("\n"), "file"))
     assert str(caught.value).startswith(message)
-
-
-@pytest.mark.parametrize(("text", "count"), [("", 0), ("(A x) (B y)", 2)])
-def test_a_text_of_no_tree_or_two_is_refused(text: str, count: int) -> None:
-    with pytest.raises(TreeError, match=f"holds {count} trees"):
-        parse(text)
 
 
 def test_what_a_treebank_adds_is_removed() -> None:
