@@ -111,8 +111,7 @@ class Form:
     ) -> bytes:
         """The lines to write; `alignments` are those of the hypotheses, in their order.
 
-        With `shown.n_best` a line of text or columns begins with `number`, the source's, and a tab:
-        a source may have fewer translations than were asked for, and a blank one has one.
+        With `shown.n_best` a line of text or columns begins with `number`, the source's, and a tab.
         """
         said = [
             (hypothesis, alignments[number] if alignments else None)
@@ -159,7 +158,6 @@ class Form:
         return dataclasses.replace(record, source=source, prefix=prefix)
 
     def _fields(self) -> list[str]:
-        """The keys that are added to an object."""
         wanted = {
             "score": self.shown.scores,
             "log_prob": self.shown.scores,
@@ -295,7 +293,6 @@ def columns_of(line: bytes, last: int) -> list[str]:
 
 
 def _check_written(whose: str, key: str) -> None:
-    """Raises ValueError for a key that would not be found again where it is written."""
     if "." in key:
         raise ValueError(
             f"the {whose} key is written as it is, and a dot would lead into an object when it is "
@@ -304,7 +301,6 @@ def _check_written(whose: str, key: str) -> None:
 
 
 def _parsed_object(line: bytes) -> Record:
-    """A line that holds a JSON object. Raises BadLine."""
     value = _readable(parsed, line)
     if not isinstance(value, dict):
         raise BadLine("is JSON, but no object")
@@ -334,7 +330,6 @@ def _as_column(text: str) -> str:
 
 
 def _dumped(value: Any) -> str:
-    """JSON in one line, with characters as they are."""
     return json.dumps(value, ensure_ascii=False)
 
 

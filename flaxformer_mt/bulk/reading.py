@@ -145,7 +145,6 @@ def open_pairs(src: str, tgt: str) -> Iterator[TwoInputs]:
 
 
 def _size_of(file: Any) -> int | None:
-    """Bytes of a regular file; None for a pipe, a terminal and the like."""
     try:
         status = os.fstat(file.fileno())
     except (OSError, AttributeError):

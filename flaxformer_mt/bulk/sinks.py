@@ -240,7 +240,6 @@ class FileSink(_Continued):
             os.close(descriptor)  # another process has just finished it, which made it FILE
 
     def _earlier(self, stream: BinaryIO) -> tuple[Consumed, int]:
-        """What an earlier call has done, and how many bytes of FILE.part that has made."""
         found = os.fstat(stream.fileno()).st_size
         if self._restart or not (found or self._record.exists()):
             return Consumed(), 0
@@ -276,8 +275,8 @@ class FileSink(_Continued):
 class BucketSink(_Continued):
     """An object in a bucket. Raises OutputError if the store refuses something.
 
-    FILE.part/ has the parts and state.json, which tells how many of them count; another machine can
-    continue them. Nothing keeps two calls from writing the same FILE at once.
+    FILE.part/ has the parts and state.json, the record; another machine can continue them. Nothing
+    keeps two calls from writing the same FILE at once.
     """
 
     def __init__(

@@ -84,10 +84,7 @@ class BatchSearch:
             state = self._reshaped(state, kept, parts, room)
 
     def compile(self, rows: int, src_length: int, *, length: int) -> None:
-        """All programs that a batch of this shape may come to need, whatever its sentences are.
-
-        Each is called on rows of padding, which are finished from the start.
-        """
+        """All programs that a batch of this shape may need, called on rows of padding."""
         parts = parts_of(self.mesh)
         room = more_room(0, length)
         known = {(rows // parts, room)}
@@ -118,7 +115,6 @@ class BatchSearch:
             )
 
     def _advanced(self, state: State, parts: int) -> State:
-        """Until the cache is full or a batch of fewer rows is enough."""
         with on_mesh(self.mesh):
             return advance(
                 self.params,
@@ -337,8 +333,8 @@ def lower_search(
 ) -> Lowered:
     """The search of one batch shape with the largest cache, as one program for `sharding`.
 
-    Nothing is computed: `params` may be abstract (`jax.ShapeDtypeStruct` with shardings).
-    `platforms`, such as ("cuda",), are lowered for in place of the sharding's own.
+    `params` may be abstract (`jax.ShapeDtypeStruct` with shardings). `platforms`, such as
+    ("cuda",), are lowered for in place of the sharding's own.
     """
     length = output_limit(config, src_length, model.config.max_length)
     rules = rules_for((model,), config)

@@ -67,13 +67,11 @@ class Decoder:
 
     `params` holds the tree under "params" of each of `models`: one, or an ensemble, whose
     probability is the mean of theirs. The sentences of a batch are split over the data axes of
-    `mesh` (default: all devices of this process), where every device has all parameters: the
-    largest of the paper's models fits many times, and a search split any other way would have to
-    gather them at each token.
+    `mesh` (default: all devices of this process). Every device has all parameters: split any other
+    way, a search would have to gather them at each token.
 
-    The unknown token is not generated unless `suppress` leaves it out: no text corresponds to it.
-    With `sampling`, the beam holds as many independent draws. Raises ValueError for settings that
-    contradict each other.
+    No text corresponds to the unknown token, which `suppress` holds by default. With `sampling`,
+    the beam holds as many draws. Raises ValueError for settings that contradict each other.
     """
 
     def __init__(
@@ -156,12 +154,10 @@ class Decoder:
         return decoded
 
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
-        """All that `decode` may need for as many sources as there are `lengths`, of these lengths;
-        or for those of them that are there beside sources of up to `longest` tokens.
+        """All programs that `decode` may need for as many sources as there are `lengths`, of these
+        lengths; or for those of them that are there beside sources of up to `longest` tokens.
 
-        Which programs a batch meets depends on which of its sentences are finished when: here are
-        all of them, for whoever cannot wait for a compilation later. Returns the batches' shapes,
-        (rows, source length): sources of the same shapes need nothing more.
+        Returns the batches' shapes, (rows, source length): sources of the same need nothing more.
         """
         split = self._split
         shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
@@ -196,11 +192,8 @@ def plan_batches(
 def in_batches(
     lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, split: int
 ) -> Iterator[Batch]:
-    """Batches over sequences of these lengths, the longest first.
-
-    `largest` says of the longest of a full batch how many rows each of its `split` parts has, a
-    power of two, and its length.
-    """
+    """Batches, the longest first; `largest` has the rows (a power of two) of each of `split` parts,
+    and the length, of a full batch whose longest sequence has the given one."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     done = 0
     while done < len(order):
@@ -222,8 +215,7 @@ def shapes_among(
     """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
     of which some are longer, up to `longest`.
 
-    Where those that are longer do not fit into one batch, how many are left for a batch that begins
-    with one of `lengths` is anyone's guess: it may have any number of rows.
+    Where these do not fit into one batch, the next may begin with any number of the others.
     """
     planned = plan_batches(lengths, config, max_length, split=split)
     shapes = {(batch.rows, batch.length) for batch in planned}
@@ -252,7 +244,6 @@ def power_of_two_at_most(number: int) -> int:
 
 
 def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list[Decoded]:
-    """The `n_best`, best first."""
     scores = hypotheses.scores[row]
     if not np.isfinite(scores).any() or np.isnan(scores).any():
         raise DecodingError(f"the model's scores are {NO_NUMBERS}")

@@ -20,10 +20,9 @@ def top_candidates(
 ) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"], Int[Array, "rows count"]]:
     """The `count` likeliest one-token continuations of each row's hypotheses, best first.
 
-    Returns their log-probabilities, the beams that they continue and their tokens. A token that is
-    not allowed is never chosen; the softmax is over the whole vocabulary all the same, so a
-    candidate's value is the model's log-probability. Equal values go to the lower beam, then to
-    the lower token. Where fewer than `count` exist, the rest have log-probability -inf.
+    Returns their log-probabilities (the model's: the softmax is over the whole vocabulary), the
+    beams that they continue and their tokens. Equal values go to the lower beam, then to the lower
+    token. Where fewer than `count` exist, the rest have log-probability -inf.
 
     The k best values lie in the k chunks with the highest maxima, so only maxima are compared over
     the whole vocabulary: `lax.top_k` over beams * vocab values took longer than the model's step.
@@ -115,7 +114,6 @@ def _ranked(
 def _chunk_maxima(
     values: Float[Array, "rows beams vocab"],
 ) -> Float[Array, "rows beams chunks"]:
-    """The highest value of each chunk; the last one may be short."""
     rows, beams, vocab = values.shape
     whole = vocab - vocab % CHUNK
     maxima = values[:, :, :whole].reshape(rows, beams, whole // CHUNK, CHUNK).max(axis=-1)

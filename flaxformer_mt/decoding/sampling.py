@@ -96,8 +96,6 @@ def sampled(
 def _nucleus(
     scaled: Float[Array, "rows beams vocab"], top_p: Float[Array, ""]
 ) -> Float[Array, "rows beams vocab"]:
-    """`scaled` without the types beyond the likeliest that together reach `top_p`."""
-
     def cut(values: Array) -> Array:
         descending = -jnp.sort(-values, axis=-1)
         probs = jax.nn.softmax(descending, axis=-1)

@@ -239,7 +239,6 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
 def _draw(
     logits: Array, mask: Array, state: State, weights: Weights, rules: Rules
 ) -> tuple[Array, Array, Array]:
-    """A continuation of each hypothesis, in the form of `top_candidates`."""
     log_probs, token = sampled(
         logits,
         mask,

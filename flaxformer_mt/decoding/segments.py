@@ -277,7 +277,6 @@ def _tokens_in_parts(
 
 
 def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list[int]:
-    """The tokens, end marks included. Raises TargetError for what stands in no translation."""
     if any(isinstance(token, str) for token in tokens):
         raise TargetError(number, "a translation is one str, or a sequence of token ids")
     ids = [int(token) for token in tokens]
@@ -292,7 +291,6 @@ def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list
 
 
 def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
-    """What stands between end marks, before the first and after the last."""
     parts: list[list[int]] = [[]]
     for token in tokens:
         if token == EOS:

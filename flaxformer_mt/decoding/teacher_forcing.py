@@ -243,7 +243,6 @@ def batch_length(needed: int) -> int:
 
 
 def _shares(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """The parts in order, as many together as have about `_AT_ONCE` weights."""
     some: list[Part] = []
     count = 0
     for part in parts:
@@ -328,7 +327,6 @@ def _mean_weights(
 def _all_weights(
     params: Mapping[str, Any], pairs: Pairs, *, model: Transformer
 ) -> tuple[Float[Array, "layers rows heads queries keys"], ...]:
-    """Of the encoder, of the decoder over itself, of the decoder over the source."""
     _, sown = _forward(model, params, pairs, with_attention=True)
     of = functools.partial(_layer_weights, sown, model.config)
     return (
@@ -341,7 +339,6 @@ def _all_weights(
 def _layer_weights(
     sown: Mapping[str, Any], config: ModelConfig, stack: str, kind: str
 ) -> Float[Array, "layers rows heads queries keys"]:
-    """The weights that `_forward` sowed in a stack, in order of its layers."""
     layers = sown["intermediates"][stack]
     if config.scan_layers:
         return layers["layers"][kind]["weights"][0]

@@ -234,11 +234,9 @@ class Translator:
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
     ) -> frozenset[tuple[int, int]]:
         """What `translate` may need for as many lines as long as these, compiled beforehand; also
-        where lines as long as `longest` are among them.
+        where lines as long as `longest` are among them. A line that is cut may need more.
 
-        A line that is longer than the model takes is cut as `translate` cuts it; beside shorter
-        lines it may need more than this. Returns the shapes of batches that it compiled for, (rows,
-        source length).
+        Returns the shapes of batches that it compiled for, (rows, source length).
         """
         lengths: list[int] = []
         *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
@@ -262,11 +260,10 @@ class Translator:
     ) -> list[Scored]:
         """How likely the model finds each translation, in order.
 
-        A translation is a text, or tokens as `Hypothesis.tokens` has them. In float32 the tokens of
-        a translation have the score that `translate` gave them; its text may encode into others.
-        A blank line with a blank translation has 0, as in `translate`. Where a side is longer than
-        the model takes, `overlong` "split" scores the pair in parts: the source's are those of
-        `translate`, and so are those of tokens; a text is cut where its source is, by a guess.
+        A translation is a text, or tokens as `Hypothesis.tokens` has them, which in float32 have
+        the score that `translate` gave them; its text may encode into others. A blank line with a
+        blank translation has 0. Where a side is longer than the model takes, `overlong` "split"
+        scores the pair in the parts of `translate`; a text is cut where its source is, by a guess.
 
         Raises OverlongError, TargetError and DecodingError.
         """

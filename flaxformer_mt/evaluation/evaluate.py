@@ -35,11 +35,8 @@ class Evaluation:
 
 
 def check(name: str, sources: Sequence[str], references: Sequence[str], directory: Path) -> None:
-    """What can be found before minutes of translating are lost to it; makes `directory`.
-
-    Raises ScoringError for a name that is no file name, for sides that do not belong together and
-    for empty ones, and RunDirectoryError if the directory cannot be made.
-    """
+    """Makes `directory`. Raises ScoringError for a name that is no file name and for sides that are
+    empty or do not belong together, and RunDirectoryError if the directory cannot be made."""
     if len(sources) != len(references):
         raise ScoringError(f"{name}: {len(sources):,} sources for {len(references):,} references")
     if not sources:

@@ -89,10 +89,9 @@ def keep(
 ) -> Files:
     """Writes an evaluation in place of the one of before under this name.
 
-    That one's scores go first, and then what this one has no part of, so that no two evaluations
-    are ever read as one. Each file appears whole, the scores last: NAME.hyp.txt, NAME.ref.txt,
-    NAME.src.txt where the sources are known, NAME.html with so many of the worst and best examples
-    unless they are 0, and NAME.json with `settings` and the scores. Raises RunDirectoryError.
+    That one's scores go first, and each file appears whole, the scores last, so that no two
+    evaluations are ever read as one. NAME.html has `examples` of the worst and of the best,
+    NAME.json `settings` and the scores. Raises RunDirectoryError.
     """
     files = files_of(directory, name)
     for path in (files.scores, files.sources, files.page):

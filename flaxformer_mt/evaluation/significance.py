@@ -67,7 +67,6 @@ def intervals(
 
 
 def _weights(sentences: int, samples: int, seed: int) -> Iterator[Float[np.ndarray, "c sentences"]]:
-    """How often each sentence is drawn, some resamples at a time."""
     rng = np.random.default_rng(seed)
     for rows in chunks(samples, sentences):
         drawn = rng.choice(sentences, size=(rows, sentences), replace=True)

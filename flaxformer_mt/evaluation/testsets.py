@@ -108,7 +108,6 @@ def _advice(name: str, langpair: str) -> str:
 
 
 def _fetch(name: str, langpair: str) -> None:
-    """Has sacreBLEU fetch and unpack the set."""
     try:
         with _giving_up_on_silence():
             DATASETS[name].get_files(langpair)

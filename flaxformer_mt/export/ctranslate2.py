@@ -68,11 +68,8 @@ and the end mark is CTranslate2's to add. How it searches stands in `settings.js
 
 
 def write(translator: Translator, folder: Path, *, quantization: str) -> None:
-    """Writes `model.bin`, its config, vocabularies, SentencePiece models, the runner and a README.
-
-    Raises ExportError where CTranslate2 has no form for the model, before anything is written, and
-    where the package is missing.
-    """
+    """Raises ExportError where CTranslate2 has no form for the model, before anything is written,
+    and where the package is missing."""
     package = _package()
     spec = _spec(package, translator)
     vocabularies = translator.vocabularies
@@ -163,7 +160,6 @@ def _package() -> Any:
 
 
 def _to_seven_bits(spec: Any) -> None:
-    """Rounds the bytes of weights, up to 127, once more: up to 64, in place."""
     variables = spec.variables()
     for name, scale in variables.items():
         weight = variables.get(name.removesuffix("_scale"))

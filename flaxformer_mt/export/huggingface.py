@@ -43,11 +43,8 @@ How it searches stands in `generation_config.json`; arguments of `generate` say 
 
 
 def write(translator: Translator, folder: Path, *, languages: DataConfig) -> None:
-    """Writes configs, weights, tokenizer and a README.
-
-    Raises ExportError where the form has no place for the model, before anything is written, and
-    where the package safetensors is missing.
-    """
+    """Raises ExportError where the form has no place for the model, before anything is written, and
+    where the package safetensors is missing."""
     config = translator.model.config
     weights = _weights(translator, config)
     safetensors = _safetensors()

@@ -100,7 +100,6 @@ def import_marian(
 
 
 def _check_positions(source: MarianFolder, model: ModelConfig) -> None:
-    """Raises ModelImportError for stored position encodings that are no sinusoids."""
     for name in POSITIONS.values():
         table = source.state.get(name)
         if table is None:
@@ -156,7 +155,6 @@ def _experiment(
 
 
 def _left_out(source: MarianFolder, tgt: Types) -> list[str]:
-    """What the checkpoint asks of decoding that this program does not do by itself."""
     bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
     if not isinstance(bad, list):
         raise ModelImportError(f"{source.path}: bad_words_ids = {bad!r} is no list")
@@ -165,7 +163,6 @@ def _left_out(source: MarianFolder, tgt: Types) -> list[str]:
 
 
 def _save(run: RunDirectory, params: Mapping[str, Any], reason: str) -> None:
-    """The weights as step 0 of a run that has nothing more to do."""
     with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
         # No optimizer has seen them: other runs start from these weights, this one goes not on.
         checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))

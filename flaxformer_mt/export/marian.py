@@ -304,7 +304,6 @@ def from_state(
 
 
 def _parts(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """Every projection and norm of the layers: its path here, and its name there."""
     counts = (config.encoder_layers, config.decoder_layers)
     for side, count in zip(STACKS, counts, strict=True):
         attentions = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
@@ -329,8 +328,6 @@ def sinusoids_in_halves(length: int, d_model: int) -> Float[np.ndarray, "length 
 
 
 class _Reader:
-    """Takes arrays out of a state and notes which it took."""
-
     def __init__(self, state: State) -> None:
         self._state, self._seen = state, set[str]()
 

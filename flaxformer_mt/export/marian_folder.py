@@ -63,7 +63,6 @@ def read_folder(path: str | os.PathLike[str]) -> MarianFolder:
 
 
 def _state(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays, of whatever dtype NumPy has for them."""
     if (file := folder / SAFETENSORS).exists():
         try:
             return importlib.import_module("safetensors.numpy").load_file(str(file))

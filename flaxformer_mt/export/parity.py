@@ -42,10 +42,8 @@ class Runtime:
         raise NotImplementedError
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
-        """Greedy outputs of at most that many tokens, end mark included, without the end mark.
-
-        By a search of each sentence alone, for each has a limit of its own.
-        """
+        """Greedy outputs of at most that many tokens, end mark included, without the end mark."""
+        # Each sentence has a limit of its own.
         return [
             self.search([source], beam_size=1, limit=limit)[0]
             for source, limit in zip(sources, limits, strict=True)
@@ -154,7 +152,6 @@ def _near_tie(
     *,
     bound: float,
 ) -> bool:
-    """Whether the tokens at which two outputs part have nearly the same probability."""
     a, b = [*ours, EOS], [*theirs, EOS]
     at = next(
         (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)) - 1

@@ -56,10 +56,7 @@ The search is greedy: the run's beam and its length penalty are not in it.
 
 
 def write(translator: Translator, folder: Path) -> None:
-    """Writes both programs, weights, vocabularies, settings, the runner and a README.
-
-    Raises ExportError where the package flatbuffers is missing.
-    """
+    """Raises ExportError where the package flatbuffers is missing."""
     try:
         importlib.import_module("flatbuffers")
     except ImportError as error:
@@ -106,8 +103,6 @@ def write(translator: Translator, folder: Path) -> None:
 
 
 def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.export.Exported]:
-    """Encoder and decoding step, exported for every platform with open sizes."""
-
     def encoder(
         params: Any, src: Int[Array, "b s"], src_lengths: Int[Array, " b"]
     ) -> dict[str, Any]:

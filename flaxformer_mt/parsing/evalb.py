@@ -160,7 +160,6 @@ def _kept_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
 
 
 def _with_traces(tree: Tree) -> tuple[list[bool], list[bool]]:
-    """All words, and those that are no traces."""
     return [True] * len(tree.tags), [tag != TRACE for tag in tree.tags]
 
 
@@ -169,7 +168,6 @@ def _words(tree: Tree, kept: Sequence[bool]) -> list[str]:
 
 
 def _spans(tree: Tree, kept: Sequence[bool]) -> Spans:
-    """The constituents that count, over the words that are kept."""
     place = [0, *itertools.accumulate(kept)]
     spans: Spans = collections.Counter()
     for bracket in tree.brackets:

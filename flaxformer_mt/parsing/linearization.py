@@ -63,7 +63,6 @@ def plain_label(label: str) -> str:
 
 
 def _plain_tag(tag: str) -> str:
-    """The first of the tags between which an annotator did not choose: NN of NN|JJ."""
     return tag.partition("|")[0] or tag
 
 

@@ -143,7 +143,6 @@ def _close(
 
 
 def _take_in(found: list[_Constituent], place: int, end: int) -> None:
-    """The last outermost constituent with words is to reach the end, if it reaches `place`."""
     outermost = [item for item in found if item.outermost and item.start < item.end]
     if outermost and outermost[-1].end == place:
         outermost[-1].end = end

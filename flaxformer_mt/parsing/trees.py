@@ -106,7 +106,6 @@ def read(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
 
 
 def _tree(symbols: list[str]) -> Tree:
-    """The tree of balanced symbols, `(` the first."""
     words: list[str] = []
     tags: list[str] = []
     brackets: list[Bracket | None] = []
