@@ -18,7 +18,7 @@ from flaxformer_mt.data.corpus.paths import require_file
 from flaxformer_mt.data.corpus.text_files import zstd
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied
 from flaxformer_mt.errors import FAILED, FINAL, exit_status
-from flaxformer_mt.export import ModelImportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.files.reading import JsonError
 from flaxformer_mt.planning.topology import TopologyError
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
@@ -58,7 +58,7 @@ LARGE = "RESOURCE_EXHAUSTED: "
         raised(CorpusError("x"), gzip.BadGzipFile("x")),
         raised(CorpusError("x"), OSError("bz2's, of invalid data")),
         raised(CorpusError("x"), zstd.ZstdError("x")),
-        raised(ModelImportError("x"), SAFETENSORS),
+        raised(ExportError("x"), SAFETENSORS),
         raised(CorpusError("x"), OSError(errno.ELOOP, "x")),
         raised(RunDirectoryError("x"), OSError(errno.ELOOP, "x")),
         raised(OutputError("x"), raised(RunDirectoryError("x"), OSError(errno.ENAMETOOLONG, "x"))),

@@ -2,7 +2,7 @@
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.batches import DecodingError, translate_ids
-from flaxformer_mt.decoding.segments import OverlongError, PrefixError, TargetError
+from flaxformer_mt.decoding.segments import LineError, OverlongError, TargetError
 from flaxformer_mt.decoding.teacher_forcing import Attention, Scored
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.decoding.translator import Translator
@@ -12,8 +12,8 @@ __all__ = [
     "Attention",
     "DecodingError",
     "Hypothesis",
+    "LineError",
     "OverlongError",
-    "PrefixError",
     "Scored",
     "TargetError",
     "Translation",

@@ -53,10 +53,6 @@ class TargetError(LineError):
         self.reason = message
 
 
-class PrefixError(LineError):
-    """What no translation of a line can begin with."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Piece:
     """A part of a text, and what goes between its translation and the next part's."""
@@ -206,7 +202,7 @@ def prefix_tokens(
 ) -> list[list[int]]:
     """The tokens that each piece's output begins with: of a line's pieces, the first's.
 
-    `pieces` are those of each line, `sources` the tokens of all of them. Raises PrefixError for
+    `pieces` are those of each line, `sources` the tokens of all of them. Raises LineError for
     what the vocabulary cannot spell, and for a prefix that leaves no room.
     """
     lengths = map(len, sources)
@@ -216,7 +212,7 @@ def prefix_tokens(
             text = prefixes[line].encode()
             spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
             unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
-            raise PrefixError(
+            raise LineError(
                 line,
                 f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
                 f"{', '.join(map(repr, unknown))}",
@@ -224,7 +220,7 @@ def prefix_tokens(
         for piece, length in zip(range(len(parts)), lengths, strict=False):
             limit = output_limit(config, length, max_length)
             if piece == 0 and len(tokens) >= limit:
-                raise PrefixError(
+                raise LineError(
                     line,
                     f"has a prefix of {len(tokens)} tokens; its translation has at most "
                     f"{limit}, the end mark included",

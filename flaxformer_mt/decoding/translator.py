@@ -188,7 +188,7 @@ class Translator:
         likeliest of beam_size draws are given; the noise of a draw depends on the seed and the
         line's number, of which the first is `first`, and on which draw it is.
 
-        Raises OverlongError and PrefixError with the line's number, other DecodingErrors, and
+        Raises OverlongError and LineError with the line's number, other DecodingErrors, and
         ValueError for an `n_best` above the beam size, or groups that do not divide it.
         """
         single = isinstance(lines, str)

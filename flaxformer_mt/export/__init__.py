@@ -6,8 +6,4 @@ from flaxformer_mt.errors import UserError
 
 
 class ExportError(UserError):
-    """A model that a format cannot hold, a missing package, or outputs that do not agree."""
-
-
-class ModelImportError(ExportError):
-    """A folder that holds no model which this program has the form for."""
+    """A model that a format or this program cannot hold, a missing package, outputs that differ."""

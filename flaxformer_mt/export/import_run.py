@@ -15,7 +15,7 @@ from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ModelImportError, huggingface
+from flaxformer_mt.export import ExportError, huggingface
 from flaxformer_mt.export.folder import appearing
 from flaxformer_mt.export.marian import (
     POSITIONS,
@@ -55,8 +55,8 @@ def import_marian(
     PyTorch and transformers are installed; None is returned if not. The directory appears when it
     is complete and, if compared, proven.
 
-    Raises ModelImportError where this program has no form for the model or files are missing, and
-    where the outputs disagree; ExportError where the directory cannot be written.
+    Raises ExportError where this program has no form for the model, files are missing, the outputs
+    disagree, or the directory cannot be written.
     """
     source = read_folder(folder)
     model = model_config(source.config)
@@ -69,8 +69,8 @@ def import_marian(
             src_types=src_types,
             tgt_types=tgt_types,
         )
-    except ModelImportError as error:
-        raise ModelImportError(f"{source.path}: {error}") from error
+    except ExportError as error:
+        raise ExportError(f"{source.path}: {error}") from error
     # After the arrays, which have shown that the sizes in config.json are true.
     _check_positions(source, model)
     src, tgt = types_of(source)
@@ -95,7 +95,7 @@ def import_marian(
             bound=bound,
         )
         if not parity.agrees:
-            raise ModelImportError(f"{workdir}: not made, for the outputs disagree: {parity}")
+            raise ExportError(f"{workdir}: not made, for the outputs disagree: {parity}")
         return parity
 
 
@@ -106,7 +106,7 @@ def _check_positions(source: MarianFolder, model: ModelConfig) -> None:
             continue
         expected = sinusoids_in_halves(np.shape(table)[0] if np.ndim(table) else 0, model.d_model)
         if table.shape != expected.shape or abs(table - expected).max() > _TABLE_TOLERANCE:
-            raise ModelImportError(f"{source.path}: '{name}' holds other positions than sinusoids")
+            raise ExportError(f"{source.path}: '{name}' holds other positions than sinusoids")
 
 
 def _vocabulary(path: Path, model: bytes, types: Types) -> Vocabulary:
@@ -116,7 +116,7 @@ def _vocabulary(path: Path, model: bytes, types: Types) -> Vocabulary:
         plain = Vocabulary(model)
         own = tuple(plain.pieces())
     except RuntimeError as error:
-        raise ModelImportError(f"{path}: is not a SentencePiece model") from error
+        raise ExportError(f"{path}: is not a SentencePiece model") from error
     # A model of this program, come back: it needs no table.
     return plain if own == types.table.pieces else Vocabulary(model, types.table)
 
@@ -151,13 +151,13 @@ def _experiment(
                 tree.decoding[name] = value
         return freeze(tree, str(source.path / "config.json"))
     except (ConfigError, TypeError, ValueError) as error:
-        raise ModelImportError(f"{source.path}: {error}") from error
+        raise ExportError(f"{source.path}: {error}") from error
 
 
 def _left_out(source: MarianFolder, tgt: Types) -> list[str]:
     bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
     if not isinstance(bad, list):
-        raise ModelImportError(f"{source.path}: bad_words_ids = {bad!r} is no list")
+        raise ExportError(f"{source.path}: bad_words_ids = {bad!r} is no list")
     more = [words for words in bad if words not in ([tgt.ids[0]], [tgt.ids[1]], [tgt.ids[3]])]
     return [f"bad_words_ids {more} are not kept: suppress them when translating"] if more else []
 

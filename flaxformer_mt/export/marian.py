@@ -21,7 +21,7 @@ from jaxtyping import Float
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import PAD
-from flaxformer_mt.export import ModelImportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.marian_folder import MarianFolder
 from flaxformer_mt.export.weights import (
     PROJECTIONS,
@@ -75,7 +75,7 @@ class Types:
 
 
 def model_config(config: Mapping[str, Any]) -> ModelConfig:
-    """The model that a `config.json` describes. Raises ModelImportError naming what has no form."""
+    """The model that a `config.json` describes. Raises ExportError naming what has no form."""
     try:
         problems = [
             f"{name} = {config[name]!r}"
@@ -94,9 +94,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         if (positions := _whole(config, "max_position_embeddings")) > _MOST_POSITIONS:
             problems.append(f"max_position_embeddings = {positions}")
         if problems:
-            raise ModelImportError(
-                f"config.json: this program has no form for {'; '.join(problems)}"
-            )
+            raise ExportError(f"config.json: this program has no form for {'; '.join(problems)}")
         return ModelConfig(
             encoder_layers=_whole(config, "encoder_layers"),
             decoder_layers=_whole(config, "decoder_layers"),
@@ -117,10 +115,10 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             attention_dropout=float(config.get("attention_dropout", 0.0)),
             ffn_dropout=float(config.get("activation_dropout", 0.0)),
         )
-    except ModelImportError:
+    except ExportError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelImportError(f"config.json: is not a Marian model's: {error!r}") from error
+        raise ExportError(f"config.json: is not a Marian model's: {error!r}") from error
 
 
 def _tie(config: Mapping[str, Any]) -> Literal["all", "target", "none"]:
@@ -136,7 +134,7 @@ def is_shared(config: Mapping[str, Any]) -> bool:
 
 
 def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Source and target types. Raises ModelImportError."""
+    """Source and target types. Raises ExportError."""
     src = _whole(config, "vocab_size")
     if is_shared(config) or config.get("decoder_vocab_size") is None:
         return src, src
@@ -146,16 +144,16 @@ def sizes(config: Mapping[str, Any]) -> tuple[int, int]:
 def _whole(config: Mapping[str, Any], name: str) -> int:
     value = config.get(name)
     if type(value) is not int or value < 1:
-        raise ModelImportError(f"config.json: {name} = {value!r} is no whole number of at least 1")
+        raise ExportError(f"config.json: {name} = {value!r} is no whole number of at least 1")
     return value
 
 
 def types_of(folder: MarianFolder) -> tuple[Types, Types]:
-    """Source and target types. Raises ModelImportError for marks or ids that do not fit."""
+    """Source and target types. Raises ExportError for marks or ids that do not fit."""
     size, tgt_size = sizes(folder.config)
     start = folder.config.get("decoder_start_token_id")
     if start is not None and type(start) is not int:
-        raise ModelImportError(f"config.json: decoder_start_token_id = {start!r} is no id")
+        raise ExportError(f"config.json: decoder_start_token_id = {start!r} is no id")
     if is_shared(folder.config):
         one = _types(folder, folder.vocab, size, start)
         return one, one
@@ -188,22 +186,22 @@ def _types(folder: MarianFolder, vocab: Mapping[str, int], size: int, start: int
         token = folder.tokenizer.get(f"{name}_token", usual)
         piece = token.get("content", usual) if isinstance(token, dict) else token
         if not isinstance(piece, str) or piece not in vocab:
-            raise ModelImportError(f"{folder.path}: its vocabulary has no {name} mark {piece!r}")
+            raise ExportError(f"{folder.path}: its vocabulary has no {name} mark {piece!r}")
         marks[name] = vocab[piece]
     eos = folder.config.get("eos_token_id")
     if eos is not None and eos != marks["eos"]:
-        raise ModelImportError(
+        raise ExportError(
             f"{folder.path}: eos_token_id is {eos!r} in config.json and {marks['eos']} in the "
             "vocabulary"
         )
     if max(vocab.values()) >= size:
-        raise ModelImportError(
+        raise ExportError(
             f"{folder.path}: the vocabulary has ids up to {max(vocab.values())}, and the model "
             f"{size} types"
         )
     first = [marks["pad"], marks["pad"] if start is None else start, marks["eos"], marks["unk"]]
     if not 0 <= first[1] < size or first[1] in first[2:]:
-        raise ModelImportError(f"config.json: decoder_start_token_id = {start} fits no mark")
+        raise ExportError(f"config.json: decoder_start_token_id = {start} fits no mark")
     names = {number: piece for piece, number in vocab.items()}
     pieces = list(MARKS)
     ids = list(first)
@@ -248,7 +246,7 @@ def from_state(
     """The inverse of `to_state`, of any floating-point dtype.
 
     `shared` is whether both sides may have one table; whether they must is said by `config.tie`.
-    Raises ModelImportError for an array that is missing, of another shape than `config` has, or
+    Raises ExportError for an array that is missing, of another shape than `config` has, or
     that nothing here stands for, as a table of its own where the model has but one.
     """
     read = _Reader(state)
@@ -334,15 +332,15 @@ class _Reader:
     def __call__(self, name: str, *shape: int) -> np.ndarray:
         self._seen.add(name)
         if name not in self._state:
-            raise ModelImportError(f"the checkpoint has no array '{name}'")
+            raise ExportError(f"the checkpoint has no array '{name}'")
         if (found := self._state[name].shape) != shape:
             there, wanted = (" x ".join(map(str, sizes)) or "1" for sizes in (found, shape))
-            raise ModelImportError(
+            raise ExportError(
                 f"the array '{name}' is {there}, where config.json describes {wanted}"
             )
         array = np.asarray(self._state[name], np.float32)
         if not np.isfinite(array).all():
-            raise ModelImportError(
+            raise ExportError(
                 f"the array '{name}' holds values that are not numbers: the file is damaged, or "
                 "training diverged"
             )
@@ -352,7 +350,7 @@ class _Reader:
         """A tied table may stand there more than once, and must be the same each time."""
         self._seen.add(name)
         if name in self._state and not np.array_equal(self._state[name], array):
-            raise ModelImportError(
+            raise ExportError(
                 f"the array '{name}' is another than the table that config.json ties it to"
             )
 
@@ -363,6 +361,6 @@ class _Reader:
         if unknown := sorted({*self._state} - self._seen):
             shown = ", ".join(map(repr, unknown[:3]))
             more = f" and {len(unknown) - 3} more" if unknown[3:] else ""
-            raise ModelImportError(
+            raise ExportError(
                 f"the checkpoint has arrays that stand for nothing in a Marian model: {shown}{more}"
             )

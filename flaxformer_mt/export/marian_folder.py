@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.export import ModelImportError
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.files.reading import JsonError, load_json
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
@@ -33,18 +33,18 @@ class MarianFolder:
 
 
 def read_folder(path: str | os.PathLike[str]) -> MarianFolder:
-    """Reads a checkpoint. Raises ModelImportError naming the file and what to do."""
+    """Reads a checkpoint. Raises ExportError naming the file and what to do."""
     folder = Path(path)
     if not folder.is_dir():
         advice = "; download the model first, and name its folder" if not folder.exists() else ""
-        raise ModelImportError(f"{folder}: is no folder{advice}")
+        raise ExportError(f"{folder}: is no folder{advice}")
     if not (folder / "config.json").exists():
-        raise ModelImportError(
+        raise ExportError(
             f"{folder}: has no config.json: name the folder of a Hugging Face Marian model"
         )
     config = _json(folder / "config.json")
     if (kind := config.get("model_type")) != "marian":
-        raise ModelImportError(
+        raise ExportError(
             f"{folder / 'config.json'}: model_type is {kind!r}; only 'marian' can be imported"
         )
     vocab = _vocab(folder / "vocab.json")
@@ -67,20 +67,20 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
         try:
             return importlib.import_module("safetensors.numpy").load_file(str(file))
         except ImportError as error:
-            raise ModelImportError(
+            raise ExportError(
                 f"{file}: is read by the package safetensors, which is not installed: "
                 "pip install 'flaxformer-mt[export]'"
             ) from error
         except Exception as error:  # its own error types, by version
-            raise ModelImportError(f"{file}: cannot be read: {_first_line(error)}") from error
+            raise ExportError(f"{file}: cannot be read: {_first_line(error)}") from error
     if not (file := folder / PICKLED).exists():
-        raise ModelImportError(
+        raise ExportError(
             f"{folder}: holds neither {SAFETENSORS} nor {PICKLED}; download one of them"
         )
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
-        raise ModelImportError(
+        raise ExportError(
             f"{file}: is read by PyTorch, which is not installed: pip install torch, or download "
             f"the model's {SAFETENSORS}, which needs none"
         ) from error
@@ -89,7 +89,7 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
         loaded = torch.load(str(file), map_location="cpu", weights_only=True)
         return {name: tensor.float().numpy() for name, tensor in loaded.items()}
     except Exception as error:
-        raise ModelImportError(f"{file}: cannot be read: {_first_line(error)}") from error
+        raise ExportError(f"{file}: cannot be read: {_first_line(error)}") from error
 
 
 def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
@@ -98,20 +98,20 @@ def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     try:
         content = load_json(path)
     except JsonError as error:
-        raise ModelImportError(str(error)) from error
+        raise ExportError(str(error)) from error
     except OSError as error:
         raise _unread(path, error) from error
     if not isinstance(content, dict):
-        raise ModelImportError(f"{path}: is not a JSON object")
+        raise ExportError(f"{path}: is not a JSON object")
     return content
 
 
 def _vocab(path: Path) -> dict[str, int]:
     vocab = _json(path)
     if wrong := [piece for piece, number in vocab.items() if type(number) is not int or number < 0]:
-        raise ModelImportError(f"{path}: {wrong[0]!r} has no whole number for an id")
+        raise ExportError(f"{path}: {wrong[0]!r} has no whole number for an id")
     if len(set(vocab.values())) < len(vocab):
-        raise ModelImportError(f"{path}: two pieces have the same id")
+        raise ExportError(f"{path}: two pieces have the same id")
     return vocab
 
 
@@ -122,8 +122,8 @@ def _bytes(path: Path) -> bytes:
         raise _unread(path, error) from error
 
 
-def _unread(path: Path, error: OSError) -> ModelImportError:
-    return ModelImportError(f"{path}: cannot be read: {error.strerror}")
+def _unread(path: Path, error: OSError) -> ExportError:
+    return ExportError(f"{path}: cannot be read: {error.strerror}")
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import Consumed, FileSink, OutputError, StreamSink
 from flaxformer_mt.bulk.stream import NOTES, stream, windows
 from flaxformer_mt.bulk.work import TranslateSettings
-from flaxformer_mt.decoding import Hypothesis, OverlongError, PrefixError, Translation
+from flaxformer_mt.decoding import Hypothesis, LineError, OverlongError, Translation
 from flaxformer_mt.progress import Meter
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1, 24))
@@ -32,7 +32,7 @@ class Upper:
             if len(text) > self.longest:
                 raise OverlongError(number, f"{len(text)} tokens", splits=text[0] == "y")
             if text.startswith("bad prefix"):
-                raise PrefixError(number, "has a bad prefix")
+                raise LineError(number, "has a bad prefix")
         self.calls += 1
         return [
             Translation(

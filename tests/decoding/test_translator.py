@@ -17,7 +17,7 @@ from flaxformer_mt.decoding import DecodingError, Translator, translate_ids, tra
 from flaxformer_mt.decoding.batches import Decoded
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
-from flaxformer_mt.decoding.segments import PrefixError, TargetError, split_to_fit
+from flaxformer_mt.decoding.segments import LineError, TargetError, split_to_fit
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
@@ -245,7 +245,7 @@ def test_a_translation_begins_with_its_prefix(translator):
 
 
 def test_a_prefix_that_fills_its_translation_names_its_line(translator):
-    with pytest.raises(PrefixError, match=r"has a prefix of \d+ tokens; .* at most \d+") as why:
+    with pytest.raises(LineError, match=r"has a prefix of \d+ tokens; .* at most \d+") as why:
         translator.translate(["", LONG, LINES[2]], prefixes=["x", "", PAIRS[1][1] * 3])
     assert why.value.number == 2
 
@@ -253,9 +253,7 @@ def test_a_prefix_that_fills_its_translation_names_its_line(translator):
 def test_a_prefix_that_cannot_be_spelt_is_refused_with_its_line(translator):
     """Forced as the unknown token, it would begin nothing that was asked for."""
     prefixes = ["漢", "die 漢字 ☃ katze", "wer"]
-    with pytest.raises(
-        PrefixError, match=r"'die 漢字 ☃ katze'; .* cannot spell '漢字', '☃'"
-    ) as why:
+    with pytest.raises(LineError, match=r"'die 漢字 ☃ katze'; .* cannot spell '漢字', '☃'") as why:
         translator.translate(["", *LINES[:2]], prefixes=prefixes)
     assert why.value.number == 1
 

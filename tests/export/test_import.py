@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ModelImportError, huggingface
+from flaxformer_mt.export import ExportError, huggingface
 from flaxformer_mt.export.import_run import import_marian
 from flaxformer_mt.export.marian import sinusoids_in_halves
 from flaxformer_mt.export.weights import interleaved_from_halves
@@ -144,7 +144,7 @@ def change(path: Path, **values: Any) -> None:
 )
 def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message: str) -> None:
     change(folder / "config.json", **values)
-    with pytest.raises(ModelImportError, match=message):
+    with pytest.raises(ExportError, match=message):
         import_marian(folder, tmp_path / "run", ["x"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["marian"]
 
@@ -185,7 +185,7 @@ def test_damage_is_refused_by_name(
         (folder / name).unlink()
     else:
         (folder / name).write_bytes(content)
-    with pytest.raises(ModelImportError, match=message):
+    with pytest.raises(ExportError, match=message):
         import_marian(folder, tmp_path / "run", ["x"])
     assert not (tmp_path / "run").exists()
 
@@ -199,7 +199,7 @@ def test_positions_that_are_no_sinusoids_are_refused(folder: Path, tmp_path: Pat
     save_file({**state, "model.encoder.embed_positions.weight": np.float16(table)}, file)
     import_marian(folder, tmp_path / "run", ["x"])
     save_file({**state, "model.decoder.embed_positions.weight": table[:, ::-1].copy()}, file)
-    with pytest.raises(ModelImportError, match="holds other positions than sinusoids"):
+    with pytest.raises(ExportError, match="holds other positions than sinusoids"):
         import_marian(folder, tmp_path / "other", ["x"])
 
 
@@ -211,19 +211,19 @@ def test_weights_that_are_no_numbers_are_refused(
     bias = state["model.encoder.layers.0.fc1.bias"].copy()
     bias[3] = value
     put_arrays(folder, model__encoder__layers__0__fc1__bias=bias)
-    with pytest.raises(ModelImportError, match="layers.0.fc1.bias' holds values that are not num"):
+    with pytest.raises(ExportError, match="layers.0.fc1.bias' holds values that are not num"):
         import_marian(folder, tmp_path / "run", ["x"])
 
 
 def test_names_of_arrays_cannot_steer_a_terminal(folder: Path, tmp_path: Path) -> None:
     put_arrays(folder, **{"\x1b[2J": np.zeros(1, np.float32)})
-    with pytest.raises(ModelImportError, match="arrays that stand for nothing") as refused:
+    with pytest.raises(ExportError, match="arrays that stand for nothing") as refused:
         import_marian(folder, tmp_path / "run", ["x"])
     assert str(refused.value).isprintable()
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(ModelImportError, match="absent: is no folder; download the model first"):
+    with pytest.raises(ExportError, match="absent: is no folder; download the model first"):
         import_marian(tmp_path / "absent", tmp_path / "run", ["x"])
 
 
@@ -232,7 +232,7 @@ def test_pickled_weights_need_pytorch(
 ) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ModelImportError, match="is read by PyTorch, which is not installed: pip"):
+    with pytest.raises(ExportError, match="is read by PyTorch, which is not installed: pip"):
         import_marian(folder, tmp_path / "run", ["x"])
 
 
@@ -275,7 +275,7 @@ def test_a_softmax_of_its_own_beside_a_shared_table(folder: Path, tmp_path: Path
     rows = len(vocabulary("en", "de"))
     own = np.random.default_rng(3).standard_normal((rows, SIZES["d_model"])).astype(np.float32)
     state = put_arrays(folder, lm_head__weight=own)
-    with pytest.raises(ModelImportError, match=r"'lm_head.weight' is another than the table"):
+    with pytest.raises(ExportError, match=r"'lm_head.weight' is another than the table"):
         import_marian(folder, tmp_path / "run", ["x"])
     change(folder / "config.json", tie_word_embeddings=False)
     import_marian(folder, tmp_path / "run", ["x"])
@@ -314,7 +314,7 @@ def test_tables_that_nothing_ties_are_each_sides_own(folder: Path, tmp_path: Pat
 
 def test_a_softmax_of_its_own_must_be_there(folder: Path, tmp_path: Path) -> None:
     change(folder / "config.json", tie_word_embeddings=False)
-    with pytest.raises(ModelImportError, match=r"has no array 'lm_head.weight'"):
+    with pytest.raises(ExportError, match=r"has no array 'lm_head.weight'"):
         import_marian(folder, tmp_path / "run", ["x"])
 
 
@@ -330,11 +330,11 @@ def test_a_tied_table_may_be_there_twice_if_it_is_the_same(
     if separate and name != "lm_head__weight":
         return  # that is the table itself
     put_arrays(tmp_path / "marian", **{name: table + np.float16(0.5)})
-    with pytest.raises(ModelImportError, match="is another than the table that config.json ties"):
+    with pytest.raises(ExportError, match="is another than the table that config.json ties"):
         import_marian(tmp_path / "marian", tmp_path / "other", ["x"])
 
 
 def test_a_bias_of_too_few_types_is_refused(folder: Path, tmp_path: Path) -> None:
     put_arrays(folder, final_logits_bias=np.zeros((1, 20), np.float16))
-    with pytest.raises(ModelImportError, match="'final_logits_bias' is 1 x 20, where config.json"):
+    with pytest.raises(ExportError, match="'final_logits_bias' is 1 x 20, where config.json"):
         import_marian(folder, tmp_path / "run", ["x"])
