@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import local_mesh
+from tests.decoding.runs import parameters
 
 VOCAB = 30
 CONFIG = DecodingConfig(beam_size=4, length_penalty=0.6, max_extra_tokens=6, batch_tokens=2048)
@@ -37,18 +37,8 @@ def tiny(positions: str = "sinusoidal", seed: int = 0):
         positions=positions,
     )
     model = Transformer(config, VOCAB, VOCAB)
-    tokens = jnp.zeros((1, 2), jnp.int32)
-    init = functools.partial(
-        model.init,
-        src_segment_ids=tokens,
-        tgt_segment_ids=tokens,
-        src_positions=tokens,
-        tgt_positions=tokens,
-        deterministic=True,
-    )
-    params = nn.unbox(jax.jit(init)(jax.random.key(seed), tokens, tokens))["params"]
     # Wider spread than at the start of training, so that hypotheses differ in more than rounding.
-    params = jax.tree.map(lambda leaf: leaf * 1.5, params)
+    params = jax.tree.map(lambda leaf: leaf * 1.5, parameters(model, seed))
     return model, params
 
 

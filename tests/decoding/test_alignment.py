@@ -85,17 +85,22 @@ def test_words_of_characters_of_several_bytes_and_odd_blanks(translator, diagona
         assert spelling.align([(line, tokens)])[0].links == found.links
 
 
-def with_table(side: Vocabulary) -> Vocabulary:
-    """The same pieces under other ids, with a language code."""
-    return Vocabulary(side.model, TypeTable((*MARKS, ">>deu<<", *reversed(side.pieces()[4:]))))
-
-
-def test_words_of_a_vocabulary_with_a_table(translator, diagonal):
-    """As in imported models: ids are not the SentencePiece model's, and a code is one token."""
+@pytest.fixture(scope="module")
+def imported(translator):
+    """As imported models are: the same pieces under other ids, with a language code."""
     own = translator.vocabularies
-    pair = Vocabularies(with_table(own.src), with_table(own.tgt))
+    pair = Vocabularies(
+        *(
+            Vocabulary(side.model, TypeTable((*MARKS, ">>deu<<", *reversed(side.pieces()[4:]))))
+            for side in (own.src, own.tgt)
+        )
+    )
     model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
-    imported = Translator(parameters(model, 0), model, pair, translator.config)
+    return Translator(parameters(model, 0), model, pair, translator.config)
+
+
+def test_words_of_a_vocabulary_with_a_table(translator, imported, diagonal):
+    pair = imported.vocabularies
     for line, same in zip(LINES, translator.align([(line, line) for line in LINES]), strict=True):
         for target in (line, pair.tgt.encode([line])[0]):
             (found,) = imported.align([(line, target)])
@@ -106,13 +111,10 @@ def test_words_of_a_vocabulary_with_a_table(translator, diagonal):
     assert len(imported.align([(LINES[0], every[:20])])[0].tgt_words) > 1
 
 
-def test_each_part_of_a_long_line_has_its_language_code(translator, diagonal):
-    own = translator.vocabularies
-    pair = Vocabularies(with_table(own.src), with_table(own.tgt))
-    model = Transformer(translator.model.config, pair.src.size, pair.tgt.size)
-    imported = Translator(parameters(model, 0), model, pair, translator.config)
+def test_each_part_of_a_long_line_has_its_language_code(imported, diagonal):
     long = " ".join(LINES)
-    lead, pieces, sources = source_pieces(f">>deu<< {long}", pair.src, imported.max_length)
+    src = imported.vocabularies.src
+    lead, pieces, sources = source_pieces(f">>deu<< {long}", src, imported.max_length)
     assert lead == ">>deu<<" and len(pieces) > 1
     assert {tokens[0] for tokens in sources} == {4}, "the code"
     assert " ".join(piece.text for piece in pieces) == long

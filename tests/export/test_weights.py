@@ -92,8 +92,7 @@ def test_narrower_heads_are_filled_up(d_k, d_v):
 @pytest.mark.parametrize("form", [{"d_k": 9}, {"d_v": 16}, {"num_heads": 3, "d_k": 4, "d_v": 4}])
 def test_wider_heads_are_refused(form):
     made = translator(**form)
-    config = made.model.config
-    weights = from_model(made)
+    weights, config = from_model(made), made.model.config
     with pytest.raises(ExportError, match=r"Marian divides d_model .*do not fit into 16 / "):
         usual_heads(weights, config, "Marian")
 
