@@ -203,7 +203,6 @@ def test_a_part_may_have_been_translated_by_nothing(translator, given):
 
 
 def test_tokens_of_no_translation_are_refused(translator):
-    (translation,) = translator.translate([LONG])
     for tokens, message in (
         ((5, 60), "pair 1: token 60 stands in no translation: the vocabulary has 60"),
         ((5, -1), "token -1"),
@@ -214,7 +213,7 @@ def test_tokens_of_no_translation_are_refused(translator):
             translator.score([("a dog", (5, EOS)), ("a cat", tokens)])
         assert caught.value.number == 1
     with pytest.raises(TargetError, match="is translated in"):
-        translator.score([(LONG, translation.tokens[:5])], overlong="split")
+        translator.score([(LONG, (5,) * 5)], overlong="split")
     for overlong in ("split", "refuse"):
         with pytest.raises(OverlongError, match="target has 33 tokens") as caught:
             translator.score([("a cat", (5,) * 32)], overlong=overlong)
