@@ -3,6 +3,8 @@ other runs start from it."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
+from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, huggingface
@@ -26,17 +29,17 @@ from flaxformer_mt.export.marian import (
     renumbered,
     sinusoids_in_halves,
     sizes,
-    types_of,
 )
-from flaxformer_mt.export.marian_folder import MarianFolder, read_folder
 from flaxformer_mt.export.parity import Parity, compare, sample_lines
 from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.files.reading import JsonError, load_json
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import RunDirectory, Status, write_status
 
 BOUND = 1e-3
+SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 _TABLE_TOLERANCE = 1e-3  # of stored sinusoids, which may be float16
 
 
@@ -58,7 +61,7 @@ def import_marian(
     Raises ExportError where this program has no form for the model, files are missing, the outputs
     disagree, or the directory cannot be written.
     """
-    source = read_folder(folder)
+    source = _read_folder(folder)
     model = model_config(source.config)
     src_types, tgt_types = sizes(source.config)
     try:
@@ -73,7 +76,7 @@ def import_marian(
         raise ExportError(f"{source.path}: {error}") from error
     # After the arrays, which have shown that the sizes in config.json are true.
     _check_positions(source, model)
-    src, tgt = types_of(source)
+    src, tgt = _types_of(source)
     params = unflatten_dict(renumbered(weights, model, src, tgt), sep="/")
     vocabularies = Vocabularies(
         _vocabulary(source.path / "source.spm", source.source_spm, src),
@@ -99,7 +102,7 @@ def import_marian(
         return parity
 
 
-def _check_positions(source: MarianFolder, model: ModelConfig) -> None:
+def _check_positions(source: _Folder, model: ModelConfig) -> None:
     for name in POSITIONS.values():
         table = source.state.get(name)
         if table is None:
@@ -122,7 +125,7 @@ def _vocabulary(path: Path, model: bytes, types: Types) -> Vocabulary:
 
 
 def _experiment(
-    source: MarianFolder, model: ModelConfig, vocabularies: Vocabularies
+    source: _Folder, model: ModelConfig, vocabularies: Vocabularies
 ) -> ExperimentConfig:
     """The run's config: the checkpoint's model and languages, other settings at their defaults."""
     tree = default_config()
@@ -154,7 +157,7 @@ def _experiment(
         raise ExportError(f"{source.path}: {error}") from error
 
 
-def _left_out(source: MarianFolder, tgt: Types) -> list[str]:
+def _left_out(source: _Folder, tgt: Types) -> list[str]:
     bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
     if not isinstance(bad, list):
         raise ExportError(f"{source.path}: bad_words_ids = {bad!r} is no list")
@@ -167,3 +170,170 @@ def _save(run: RunDirectory, params: Mapping[str, Any], reason: str) -> None:
         # No optimizer has seen them: other runs start from these weights, this one goes not on.
         checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))
     write_status(run, Status(state="finished", step=0, reason=reason))
+
+
+# --- the folder: read, and told apart by what is wrong with it -------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Folder:
+    """Everything that is used of a checkpoint; `vocab` and `target_vocab` are piece -> id."""
+
+    path: Path
+    config: Mapping[str, Any]
+    generation: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    vocab: Mapping[str, int]
+    target_vocab: Mapping[str, int]
+    source_spm: bytes
+    target_spm: bytes
+    state: Mapping[str, np.ndarray]
+
+
+def _read_folder(path: str | os.PathLike[str]) -> _Folder:
+    """Reads a checkpoint. Raises ExportError naming the file and what to do."""
+    folder = Path(path)
+    if not folder.is_dir():
+        advice = "; download the model first, and name its folder" if not folder.exists() else ""
+        raise ExportError(f"{folder}: is no folder{advice}")
+    if not (folder / "config.json").exists():
+        raise ExportError(
+            f"{folder}: has no config.json: name the folder of a Hugging Face Marian model"
+        )
+    config = _json(folder / "config.json")
+    if (kind := config.get("model_type")) != "marian":
+        raise ExportError(
+            f"{folder / 'config.json'}: model_type is {kind!r}; only 'marian' can be imported"
+        )
+    vocab = _vocab(folder / "vocab.json")
+    separate = (folder / "target_vocab.json").exists()
+    return _Folder(
+        path=folder,
+        config=config,
+        generation=_json(folder / "generation_config.json", optional=True),
+        tokenizer=_json(folder / "tokenizer_config.json", optional=True),
+        vocab=vocab,
+        target_vocab=_vocab(folder / "target_vocab.json") if separate else vocab,
+        source_spm=_bytes(folder / "source.spm"),
+        target_spm=_bytes(folder / "target.spm"),
+        state=_state(folder),
+    )
+
+
+def _state(folder: Path) -> dict[str, np.ndarray]:
+    if (file := folder / SAFETENSORS).exists():
+        try:
+            return importlib.import_module("safetensors.numpy").load_file(str(file))
+        except ImportError as error:
+            raise ExportError(
+                f"{file}: is read by the package safetensors, which is not installed: "
+                "pip install 'flaxformer-mt[export]'"
+            ) from error
+        except Exception as error:  # its own error types, by version
+            raise ExportError(f"{file}: cannot be read: {_first_line(error)}") from error
+    if not (file := folder / PICKLED).exists():
+        raise ExportError(
+            f"{folder}: holds neither {SAFETENSORS} nor {PICKLED}; download one of them"
+        )
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise ExportError(
+            f"{file}: is read by PyTorch, which is not installed: pip install torch, or download "
+            f"the model's {SAFETENSORS}, which needs none"
+        ) from error
+    try:
+        # Arrays only: a pickle may otherwise run anything.
+        loaded = torch.load(str(file), map_location="cpu", weights_only=True)
+        return {name: tensor.float().numpy() for name, tensor in loaded.items()}
+    except Exception as error:
+        raise ExportError(f"{file}: cannot be read: {_first_line(error)}") from error
+
+
+def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
+    if optional and not path.exists():
+        return {}
+    try:
+        content = load_json(path)
+    except JsonError as error:
+        raise ExportError(str(error)) from error
+    except OSError as error:
+        raise _unread(path, error) from error
+    if not isinstance(content, dict):
+        raise ExportError(f"{path}: is not a JSON object")
+    return content
+
+
+def _vocab(path: Path) -> dict[str, int]:
+    vocab = _json(path)
+    if wrong := [piece for piece, number in vocab.items() if type(number) is not int or number < 0]:
+        raise ExportError(f"{path}: {wrong[0]!r} has no whole number for an id")
+    if len(set(vocab.values())) < len(vocab):
+        raise ExportError(f"{path}: two pieces have the same id")
+    return vocab
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unread(path, error) from error
+
+
+def _unread(path: Path, error: OSError) -> ExportError:
+    return ExportError(f"{path}: cannot be read: {error.strerror}")
+
+
+def _first_line(error: Exception) -> str:
+    first = (str(error) or type(error).__name__).split("\n")[0]
+    return "".join(each if each.isprintable() else " " for each in first)
+
+
+def _types_of(folder: _Folder) -> tuple[Types, Types]:
+    """Source and target types. Raises ExportError for marks or ids that do not fit."""
+    size, tgt_size = sizes(folder.config)
+    start = folder.config.get("decoder_start_token_id")
+    if start is not None and type(start) is not int:
+        raise ExportError(f"config.json: decoder_start_token_id = {start!r} is no id")
+    if is_shared(folder.config):
+        one = _types(folder, folder.vocab, size, start)
+        return one, one
+    tgt = _types(folder, folder.target_vocab, tgt_size, start)
+    # Nothing begins a source; a vocabulary may have the mark all the same.
+    return _types(folder, folder.vocab, size, folder.vocab.get(MARKS[1])), tgt
+
+
+def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | None) -> Types:
+    """`start` is the id that the decoder begins with; a source has none, and padding's place."""
+    marks = {}
+    for name, usual in (("pad", MARKS[0]), ("eos", MARKS[2]), ("unk", MARKS[3])):
+        token = folder.tokenizer.get(f"{name}_token", usual)
+        piece = token.get("content", usual) if isinstance(token, dict) else token
+        if not isinstance(piece, str) or piece not in vocab:
+            raise ExportError(f"{folder.path}: its vocabulary has no {name} mark {piece!r}")
+        marks[name] = vocab[piece]
+    eos = folder.config.get("eos_token_id")
+    if eos is not None and eos != marks["eos"]:
+        raise ExportError(
+            f"{folder.path}: eos_token_id is {eos!r} in config.json and {marks['eos']} in the "
+            "vocabulary"
+        )
+    if max(vocab.values()) >= size:
+        raise ExportError(
+            f"{folder.path}: the vocabulary has ids up to {max(vocab.values())}, and the model "
+            f"{size} types"
+        )
+    first = [marks["pad"], marks["pad"] if start is None else start, marks["eos"], marks["unk"]]
+    if not 0 <= first[1] < size or first[1] in first[2:]:
+        raise ExportError(f"config.json: decoder_start_token_id = {start} fits no mark")
+    names = {number: piece for piece, number in vocab.items()}
+    pieces = list(MARKS)
+    ids = list(first)
+    for number in range(size):
+        if number in first:
+            continue
+        # Rows beyond the vocabulary, and ordinary types that are written as marks are here.
+        piece = names.get(number, f"<unused {number}>")
+        pieces.append(f"{piece} {number}" if piece in MARKS else piece)
+        ids.append(number)
+    return Types(TypeTable(tuple(pieces)), tuple(ids))

@@ -19,10 +19,9 @@ import numpy as np
 from jaxtyping import Float
 
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.data.type_table import MARKS, TypeTable
+from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import PAD
 from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.marian_folder import MarianFolder
 from flaxformer_mt.export.weights import (
     PROJECTIONS,
     Weights,
@@ -148,20 +147,6 @@ def _whole(config: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def types_of(folder: MarianFolder) -> tuple[Types, Types]:
-    """Source and target types. Raises ExportError for marks or ids that do not fit."""
-    size, tgt_size = sizes(folder.config)
-    start = folder.config.get("decoder_start_token_id")
-    if start is not None and type(start) is not int:
-        raise ExportError(f"config.json: decoder_start_token_id = {start!r} is no id")
-    if is_shared(folder.config):
-        one = _types(folder, folder.vocab, size, start)
-        return one, one
-    tgt = _types(folder, folder.target_vocab, tgt_size, start)
-    # Nothing begins a source; a vocabulary may have the mark all the same.
-    return _types(folder, folder.vocab, size, folder.vocab.get(MARKS[1])), tgt
-
-
 def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) -> Weights:
     """The weights with rows in this program's order; padding has no share in the softmax."""
     source, target, softmax = (
@@ -177,42 +162,6 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
             found[path][PAD] = 0
         found[bias][PAD] = NO_SHARE
     return found
-
-
-def _types(folder: MarianFolder, vocab: Mapping[str, int], size: int, start: int | None) -> Types:
-    """`start` is the id that the decoder begins with; a source has none, and padding's place."""
-    marks = {}
-    for name, usual in (("pad", MARKS[0]), ("eos", MARKS[2]), ("unk", MARKS[3])):
-        token = folder.tokenizer.get(f"{name}_token", usual)
-        piece = token.get("content", usual) if isinstance(token, dict) else token
-        if not isinstance(piece, str) or piece not in vocab:
-            raise ExportError(f"{folder.path}: its vocabulary has no {name} mark {piece!r}")
-        marks[name] = vocab[piece]
-    eos = folder.config.get("eos_token_id")
-    if eos is not None and eos != marks["eos"]:
-        raise ExportError(
-            f"{folder.path}: eos_token_id is {eos!r} in config.json and {marks['eos']} in the "
-            "vocabulary"
-        )
-    if max(vocab.values()) >= size:
-        raise ExportError(
-            f"{folder.path}: the vocabulary has ids up to {max(vocab.values())}, and the model "
-            f"{size} types"
-        )
-    first = [marks["pad"], marks["pad"] if start is None else start, marks["eos"], marks["unk"]]
-    if not 0 <= first[1] < size or first[1] in first[2:]:
-        raise ExportError(f"config.json: decoder_start_token_id = {start} fits no mark")
-    names = {number: piece for piece, number in vocab.items()}
-    pieces = list(MARKS)
-    ids = list(first)
-    for number in range(size):
-        if number in first:
-            continue
-        # Rows beyond the vocabulary, and ordinary types that are written as marks are here.
-        piece = names.get(number, f"<unused {number}>")
-        pieces.append(f"{piece} {number}" if piece in MARKS else piece)
-        ids.append(number)
-    return Types(TypeTable(tuple(pieces)), tuple(ids))
 
 
 def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
