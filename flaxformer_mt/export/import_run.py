@@ -172,7 +172,7 @@ def _save(run: RunDirectory, params: Mapping[str, Any], reason: str) -> None:
     write_status(run, Status(state="finished", step=0, reason=reason))
 
 
-# --- the folder: read, and told apart by what is wrong with it -------------------------------------
+# --- the folder: read, and told apart by what is wrong with it ------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
