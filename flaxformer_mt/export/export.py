@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,8 +50,12 @@ def export(
     """
     if quantization != "float32" and form != "ctranslate2":
         raise ExportError(f"the format '{form}' is float32: {quantization} is for ctranslate2")
-    if sample is not None:
-        _require_runtime(form)
+    if sample is not None and form == "huggingface" and (names := huggingface.missing()):
+        raise ExportError(
+            f"whether outputs agree was not checked, for {' and '.join(names)} "
+            f"{'is' if len(names) == 1 else 'are'} not installed: pip install {' '.join(names)}, "
+            "or write the folder without the check by --unchecked"
+        )
     bounds = {"ctranslate2": ctranslate2.BOUNDS[quantization], "huggingface": huggingface.BOUND}
     usual = bounds.get(form, stablehlo.BOUND)
     with appearing(destination) as folder:
@@ -110,17 +113,3 @@ def _opened(folder: Path, form: str, quantization: str, vocabularies: Vocabulari
     if form == "ctranslate2":
         return ctranslate2.Runtime(folder, vocabularies, quantization=quantization)
     return huggingface.Runtime(folder) if form == "huggingface" else stablehlo.Runtime(folder)
-
-
-def _require_runtime(form: str) -> None:
-    if form == "huggingface" and (names := huggingface.missing()):
-        raise ExportError(
-            f"whether outputs agree was not checked, for {' and '.join(names)} "
-            f"{'is' if len(names) == 1 else 'are'} not installed: pip install {' '.join(names)}, "
-            "or write the folder without the check by --unchecked"
-        )
-    if form == "stablehlo" and importlib.util.find_spec("flatbuffers") is None:
-        raise ExportError(
-            "the format 'stablehlo' is written by means of the package flatbuffers, which is not "
-            "installed: pip install 'flaxformer-mt[export]'"
-        )
