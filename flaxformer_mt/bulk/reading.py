@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import stat
@@ -21,6 +22,7 @@ class InputError(UserError):
     """Input that cannot be read or used; the message names the file and the line."""
 
 
+@dataclasses.dataclass(eq=False)
 class Lines:
     """The lines of one input without their ends, and how far they are read.
 
@@ -28,36 +30,28 @@ class Lines:
     what messages say. Raises CorpusError while they are read.
     """
 
-    def __init__(
-        self,
-        name: str,
-        stream: BinaryIO,
-        *,
-        place: AnyPath | None = None,
-        text: BinaryIO | None = None,
-        file: BinaryIO | None = None,
-        size: int | None = None,
-    ) -> None:
-        """`stream` reads ahead in `text`, which is decompressed from `file`, of `size` bytes.
+    name: str
+    stream: BinaryIO  # reads ahead in `text`
+    place: AnyPath | None = None  # None: standard input
+    text: BinaryIO | None = None  # decompressed from `file`
+    file: BinaryIO | None = None
+    size: int | None = None  # bytes of `file`
+    number: int = 0  # of the line given last
+    bytes_read: int = 0  # of text
+    _ended: bool = False
 
-        `place` is where that is, for messages; None is standard input.
-        """
-        self.name = name
-        self.number = 0  # of the line given last
-        self.interactive = stream.isatty()
-        self._stream = stream
-        self._place, self._text, self._file, self._size = place, text, file, size
-        self.bytes_read = 0  # of text
-        self._ended = False
+    @property
+    def interactive(self) -> bool:
+        return self.stream.isatty()
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
         try:
-            line = self._stream.readline(LONGEST + 1)
+            line = self.stream.readline(LONGEST + 1)
         except Exception as error:
-            explained = self._place and damage(self._place, error, after=self.number)
+            explained = self.place and damage(self.place, error, after=self.number)
             if not explained:
                 raise
             raise explained from error
@@ -75,14 +69,14 @@ class Lines:
 
     def share(self, done: int) -> float | None:
         """What share of the input the first `done` bytes of its text are; None if not known."""
-        if self._text is None or self._file is None or not self._size:
+        if self.text is None or self.file is None or not self.size:
             return None
-        if self._text is self._file or self._ended:
-            return min(done / (self.bytes_read if self._ended else self._size), 1.0)
+        if self.text is self.file or self._ended:
+            return min(done / (self.bytes_read if self._ended else self.size), 1.0)
         # As much text comes of each byte of the file as has come of those that were read, and
         # nobody knows how much is left once all were.
-        given, read = self._text.tell(), self._file.tell()
-        return None if not given or read >= self._size else done / given * read / self._size
+        given, read = self.text.tell(), self.file.tell()
+        return None if not given or read >= self.size else done / given * read / self.size
 
 
 @contextlib.contextmanager
