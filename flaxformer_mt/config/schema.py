@@ -263,8 +263,7 @@ class TrainingConfig:
     label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
     loss_chunk: int = setting(
         -1,
-        "target positions of a device whose logits exist at one time (0: all; -1: all on a GPU, "
-        "4096 elsewhere)",
+        "target positions whose logits a device holds at once (0: all; -1: all on GPU, else 4096)",
         resume=True,
         decides="nothing",
     )

@@ -151,4 +151,6 @@ def _layers(config: ExperimentConfig) -> tuple[int, int]:
 
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:
     of_a_step = {k: v for k, v in flatten(config).items() if k.startswith(_OF_A_STEP)}
+    if config.training.loss_chunk < 0:
+        of_a_step["training.loss_chunk"] = 4096  # as `program.build` settles it on a TPU
     return of_a_step, expected_types(config.data.vocabulary)
