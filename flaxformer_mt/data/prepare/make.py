@@ -8,11 +8,9 @@ difference, never a silent reuse.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -68,7 +66,9 @@ def prepare(
       CorpusError, VocabularyError, StoreError: see there.
     """
     directory = Path(directory)
-    if (directory / "data" / MANIFEST).exists():
+    data = directory / "data"
+    if (data / MANIFEST).exists():
+        _put_vocabulary(directory)
         return verify_store(
             config, seed=seed, directory=directory, report=report, thorough=thorough
         )
@@ -76,27 +76,20 @@ def prepare(
     if not config.train:
         raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
     scripts = _scripts(config)
-    aside, place = directory / ASIDE, directory / "vocabulary"
+    aside = directory / ASIDE
     if aside.exists():
         report(f"prepare: starting over: an interrupted call left {aside}, which is removed")
-        _take_vocabulary_back(directory)
-    put = False
     try:
-        with replacing(directory / "data", aside=aside):
+        with replacing(data, aside=aside):
             _make(config, seed, directory, scripts, workers, report=report, bar=bar)
-            if (aside / "vocabulary").exists():
-                os.replace(aside / "vocabulary", place)
-                put = True
-    except BaseException as error:
-        if put:
-            shutil.rmtree(place, ignore_errors=True)
+        _put_vocabulary(directory)
+    except OSError as error:
         # What cannot be read is a CorpusError; the writer of a full disk's file does not name it.
-        if isinstance(error, OSError):
-            raise PrepareError(
-                f"{error.filename or aside}: cannot be written: {error.strerror or error}"
-            ) from error
-        raise
-    return Store.open(directory / "data", vocabulary_digest=Vocabularies.load(place).digest)
+        raise PrepareError(
+            f"{error.filename or aside}: cannot be written: {error.strerror or error}"
+        ) from error
+    digest = Vocabularies.load(directory / "vocabulary").digest
+    return Store.open(data, vocabulary_digest=digest)
 
 
 def valid_text(directory: Path) -> tuple[list[str], list[str]]:
@@ -199,17 +192,14 @@ def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
     return dict(zip(VALID_TEXT, digests, strict=True))
 
 
-def _take_vocabulary_back(directory: Path) -> None:
-    """Removes a vocabulary that a call put into its place which was killed before its last step."""
-    aside = directory / ASIDE
-    if (aside / MANIFEST).exists() and not (aside / "vocabulary").exists():
-        # Half a manifest is of a call that had not come that far.
-        with contextlib.suppress(PrepareError, vocabulary.VocabularyError):
-            made = read_manifest(aside)["vocabulary"]
-            # Somebody may have put another one there since.
-            there = Vocabularies.load(directory / "vocabulary").digest
-            if not made["found"] and there == made["digest"]:
-                shutil.rmtree(directory / "vocabulary", ignore_errors=True)
+def _put_vocabulary(directory: Path) -> None:
+    """Moves a vocabulary made with the store out of its folder: the last step of a call.
+
+    A call that was killed before it leaves that step to the next one.
+    """
+    made, place = directory / "data" / "vocabulary", directory / "vocabulary"
+    if made.exists() and not (place / vocabulary.INDEX).exists():
+        os.replace(made, place)
 
 
 def _scripts(config: DataConfig) -> tuple[str, str]:

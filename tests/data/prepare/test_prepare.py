@@ -20,7 +20,6 @@ from flaxformer_mt.config.schema import DataConfig, FilterConfig, VocabularyConf
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
-    encode,
     encode_corpora,
     manifest as manifests,
     prepare,
@@ -53,16 +52,6 @@ def test_the_store_holds_the_corpus(config: DataConfig, tmp_path: Path) -> None:
     lengths = manifest["lengths"]["train"]["tgt"]
     assert lengths["tokens"] == store.train.tgt_lengths.sum()
     assert lengths["max"] == store.train.tgt_lengths.max()
-
-
-def test_chunks_do_not_matter(
-    config: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepare(config, seed=1, directory=tmp_path / "a")
-    monkeypatch.setattr(encode, "CHUNK", 5)
-    monkeypatch.setattr(sampling, "_AT_A_TIME", 5)
-    prepare(config, seed=1, directory=tmp_path / "b")
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_a_second_call_reuses_the_store(config: DataConfig, tmp_path: Path) -> None:
