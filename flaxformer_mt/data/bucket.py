@@ -67,10 +67,7 @@ def plan_buckets(
 
     A pair's bucket is the first shape that holds it. What does not fill a batch moves up into the
     next bucket, so that only the last bucket can end in a partial batch. The number of batches
-    of each shape does not depend on `random`.
-
-    Raises:
-      PlanError: a pair fits none of the shapes.
+    of each shape does not depend on `random`. Raises PlanError for a pair that fits no shape.
     """
     bucket = _buckets(src_lengths, tgt_lengths, shapes)
     order = random_order(random, bucket)
@@ -86,11 +83,7 @@ def plan_buckets(
 
 
 def plan_pass(src_lengths: Lengths, tgt_lengths: Lengths, shapes: Sequence[Shape]) -> Plan:
-    """Every pair exactly once in order of length: for validation, the same at each call.
-
-    Raises:
-      PlanError: a pair fits none of the shapes.
-    """
+    """Every pair exactly once in order of length, for validation. Raises as `plan_buckets` does."""
     bucket = _buckets(src_lengths, tgt_lengths, shapes)
     order = np.lexsort((src_lengths, tgt_lengths, bucket)).astype(np.int32)
     return _cut(order, np.bincount(bucket, minlength=len(shapes)), tuple(shapes))

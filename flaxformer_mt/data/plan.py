@@ -74,8 +74,6 @@ class Plan:
 
     def __getitem__(self, index: int) -> tuple[Shape, Rows]:
         """The shape of a batch and its rows: at most one batch of a bucketed plan has fewer."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"batch {index} of a plan of {len(self)}")
         row_starts = self.row_starts[self.starts[index] : self.starts[index + 1] + 1]
         pairs = self.pairs[row_starts[0] : row_starts[-1]]
         return self.shapes[self.shape_of[index]], Rows(pairs, np.diff(row_starts))

@@ -28,10 +28,7 @@ VALIDATION_SHAPES = 4
 
 
 class PlannedWindow(NamedTuple):
-    """A planned window: its batches name pairs of `pairs`.
-
-    Those are the store's, or, where segmentations are drawn, the window's own in memory.
-    """
+    """Its batches name pairs of the store or, where segmentations are drawn, of its own."""
 
     pairs: TokenPairs
     plan: Plan
@@ -45,11 +42,7 @@ class PlannedWindow(NamedTuple):
 
 
 class Planner:
-    """Plans any window of any epoch, each a pure function of the arguments.
-
-    Raises:
-      PlanError: no plan is possible.
-    """
+    """Plans any window of any epoch, each a pure function of the arguments. Raises PlanError."""
 
     def __init__(
         self,
@@ -80,20 +73,15 @@ class Planner:
         indices, pairs = self.order.pairs(epoch, window), self._pairs
         if self._resampler is not None:
             pairs = self._resampler.draw(pairs, indices, epoch, self._longest)
-            src_lengths, tgt_lengths = pairs.src_lengths, pairs.tgt_lengths
-        else:
-            src_lengths, tgt_lengths = (
-                pairs.sides[side].lengths(indices) for side in ("src", "tgt")
-            )
+            indices = np.arange(len(pairs))
+        src, tgt = (side.lengths(indices) for side in pairs.sides.values())
         random = stream(self._seed, epoch, window)
         plan = (
-            plan_packed(src_lengths, tgt_lengths, self.shapes[0], random)
+            plan_packed(src, tgt, self.shapes[0], random)
             if self._packed
-            else plan_buckets(src_lengths, tgt_lengths, self.shapes, random)
+            else plan_buckets(src, tgt, self.shapes, random)
         )
-        if self._resampler is None:
-            plan = dataclasses.replace(plan, pairs=indices[plan.pairs])
-        return PlannedWindow(pairs, plan)
+        return PlannedWindow(pairs, dataclasses.replace(plan, pairs=indices[plan.pairs]))
 
 
 def _expected_lengths(
@@ -135,9 +123,7 @@ def planned_batches(
     """Every batch from the one at `position` on, endlessly, those in `skip` left out.
 
     The window after the one being read is planned meanwhile; closing the iterator ends that.
-
-    Raises:
-      PlanError: `position` lies outside its window: the position of another store or batch size.
+    Raises PlanError where `position`, of another store or batch size, lies outside its window.
     """
     windows = planner.order.windows
     if position.epoch < 0 or not 0 <= position.window < windows:
@@ -164,10 +150,7 @@ def planned_pass(
     """Validation's batches: every pair once, in order of length.
 
     Planned before the first step as well: the settings that an error names may be changed until
-    there is a checkpoint.
-
-    Raises:
-      PlanError: there are no pairs, or the budget is too small for the longest.
+    there is a checkpoint. Raises PlanError as `shapes_for` does.
     """
     few = dataclasses.replace(batch, max_shapes=min(max_shapes, batch.max_shapes))
     try:

@@ -172,15 +172,6 @@ def test_no_pairs_and_unfitting_pairs_are_errors() -> None:
         plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
 
 
-def test_batches_are_numbered_from_zero() -> None:
-    lengths = np.array([3, 3], np.int32)
-    plan = plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
-    assert len(plan) == 1
-    for index in (-1, 1):
-        with pytest.raises(IndexError):
-            plan[index]
-
-
 def test_planning_is_quick() -> None:
     """No Python loop over pairs: one takes at least a microsecond a pair and step."""
     src, tgt = corpus(300_000)

@@ -170,12 +170,7 @@ def test_the_digest_tells_stores_apart(tmp_path: Path) -> None:
         Store.open(tmp_path / "a", vocabulary_digest="w" * 64)
 
 
-FILES = [
-    f"{split}-00000.{side}.{part}"
-    for split in ("train", "valid")
-    for side in ("src", "tgt")
-    for part in ("tokens", "offsets")
-]
+FILES = ["train-00000.src.tokens", "train-00000.tgt.offsets", "valid-00000.tgt.tokens"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -213,7 +208,6 @@ def test_advice_names_what_holds_the_damage_not_a_link_to_it(tmp_path: Path) -> 
         (b'{"format": 7}', " has format 7; this program reads 2"),
         (b'{"format": 1}', " is damaged: KeyError"),
         ({"dtype": "|O"}, "dtype is '|O' and none of <u2, <u4"),
-        ({"dtype": "<f2"}, "dtype is '<f2' and none of <u2, <u4"),
         ({"dtype": "<u2"}, "the offsets of train-00000.src are not those of its tokens"),
         ({"shards": {"train": 10**9, "valid": 1}}, "KeyError('train-00001.src.tokens')"),
         ({"shards": {"train": 0, "valid": 1}}, "train holds 0 pairs, and its corpora another"),

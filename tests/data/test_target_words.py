@@ -31,7 +31,9 @@ CONFIG = VocabularyConfig(
 
 
 def test_the_types_are_the_words_and_those_asked_for() -> None:
-    vocabulary = train_pair(TREES, CONFIG).tgt
+    pair = train_pair(TREES, CONFIG)
+    vocabulary = pair.tgt
+    assert pair.src.size == 50 and "▁(NP" not in pair.src.pieces()
     words = {word for _, target in TREES for word in target.split(" ")} | set(CONFIG.tgt_words)
     pieces = vocabulary.pieces()
     assert train_pair(TREES, CONFIG).tgt.model == vocabulary.model
@@ -52,13 +54,6 @@ def test_each_word_is_one_token_and_comes_back() -> None:
     flat, lengths = vocabulary.encode_flat([target.encode() for target in targets])
     assert flat.tolist() == [token for row in encoded for token in (*row, EOS)]
     assert lengths.tolist() == [len(row) + 1 for row in encoded]
-
-
-def test_the_source_has_pieces_and_knows_no_brackets() -> None:
-    src = train_pair(TREES, CONFIG).src
-    assert src.size == 50
-    [tokens] = src.encode(["XX (S"])
-    assert src.decode([tokens]) == ["XX (S"] and "▁(NP" not in src.pieces()
 
 
 def test_subword_regularisation_leaves_words_whole() -> None:

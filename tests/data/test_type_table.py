@@ -9,12 +9,10 @@ import json
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import (
@@ -25,7 +23,6 @@ from flaxformer_mt.data.vocabulary import (
     Vocabularies,
     Vocabulary,
     VocabularyError,
-    train,
 )
 
 SENTENCES = [
@@ -144,37 +141,16 @@ def test_spans_of_any_tokens_cut_the_decoded_text(tokens: list[int]) -> None:
             assert said.strip() == piece.replace("\u2581", " ").strip()
 
 
-def test_flat_encoding_is_the_same() -> None:
-    vocabulary = tabled()
-    texts = [*SENTENCES, "", ">>fra<< a dog"]
-    flat, lengths = vocabulary.encode_flat([text.encode() for text in texts])
-    rows = vocabulary.encode(texts)
-    assert flat.dtype == lengths.dtype == np.int32
-    assert lengths.tolist() == [len(row) + 1 for row in rows]
-    assert flat.tolist() == [token for row in rows for token in [*row, EOS]]
-    assert vocabulary.encode_flat([])[0].dtype == np.int32
-
-
 def test_saved_and_loaded(tmp_path: Path) -> None:
     pair = Vocabularies(tabled(), tabled("<extra>"))
     pair.save(tmp_path / "vocabulary")
     loaded = Vocabularies.load(tmp_path / "vocabulary")
-    assert loaded == pair
-    assert loaded.digest == pair.digest
-    assert not loaded.shared
+    assert loaded == pair and loaded.digest == pair.digest
     index = json.loads((tmp_path / "vocabulary" / "vocabulary.json").read_text())
     assert index["format"] == 2, "a version that knows no tables must not take the models' ids"
     table = (tmp_path / "vocabulary" / "src.pieces.tsv").read_text().splitlines()
     assert table[4] == "4\t>>fra<<"
     assert pickle.loads(pickle.dumps(pair)) == pair
-
-    # Models without a table stay in format 1.
-    own = train(SENTENCES, VocabularyConfig(size=60))
-    for name, side, version in (("shared", tabled(), 2), ("own", own, 1)):
-        Vocabularies(side, side).save(tmp_path / name)
-        assert Vocabularies.load(tmp_path / name).shared
-        index = json.loads((tmp_path / name / "vocabulary.json").read_text())
-        assert index["format"] == version and ("table" in index["shared"]) == (version == 2)
 
 
 def test_a_changed_table_is_noticed(tmp_path: Path) -> None:

@@ -175,11 +175,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         self._pool: ProcessPoolExecutor | None = None
 
     def encode(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
-        """Each chunk and what became of it, in the order of the chunks.
-
-        Raises:
-          WorkerDied: a worker process was killed or crashed.
-        """
+        """Each chunk and what became of it, in the order of the chunks. Raises WorkerDied."""
         first = list(itertools.islice(chunks, SHORT))
         chunks = itertools.chain(first, chunks)
         short = len(first) < SHORT and not self._even_for_short

@@ -132,12 +132,11 @@ if __name__ == "__main__":
 
 
 @contextlib.contextmanager
-def running(tmp_path: Path, size: int = 6_000) -> Any:
+def running(tmp_path: Path) -> Any:
     """A `prepare` in a process group of its own, with two workers at work; killed in the end."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    if not (tmp_path / "config").exists():
-        (tmp_path / "config").write_bytes(pickle.dumps(two_corpora(tmp_path / "text", size)))
+    (tmp_path / "config").write_bytes(pickle.dumps(two_corpora(tmp_path / "text", 6_000)))
     process = subprocess.Popen(
         [sys.executable, script, tmp_path],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
