@@ -70,7 +70,6 @@ class Order:
 
     @property
     def windows(self) -> int:
-        """Windows of an epoch."""
         return max(1, round(self.pairs_per_epoch / self.window))
 
     def pairs(self, epoch: int, window: int) -> Int64[np.ndarray, " pairs"]:
