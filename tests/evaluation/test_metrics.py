@@ -102,33 +102,6 @@ def test_bleu_is_sacrebleu_s(rows: list[list[int]], smooth: bool, effective: boo
         assert score == pytest.approx(wanted.score, abs=1e-9)
 
 
-@settings(deadline=None)
-@given(st.lists(st.lists(st.integers(0, 9), min_size=18, max_size=18), min_size=1, max_size=5))
-def test_chrf_is_sacrebleu_s(rows: list[list[int]]) -> None:
-    for row in rows:
-        for order in range(6):
-            row[3 * order + 2] = min(row[3 * order : 3 * order + 3])
-    found = Chrf().score(np.array(rows, float))
-    metric = CHRF()
-    for row, score in zip(rows, found, strict=True):
-        assert score == pytest.approx(metric._compute_f_score(row), abs=1e-9)
-
-
-def test_ter_is_sacrebleu_s() -> None:
-    rows = [[0, 0], [3, 0], [0, 5], [7, 4], [2, 9]]
-    found = Ter().score(np.array(rows, float))
-    metric = TER()
-    assert found.tolist() == [metric._compute_score_from_stats(row).score for row in rows]
-
-
-def test_axes_before_the_statistics_are_kept() -> None:
-    rng = np.random.default_rng(0)
-    counts = np.sort(rng.integers(1, 9, (2, 3, 10)), axis=-1).astype(float)
-    together = bleu_scores(counts, smooth=True)
-    assert together.shape == (2, 3)
-    assert together[1, 2] == bleu_scores(counts[1, 2], smooth=True)
-
-
 def test_buckets_are_corpora_of_their_own() -> None:
     _, references = grammar_text(40)
     hypotheses = noisy(references, 0.2, 1)

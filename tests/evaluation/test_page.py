@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -110,17 +107,3 @@ def test_it_can_be_read_and_used() -> None:
     assert sorted(int(item["data-line"] or 0) for item in items) == [1, 2, 3, 4, 5, 6]
     for key in re.findall(r'<option value="(\w+)-(?:a|de)scending">', text):
         assert all(float(item[f"data-{key}"] or "x") >= 0 for item in items)
-
-
-@pytest.mark.extended
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_in_a_browser_its_script_runs_and_theirs_does_not(tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
-    file.write_text(made(HOSTILE, REFERENCES), encoding="utf-8")
-    done = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000",
-         f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert "6 of 6 shown" in done.stdout
-    assert "<title>x: worst and best translations</title>" in done.stdout

@@ -200,11 +200,6 @@ def test_nothing_of_the_evaluation_before_stays(tmp_path: Path) -> None:
     again_with_less(tmp_path)
 
 
-@needs_clients
-def test_nothing_of_it_stays_in_a_bucket(gcs: Any, bucket: str) -> None:
-    again_with_less(as_path(f"gs://{bucket}/evaluation"))
-
-
 @pytest.mark.parametrize("broken", ["set.hyp.txt", "set.ref.txt", "set.src.txt"])
 def test_after_a_failure_no_scores_stand_beside_another_evaluations_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str

@@ -113,10 +113,6 @@ def test_the_cutoff_counts_words_with_punctuation_and_without_traces() -> None:
     assert total(scores).sentences == 2
 
 
-def test_no_sentence_scores_nothing() -> None:
-    assert not any(total([]).to_json().values())
-
-
 @pytest.mark.parametrize("predicted", ["(())", "(TOP (, ,))", "(TOP (S (. .)))"])
 def test_a_tree_without_words_is_skipped(predicted: str) -> None:
     assert score_sentence(SENTENCE, parse(predicted)).skipped

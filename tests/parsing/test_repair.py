@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.parsing.linearization import closed, linearize, opened, penn_tokens, tokens_of
+from flaxformer_mt.parsing.linearization import linearize, penn_tokens, tokens_of
 from flaxformer_mt.parsing.repair import (
     EMPTY,
     KINDS,
@@ -120,17 +120,6 @@ def test_the_form() -> None:
     assert linearize(SENTENCE, "tags") == tokens_of(
         "(S (NP DT NN )NP (VP VBD (NP PRP )NP (PP IN (NP NNP )NP )PP )VP . )S"
     )
-
-
-@settings(max_examples=100, deadline=None)
-@given(tree=trees())
-def test_each_word_is_one_token_and_each_constituent_two(tree: Tree) -> None:
-    tokens = linearize(tree)
-    assert len(tokens) == len(tree.words) + 2 * len(tree.brackets)
-    assert [opened(token) for token in tokens if opened(token)] == [
-        bracket.label for bracket in tree.brackets
-    ]
-    assert sum(bool(closed(token)) for token in tokens) == len(tree.brackets)
 
 
 def test_the_penn_treebank_s_tokens_hold_both_kinds_of_leaves() -> None:

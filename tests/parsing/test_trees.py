@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from flaxformer_mt.parsing.linearization import EMPTIED, SHORTENED, TRACES, normal_form, plain_label
 from flaxformer_mt.parsing.trees import Bracket, Tree, TreeError, read
 from tests.parsing.forests import (
-    SENTENCE,
     Nested,
     flattened,
     nested_trees,
@@ -24,19 +23,6 @@ def test_text_and_trees_are_each_other_s_inverse(nodes: list[Nested]) -> None:
     tree, text = flattened(nodes), text_of(nodes)
     assert parse(text) == tree
     assert str(tree) == text
-
-
-def test_a_tree_is_words_tags_and_spans() -> None:
-    assert SENTENCE.words == ("The", "man", "saw", "her", "in", "Rome", ".")
-    assert SENTENCE.tags == ("DT", "NN", "VBD", "PRP", "IN", "NNP", ".")
-    assert SENTENCE.brackets == (
-        Bracket("S", 0, 7),
-        Bracket("NP", 0, 2),
-        Bracket("VP", 2, 6),
-        Bracket("NP", 3, 4),
-        Bracket("PP", 4, 6),
-        Bracket("NP", 5, 6),
-    )
 
 
 @pytest.mark.parametrize("root", ["TOP", "ROOT", "S1", "", "TOP  "])

@@ -6,7 +6,6 @@ import gzip
 import json
 import lzma
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -202,30 +201,3 @@ def test_damaged_packed_files(tmp_path: Path, suffix: str, where: float, flip: i
     # Flipped text is noticed where its checksum stands: at the end of what it covers.
     elif flip is None:
         assert pairs == expected_pairs(WORDS)[: len(pairs)]
-
-
-@pytest.fixture(scope="module")
-def sound_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("sound") / "a"
-    writer = ArrayRecordWriter(str(path), "group_size:1")
-    for src, tgt in WORDS:
-        writer.write(json.dumps({"t": {"en": src.decode(), "de": tgt.decode()}}).encode())
-    writer.close()
-    return path
-
-
-@pytest.mark.extended
-@settings(fuzzed, max_examples=60)
-@given(st.floats(0, 1, exclude_max=True), st.none() | st.integers(1, 255))
-def test_damaged_shards(tmp_path: Path, sound_shard: Path, where: float, flip: int | None) -> None:
-    shutil.copyfile(sound_shard, tmp_path / "a")
-    (tmp_path / "a").write_bytes(damaged((tmp_path / "a").read_bytes(), where, flip))
-    corpus = CorpusConfig(kind="array_record", path="a", src="t.en", tgt="t.de")
-    try:
-        pairs, drops = read(tmp_path, corpus)
-    except CorpusError as error:
-        assert str(tmp_path / "a") in str(error)
-        return
-    assert flip is not None  # A byte of the padding.
-    assert pairs == expected_pairs(WORDS)
-    assert drops.total == 0

@@ -200,14 +200,11 @@ def long_window(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-STREAM = lzma.compress(b"1\t2\n")
-SKIPPED = b"\x50\x2a\x4d\x18\x04\x00\x00\x00size"
-
-
 @pytest.mark.parametrize(
     ("suffix", "packed"),
     [
-        (".xz", STREAM + bytes(8) + STREAM + bytes(4)),  # padded
+        # Padded.
+        (".xz", lzma.compress(b"1\t2\n") + bytes(8) + lzma.compress(b"1\t2\n") + bytes(4)),
         # A frame that holds no text, as parallel compressors write first, and two that do.
         (
             ".zst",

@@ -84,13 +84,6 @@ def test_splits_are_what_tfds_says(prepared: Path, split: str) -> None:
     assert set(pair[:0:-1] for pair in expected) <= {*PAIRS["train"], *PAIRS["test"]}
 
 
-def test_direction_is_explicit(prepared: Path) -> None:
-    there = list(read_pairs(tiny(prepared, src="en", tgt="de")))
-    back = list(read_pairs(tiny(prepared, src="de", tgt="en")))
-    assert "sentence" in there[0].src and "Satz" in there[0].tgt
-    assert back == [Pair(pair.line, pair.tgt, pair.src) for pair in there]
-
-
 def test_a_set_is_found_by_name_and_by_folder(
     prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
