@@ -36,21 +36,21 @@ def clause(out: list[str], tree: t.Clause) -> None:
     elif tree.asked:
         out += (tree.asked,) if tree.kind == t.QUESTION else (tree.asked, ",")
     elif tree.front and tree.front != "clause":
-        _part(out, getattr(tree, tree.front))
+        part(out, getattr(tree, tree.front))
         if tree.kind != t.QUESTION:
             out.append(",")
     auxiliary, verb = _verb_group(tree)
     if tree.kind == t.QUESTION and tree.inverts:
         out.append(auxiliary)
-        argument(out, tree.subject, SUBJECT)
+        part(out, tree.subject, SUBJECT)
     else:
         if not isinstance(tree.subject, t.Relativizer):
-            argument(out, tree.subject, SUBJECT)
+            part(out, tree.subject, SUBJECT)
         if auxiliary:
             out.append(auxiliary)
     if tree.negated:
         out.append("not")
-    _part(out, tree.frequency)
+    part(out, tree.frequency)
     if verb:
         out.append(verb)
     # A movable particle stands behind a pronoun (picks him up).
@@ -58,30 +58,45 @@ def clause(out: list[str], tree: t.Clause) -> None:
     behind = tree.verb.movable and isinstance(target, Pronoun)
     if particle and not behind:
         out.append(particle)
-    _part(out, tree.in_place("recipient"))
-    _part(out, target)
+    part(out, tree.in_place("recipient"))
+    part(out, target)
     if behind:
         out.append(particle)
-    if tree.predicate is not None:
-        _predicate(out, tree.predicate)
+    part(out, tree.predicate)
     for adjunct in ("manner", "companion", "place", "time"):
-        _part(out, tree.in_place(adjunct))
+        part(out, tree.in_place(adjunct))
     if tree.complement is not None:
         clause(out, tree.complement)
 
 
-def argument(out: list[str], tree: t.Argument, position: int) -> None:
-    """Append an argument as a subject or an object."""
+def part(
+    out: list[str], tree: t.Argument | t.Adjunct | t.Predicate | None, position: int = OBJECT
+) -> None:
+    """Append an argument (as a subject or an object), an adjunct or a predicate."""
     if isinstance(tree, t.NounPhrase):
         noun_phrase(out, tree)
     elif isinstance(tree, Pronoun):
         out.append(tree.english[position])
     elif isinstance(tree, t.Relativizer):
         out.append(("who", "whom")[position] if tree.animate else "that")
-    else:
+    elif isinstance(tree, t.Coordination):
         noun_phrase(out, tree.first)
         out.append("and")
         noun_phrase(out, tree.second)
+    elif isinstance(tree, t.PrepositionalPhrase):
+        out.append(tree.preposition.english)
+        part(out, tree.argument)
+    elif isinstance(tree, (t.Time, Adverb)):
+        out.append(tree.english)
+    elif isinstance(tree, t.Quality):
+        out.append(" and ".join([adjective.english for adjective in tree.adjectives]))
+    elif isinstance(tree, t.Comparison):
+        out += ("as", tree.adjective.english, "as")
+        noun_phrase(out, tree.standard)
+    elif isinstance(tree, t.Age):
+        out += (CARDINALS[tree.years][0], "years old")
+    elif isinstance(tree, t.Price):
+        out += (CARDINALS[tree.euros][0], "euros")
 
 
 def noun_phrase(out: list[str], tree: t.NounPhrase) -> None:
@@ -104,25 +119,12 @@ def noun_phrase(out: list[str], tree: t.NounPhrase) -> None:
         clause(out, tree.relative)
 
 
-def _part(out: list[str], part: t.Argument | t.Adjunct | None) -> None:
-    """An adjunct, or an argument that is not the subject."""
-    if part is None:
-        return
-    if isinstance(part, t.PrepositionalPhrase):
-        out.append(part.preposition.english)
-        argument(out, part.argument, OBJECT)
-    elif isinstance(part, (t.Time, Adverb)):
-        out.append(part.english)
-    else:
-        argument(out, part, OBJECT)
-
-
 def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
     if isinstance(tree.subject, t.Relativizer):
-        argument(out, tree.subject, SUBJECT)
+        part(out, tree.subject, SUBJECT)
         return
     gaps = (tree.object, tree.recipient)
-    _part(out, next((gap for gap in gaps if isinstance(gap, t.Relativizer)), tree.companion))
+    part(out, next((gap for gap in gaps if isinstance(gap, t.Relativizer)), tree.companion))
 
 
 def _verb_group(tree: t.Clause) -> tuple[str, str]:
@@ -149,20 +151,6 @@ def _verb_group(tree: t.Clause) -> tuple[str, str]:
     if support:
         return _DO[person], base
     return "", (third if person == THIRD else base)
-
-
-def _predicate(out: list[str], predicate: t.Predicate) -> None:
-    if isinstance(predicate, t.Quality):
-        out.append(" and ".join([adjective.english for adjective in predicate.adjectives]))
-    elif isinstance(predicate, t.NounPhrase):
-        noun_phrase(out, predicate)
-    elif isinstance(predicate, t.Comparison):
-        out += ("as", predicate.adjective.english, "as")
-        noun_phrase(out, predicate.standard)
-    elif isinstance(predicate, t.Age):
-        out += (CARDINALS[predicate.years][0], "years old")
-    else:
-        out += (CARDINALS[predicate.euros][0], "euros")
 
 
 def _vowel_sound(word: str) -> bool:

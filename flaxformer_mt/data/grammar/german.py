@@ -56,14 +56,14 @@ def clause(out: list[str], tree: t.Clause) -> None:
     if tree.kind in t.VERB_SECOND:
         # One constituent before the finite verb; none in a yes-no question.
         if not tree.inverts:
-            argument(out, tree.subject, NOMINATIVE)
+            part(out, tree.subject, NOMINATIVE)
         elif tree.asked:
             out.append(_ASKED[tree.asked])
         elif tree.front and tree.front != "clause":
-            _part(out, getattr(tree, tree.front), _case(tree.front))
+            part(out, getattr(tree, tree.front), _case(tree.front))
         out.append(finite)
         if tree.inverts:
-            argument(out, tree.subject, NOMINATIVE)
+            part(out, tree.subject, NOMINATIVE)
         _middle_field(out, tree)
         out += [word for word in (particle, nonfinite) if word]
     else:
@@ -73,7 +73,7 @@ def clause(out: list[str], tree: t.Clause) -> None:
             past = tree.kind == t.WHEN and tree.tense == t.PAST
             out.append("als" if past else CONJUNCTIONS[tree.kind])
         if not isinstance(tree.subject, t.Relativizer):
-            argument(out, tree.subject, NOMINATIVE)
+            part(out, tree.subject, NOMINATIVE)
         _middle_field(out, tree)
         out += [word for word in (nonfinite, particle + finite) if word]
     if tree.complement is not None:
@@ -81,18 +81,44 @@ def clause(out: list[str], tree: t.Clause) -> None:
         clause(out, tree.complement)
 
 
-def argument(out: list[str], tree: t.Argument, case: int) -> None:
-    """Append an argument in a case."""
+def part(
+    out: list[str],
+    tree: t.Argument | t.Adjunct | t.Predicate | None,
+    case: int = ACCUSATIVE,
+) -> None:
+    """Append an argument in a case, an adjunct or a predicate.
+
+    Preposition and article are contracted (im, zum).
+    """
     if isinstance(tree, t.NounPhrase):
         noun_phrase(out, tree, case)
     elif isinstance(tree, Pronoun):
         out.append(tree.german[case])
     elif isinstance(tree, t.Relativizer):
         out.append(RELATIVE_PRONOUNS[case][tree.column])
-    else:
+    elif isinstance(tree, t.Coordination):
         noun_phrase(out, tree.first, case)
         out.append("und")
         noun_phrase(out, tree.second, case)
+    elif isinstance(tree, t.PrepositionalPhrase):
+        preposition, start = tree.preposition, len(out)
+        out.append(preposition.german)
+        part(out, tree.argument, preposition.case)
+        if isinstance(tree.argument, t.NounPhrase) and tree.argument.determiner is THE:
+            contracted = _CONTRACTIONS.get((preposition.german, out[start + 1]))
+            if contracted is not None:
+                out[start : start + 2] = [contracted]
+    elif isinstance(tree, (t.Time, Adverb)):
+        out.append(tree.german)
+    elif isinstance(tree, t.Quality):
+        out.append(" und ".join([adjective.german for adjective in tree.adjectives]))
+    elif isinstance(tree, t.Comparison):
+        out += ("so", tree.adjective.german, "wie")
+        noun_phrase(out, tree.standard, NOMINATIVE)
+    elif isinstance(tree, t.Age):
+        out += (CARDINALS[tree.years][1], "Jahre alt")
+    elif isinstance(tree, t.Price):
+        out += (CARDINALS[tree.euros][1], "Euro")
 
 
 def noun_phrase(out: list[str], tree: t.NounPhrase, case: int) -> None:
@@ -117,34 +143,13 @@ def _case(field: str) -> int:
     return DATIVE if field == "recipient" else ACCUSATIVE
 
 
-def _part(out: list[str], part: t.Argument | t.Adjunct | None, case: int = ACCUSATIVE) -> None:
-    """An adjunct, or an argument in a case; preposition and article are contracted (im, zum)."""
-    if part is None:
-        return
-    if isinstance(part, t.PrepositionalPhrase):
-        preposition, start = part.preposition, len(out)
-        out.append(preposition.german)
-        argument(out, part.argument, preposition.case)
-        if isinstance(part.argument, t.NounPhrase) and part.argument.determiner is THE:
-            contracted = _CONTRACTIONS.get((preposition.german, out[start + 1]))
-            if contracted is not None:
-                out[start : start + 2] = [contracted]
-    elif isinstance(part, (t.Time, Adverb)):
-        out.append(part.german)
-    else:
-        argument(out, part, case)
-
-
 def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
     """It stands in the case of the argument that it stands for."""
-    if isinstance(tree.subject, t.Relativizer):
-        argument(out, tree.subject, NOMINATIVE)
-    elif isinstance(tree.object, t.Relativizer):
-        argument(out, tree.object, ACCUSATIVE)
-    elif isinstance(tree.recipient, t.Relativizer):
-        argument(out, tree.recipient, DATIVE)
-    else:
-        _part(out, tree.companion)
+    arguments = {NOMINATIVE: tree.subject, ACCUSATIVE: tree.object, DATIVE: tree.recipient}
+    for case, argument in arguments.items():
+        if isinstance(argument, t.Relativizer):
+            return part(out, argument, case)
+    part(out, tree.companion)
 
 
 def _verb_forms(tree: t.Clause) -> tuple[str, str, str]:
@@ -164,35 +169,20 @@ def _verb_forms(tree: t.Clause) -> tuple[str, str, str]:
 def _middle_field(out: list[str], tree: t.Clause) -> None:
     """Pronouns, time, dative, accusative, nicht, manner, company, place, predicate."""
     arguments = [(tree.in_place(field), _case(field)) for field in ("object", "recipient")]
-    for part, case in arguments:
-        if isinstance(part, Pronoun):
-            argument(out, part, case)
-    _part(out, tree.in_place("time"))
-    _part(out, tree.frequency)
-    for part, case in reversed(arguments):
-        if not isinstance(part, Pronoun):
-            _part(out, part, case)
+    for argument, case in arguments:
+        if isinstance(argument, Pronoun):
+            part(out, argument, case)
+    part(out, tree.in_place("time"))
+    part(out, tree.frequency)
+    for argument, case in reversed(arguments):
+        if not isinstance(argument, Pronoun):
+            part(out, argument, case)
     # "not a car" is "kein Auto": the determiner of an indefinite object or predicate negates.
     if tree.negated and not any(
-        isinstance(part, t.NounPhrase) and part.determiner.negative
-        for part in (tree.object, tree.predicate)
+        isinstance(phrase, t.NounPhrase) and phrase.determiner.negative
+        for phrase in (tree.object, tree.predicate)
     ):
         out.append("nicht")
     for adjunct in ("manner", "companion", "place"):
-        _part(out, tree.in_place(adjunct))
-    if tree.predicate is not None:
-        _predicate(out, tree.predicate)
-
-
-def _predicate(out: list[str], predicate: t.Predicate) -> None:
-    if isinstance(predicate, t.Quality):
-        out.append(" und ".join([adjective.german for adjective in predicate.adjectives]))
-    elif isinstance(predicate, t.NounPhrase):
-        noun_phrase(out, predicate, NOMINATIVE)
-    elif isinstance(predicate, t.Comparison):
-        out += ("so", predicate.adjective.german, "wie")
-        noun_phrase(out, predicate.standard, NOMINATIVE)
-    elif isinstance(predicate, t.Age):
-        out += (CARDINALS[predicate.years][1], "Jahre alt")
-    else:
-        out += (CARDINALS[predicate.euros][1], "Euro")
+        part(out, tree.in_place(adjunct))
+    part(out, tree.predicate, NOMINATIVE)

@@ -339,44 +339,31 @@ def combinations(sentence: t.Sentence) -> set[Combination]:
     """Every (lemma, construction) of a sentence, read off its tree."""
     found: set[Combination] = set()
     for clause in (sentence.before, sentence.main, sentence.after, sentence.second):
-        if clause is not None:
-            _of_clause(found, clause)
+        _add(found, clause)
     return found
 
 
-def _of_clause(found: set[Combination], clause: t.Clause) -> None:
-    kind, position, predicate = clause.kind, t.POSITION[clause.kind], clause.predicate
-    found.add((clause.verb.lemma, f"{clause.tense}.{kind}"))
-    if clause.modal is not None:
-        found.add((clause.modal.lemma, f"{modal_tense(clause.modal)}.{kind}"))
-    for adverb, pattern in ((clause.manner, "manner"), (clause.frequency, "frequency")):
-        if adverb is not None:
-            found.add((adverb.lemma, f"{pattern}.{position}"))
-    if isinstance(clause.time, t.Time):
-        place = "front" if clause.front == "time" else position
-        found.update((lemma, f"{pattern}.{place}") for lemma, pattern in clause.time.parts)
-    for phrase in (clause.time, clause.companion, clause.place):
-        if isinstance(phrase, t.PrepositionalPhrase):
-            _of_argument(found, phrase.argument)
-    for argument in (clause.subject, clause.object, clause.recipient):
-        _of_argument(found, argument)
-    if isinstance(predicate, t.NounPhrase):
-        _of_argument(found, predicate)
-    elif isinstance(predicate, t.Quality):
-        found.update((one.lemma, f"predicate.{position}") for one in predicate.adjectives)
-    elif isinstance(predicate, t.Comparison):
-        found.add((predicate.adjective.lemma, f"comparison.{position}"))
-        _of_argument(found, predicate.standard)
-    elif isinstance(predicate, t.Age):
-        found.add((number_lemma(predicate.years), f"age.{position}"))
-    if clause.complement is not None:
-        _of_clause(found, clause.complement)
-
-
-def _of_argument(found: set[Combination], tree: t.Argument | None) -> None:
-    if isinstance(tree, t.Coordination):
-        _of_argument(found, tree.first)
-        _of_argument(found, tree.second)
+def _add(found: set[Combination], tree: object, position: str = "") -> None:
+    """The combinations of a part of a tree, which stands in a clause at a position."""
+    if isinstance(tree, t.Clause):
+        position = t.POSITION[tree.kind]
+        found.add((tree.verb.lemma, f"{tree.tense}.{tree.kind}"))
+        if tree.modal is not None:
+            found.add((tree.modal.lemma, f"{modal_tense(tree.modal)}.{tree.kind}"))
+        for adverb, pattern in ((tree.manner, "manner"), (tree.frequency, "frequency")):
+            if adverb is not None:
+                found.add((adverb.lemma, f"{pattern}.{position}"))
+        if isinstance(tree.time, t.Time):
+            place = "front" if tree.front == "time" else position
+            found.update((lemma, f"{pattern}.{place}") for lemma, pattern in tree.time.parts)
+        for field in ("subject", "object", "recipient", "predicate", "time", "companion", "place"):
+            _add(found, getattr(tree, field), position)
+        _add(found, tree.complement)
+    elif isinstance(tree, t.PrepositionalPhrase):
+        _add(found, tree.argument)
+    elif isinstance(tree, t.Coordination):
+        _add(found, tree.first)
+        _add(found, tree.second)
     elif isinstance(tree, t.NounPhrase):
         determiner = tree.determiner
         found.add((tree.noun.lemma, noun_construction(tree.role, tree.plural, determiner.kind)))
@@ -385,6 +372,12 @@ def _of_argument(found: set[Combination], tree: t.Argument | None) -> None:
             found.add((tree.adjective.lemma, form))
         if tree.number is not None and tree.number < 100:
             found.add((number_lemma(tree.number), f"count.{tree.role}"))
-        _of_argument(found, tree.possessor)
-        if tree.relative is not None:
-            _of_clause(found, tree.relative)
+        _add(found, tree.possessor)
+        _add(found, tree.relative)
+    elif isinstance(tree, t.Quality):
+        found.update((one.lemma, f"predicate.{position}") for one in tree.adjectives)
+    elif isinstance(tree, t.Comparison):
+        found.add((tree.adjective.lemma, f"comparison.{position}"))
+        _add(found, tree.standard)
+    elif isinstance(tree, t.Age):
+        found.add((number_lemma(tree.years), f"age.{position}"))
