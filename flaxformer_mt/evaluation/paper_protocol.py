@@ -22,7 +22,7 @@ import numpy as np
 import regex
 from jaxtyping import Float
 
-from flaxformer_mt.evaluation.metrics import Bleu, Lines, Metric, ScoringError, bleu_scores
+from flaxformer_mt.evaluation.metrics import Bleu, Lines, ScoringError, bleu_scores
 
 PROTOCOL = 2  # goes up with every change that can change a score
 _QUOTES = dict.fromkeys("“”„‟「」《》", '"') | dict.fromkeys("‘’‚‛", "'")
@@ -146,11 +146,12 @@ def protocol_note(signature: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PaperBleu(Metric):
+class PaperBleu(Bleu):
     """The paper's BLEU for a target language with rules (`LANGUAGES`), on raw text."""
 
     language: str
     name: str = "bleu_paper"
+    tokenizer: str = "none"
 
     @property
     def signature(self) -> str:
@@ -163,12 +164,7 @@ class PaperBleu(Metric):
     def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 10"]:
         sides = (hypotheses, references)
         prepared = ([prepare(text, self.language) for text in side] for side in sides)
-        return Bleu(tokenizer="none").counts(*prepared)
+        return super().counts(*prepared)
 
     def score(self, totals: Float[np.ndarray, "*samples 10"]) -> Float[np.ndarray, "*samples"]:
         return bleu_scores(totals, smooth=False)
-
-    def sentence_scores(
-        self, counts: Float[np.ndarray, "sentences 10"]
-    ) -> Float[np.ndarray, " sentences"]:
-        return bleu_scores(counts, smooth=True, effective_order=True)

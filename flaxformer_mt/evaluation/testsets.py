@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import sacrebleu.utils
@@ -108,9 +106,11 @@ def _advice(name: str, langpair: str) -> str:
 
 
 def _fetch(name: str, langpair: str) -> None:
+    # sacreBLEU opens its downloads without a time limit: one for all sockets meanwhile.
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(STALL_SECONDS)
     try:
-        with _giving_up_on_silence():
-            DATASETS[name].get_files(langpair)
+        DATASETS[name].get_files(langpair)
     # Anything: sockets, HTTP, archives, and sys.exit for a wrong digest.
     except (Exception, SystemExit) as error:
         url = (DATASETS[name].data or ["nowhere"])[0]
@@ -119,14 +119,5 @@ def _fetch(name: str, langpair: str) -> None:
             f"the test set {name} is not on this machine and cannot be fetched from {url} "
             f"({reason}): {_advice(name, langpair)}"
         ) from error
-
-
-@contextlib.contextmanager
-def _giving_up_on_silence() -> Iterator[None]:
-    """sacreBLEU opens its downloads without a time limit: one for all sockets meanwhile."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(STALL_SECONDS)
-    try:
-        yield
     finally:
         socket.setdefaulttimeout(before)

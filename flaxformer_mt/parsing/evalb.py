@@ -152,15 +152,14 @@ def _kept_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
 
     A treebank's tree holds traces, of which a parser's may know nothing: either may be without.
     """
-    for of_gold, of_predicted in itertools.product(_with_traces(gold), _with_traces(predicted)):
+    with_traces = (
+        ([True] * len(tree.tags), [tag != TRACE for tag in tree.tags]) for tree in (gold, predicted)
+    )
+    for of_gold, of_predicted in itertools.product(*with_traces):
         if _words(gold, of_gold) == _words(predicted, of_predicted):
             kept = itertools.compress(_kept(gold.tags), of_gold)
             return [said and next(kept) for said in of_predicted]
     return None
-
-
-def _with_traces(tree: Tree) -> tuple[list[bool], list[bool]]:
-    return [True] * len(tree.tags), [tag != TRACE for tag in tree.tags]
 
 
 def _words(tree: Tree, kept: Sequence[bool]) -> list[str]:
@@ -172,15 +171,11 @@ def _spans(tree: Tree, kept: Sequence[bool]) -> Spans:
     spans: Spans = collections.Counter()
     for bracket in tree.brackets:
         start, end = place[bracket.start], place[bracket.end]
-        label = _cut(bracket.label)
+        # As EVALB cuts it: NP of NP-SBJ-1 and NP=2, but PRT|ADVP is a label of its own.
+        label = re.split("[-=]", bracket.label)[0] or bracket.label
         if start < end and label not in _DELETED_LABELS:
             spans[_EQUAL.get(label, label), start, end] += 1
     return spans
-
-
-def _cut(label: str) -> str:
-    """As EVALB cuts it: NP of NP-SBJ-1 and NP=2, but PRT|ADVP is a label of its own."""
-    return re.split("[-=]", label)[0] or label
 
 
 def _share(part: int, whole: int) -> float:

@@ -52,7 +52,7 @@ def normal_form(tree: Tree) -> tuple[Tree, collections.Counter[str]]:
             continue
         brackets.append(Bracket(plain_label(label), place[start], place[end]))
         counts[SHORTENED] += brackets[-1].label != label
-    tags = [_plain_tag(tag) for tag in itertools.compress(tree.tags, spoken)]
+    tags = [tag.partition("|")[0] or tag for tag in itertools.compress(tree.tags, spoken)]
     words = tuple(itertools.compress(tree.words, spoken))
     return Tree(words, tuple(tags), tuple(brackets)), +counts
 
@@ -60,10 +60,6 @@ def normal_form(tree: Tree) -> tuple[Tree, collections.Counter[str]]:
 def plain_label(label: str) -> str:
     """NP of NP-SBJ-1, NP=2, NP|PP; a label that begins with such a sign is left as it is."""
     return re.split("[-=|]", label)[0] or label
-
-
-def _plain_tag(tag: str) -> str:
-    return tag.partition("|")[0] or tag
 
 
 def linearize(tree: Tree, leaves: Leaves = "xx") -> list[str]:

@@ -72,7 +72,9 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
         constituent.end = len(tags)
     if missing := len(words) - len(tags):
         counts[MISSING] += missing
-        _take_in(found, len(tags), len(words))
+        outermost = [item for item in found if item.outermost and item.start < item.end]
+        if outermost and outermost[-1].end == len(tags):
+            outermost[-1].end = len(words)
         tags += [LEAF] * missing
     brackets = tuple(
         Bracket(item.label, item.start, item.end) for item in found if item.start < item.end
@@ -140,9 +142,3 @@ def _close(
     counts[OTHER_LABEL] += label not in labels
     for _ in range(within + 1):
         open_.pop().end = place
-
-
-def _take_in(found: list[_Constituent], place: int, end: int) -> None:
-    outermost = [item for item in found if item.outermost and item.start < item.end]
-    if outermost and outermost[-1].end == place:
-        outermost[-1].end = end

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-
 import pytest
 
-from flaxformer_mt.data.grammar import german, trees as s, words as d
+from flaxformer_mt.data.grammar import german, words as d
 from flaxformer_mt.data.grammar.phrases import DeadEnd, clock, date, half_past
-from flaxformer_mt.data.grammar.splits import ROLE_CASES
-from flaxformer_mt.data.grammar.trees import Clause, NounPhrase
-from flaxformer_mt.data.grammar.words import CARDINALS, COPULA, Adjective, Noun, Verb
-from flaxformer_mt.data.synthetic import derivations, pairs
+from flaxformer_mt.data.grammar.trees import NounPhrase
+from flaxformer_mt.data.grammar.words import CARDINALS
+from flaxformer_mt.data.synthetic import pairs
 
 
 def np(
@@ -170,13 +166,8 @@ def test_every_number_has_its_own_words():
     ("day", "month", "src", "tgt"),
     [
         (1, 1, "on the first of January", "am ersten Januar"),
-        (2, 2, "on the second of February", "am zweiten Februar"),
         (3, 5, "on the third of May", "am dritten Mai"),
         (7, 3, "on the seventh of March", "am siebten März"),
-        (8, 8, "on the eighth of August", "am achten August"),
-        (12, 6, "on the twelfth of June", "am zwölften Juni"),
-        (19, 4, "on the nineteenth of April", "am neunzehnten April"),
-        (20, 9, "on the twentieth of September", "am zwanzigsten September"),
         (21, 10, "on the twenty-first of October", "am einundzwanzigsten Oktober"),
         (31, 12, "on the thirty-first of December", "am einunddreißigsten Dezember"),
     ],
@@ -203,88 +194,3 @@ def test_english_words_of_a_class_have_one_german_lemma():
     assert len({adjective.english for adjective in d.ADJECTIVES}) == len(d.ADJECTIVES) == 49
     verbs = {(verb.english[0], verb.english_particle, verb.frame) for verb in d.VERBS}
     assert len(verbs) == len(d.VERBS) == 72
-
-
-# Agreement, stated another way than the grammar's three tables: a determiner's ending tells gender,
-# number and case; where it has none, the adjective tells. "viele" and "einige" are inflected as
-# adjectives are: they tell, and so does the adjective behind them.
-TELLING = (
-    ("r", "e", "s", "e"),
-    ("n", "e", "s", "e"),
-    ("m", "r", "m", "n"),
-    ("s", "r", "s", "r"),
-)
-
-
-def _phrases(tree: object) -> Iterator[NounPhrase]:
-    """Every noun phrase of a tree, by walking all of its fields."""
-    if isinstance(tree, NounPhrase):
-        yield tree
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, (Verb, Noun, Adjective)):
-        for field in dataclasses.fields(tree):
-            value = getattr(tree, field.name)
-            for part in value if isinstance(value, tuple) else (value,):
-                yield from _phrases(part)
-
-
-def test_determiner_or_adjective_tells_gender_number_and_case():
-    checked = 0
-    for derivation in derivations("train", 3000, seed=11):
-        for phrase in _phrases(derivation.tree):
-            if phrase.adjective is None or phrase.role == "event":
-                continue
-            case, column = ROLE_CASES[phrase.role], phrase.column
-            determiner = phrase.determiner.german[case][column]
-            ending = phrase.adjective.forms[phrase.determiner.paradigm][case][column]
-            ending = ending.removeprefix(_stem(phrase.adjective))
-            silent = determiner in ("", "ein", "kein", *(p.german[0][0] for p in d.POSSESSIVES))
-            if silent or phrase.determiner in (d.MANY, d.SOME):
-                assert ending == (
-                    "e" if TELLING[case][column] == "e" else "e" + TELLING[case][column]
-                )
-            else:
-                assert determiner.endswith(TELLING[case][column])
-                direct = column < 3 and (case == 0 or (case == 1 and column > 0))
-                assert ending == ("e" if direct else "en")
-            checked += 1
-    assert checked > 2000
-
-
-def _stem(word: Adjective) -> str:
-    return word.forms[0][0][0].removesuffix("e")
-
-
-def _finite(tree: Clause) -> str:
-    """The finite verb where nothing is separated: the last word of a verb-final clause."""
-    person, table = tree.subject.person, tree.verb.present
-    if tree.tense == s.MODAL:
-        assert tree.modal is not None
-        return tree.modal.german[person]
-    if tree.tense == s.FUTURE:
-        return ("werde", "wirst", "wird", "werden")[person]
-    if tree.tense in (s.PAST, s.PERFECT):
-        if tree.tense == s.PAST and tree.verb.preterite:
-            return tree.verb.preterite[person]
-        sein = tree.verb.auxiliary == "sein"
-        return (COPULA.present if sein else ("habe", "hast", "hat", "haben"))[person]
-    return tree.verb.particle + table[person]
-
-
-def test_subordinate_clauses_end_in_their_finite_verb_and_main_clauses_follow_with_theirs():
-    last = second = 0
-    for derivation in derivations("train", 4000, seed=12):
-        tree = derivation.tree
-        if tree.after is not None:
-            assert derivation.tgt.rstrip(".?").endswith(" " + _finite(tree.after))
-            last += 1
-        if tree.before is not None:
-            out: list[str] = []
-            german.clause(out, tree.before)
-            subordinate = s.punctuated(out, "")
-            following = derivation.tgt.removeprefix(subordinate + ", ").split()[0]
-            assert subordinate.endswith(" " + _finite(tree.before))
-            assert tree.main.verb.particle + following.rstrip(".") == _finite(tree.main) or (
-                following.rstrip(".") == _finite(tree.main)
-            )
-            second += 1
-    assert last > 300 and second > 300

@@ -58,12 +58,6 @@ def test_sentence_scores_are_sacrebleu_s(ours: Metric, theirs: Any) -> None:
         assert score == pytest.approx(wanted, abs=1e-9)
 
 
-def test_some_of_the_sentences_are_a_corpus_of_their_own() -> None:
-    (measured,) = measure([Chrf()], HYPOTHESES, REFERENCES)
-    (part,) = measure([Chrf()], HYPOTHESES[10:20], REFERENCES[10:20])
-    assert measured.of(range(10, 20)).score == part.score
-
-
 def test_what_does_not_belong_together_is_refused() -> None:
     with pytest.raises(ScoringError, match="1 hypotheses for 2 references"):
         measure([Chrf()], ["a"], ["a", "b"])

@@ -7,8 +7,9 @@ import json
 import math
 
 import pytest
+import sacrebleu
 
-from flaxformer_mt.evaluation import Scoring, ScoringError, assess
+from flaxformer_mt.evaluation import Scoring, ScoringError, assess, corpus_scores
 from tests.evaluation.noise import grammar_text, noisy
 
 SOURCES, REFERENCES = grammar_text(30)
@@ -68,3 +69,52 @@ def test_what_is_refused() -> None:
         assess(HYPOTHESES, REFERENCES, sources=["a"])
     with pytest.raises(ScoringError, match="COMET reads the sources"):
         assess(HYPOTHESES, REFERENCES, scoring=Scoring(comet="x"))
+
+
+ODD = ["The cat sat on the mat.", "Ein Hund läuft, sagt er!", "", "It costs 3.50 (net)."]
+ODD_TARGETS = [
+    "The cat sat on a mat.",
+    "Ein Hund rennt, sagt sie!",
+    "Nothing.",
+    "It costs 3.50.",
+]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_equals_sacrebleu(lowercase):
+    scores = corpus_scores(ODD, ODD_TARGETS, lowercase=lowercase)
+    bleu = sacrebleu.corpus_bleu(ODD, [ODD_TARGETS], lowercase=lowercase)
+    assert scores.bleu == bleu.score
+    assert scores.precisions == list(bleu.precisions)
+    assert scores.brevity_penalty == bleu.bp
+    assert scores.length_ratio == pytest.approx(bleu.ratio)
+    if not lowercase:
+        assert scores.chrf == sacrebleu.corpus_chrf(ODD, [ODD_TARGETS]).score
+    name = "sacrebleu_13a_lc" if lowercase else "sacrebleu_13a"
+    assert set(scores.metrics) == set(scores.signatures) == {name, "chrf"}
+    case = "case:lc" if lowercase else "case:mixed"
+    assert case in scores.signatures[name] and "tok:13a" in scores.signatures[name]
+    assert f"version:{sacrebleu.__version__}" in scores.signatures[name]
+    assert case in scores.signatures["chrf"] and "nc:6" in scores.signatures["chrf"]
+
+
+def test_tokenised_text_is_scored_as_it_stands():
+    hypotheses = ["a man , in a hat .", "it 's a don't-know"]
+    references = ["a man , with a hat .", "it is a don't-know"]
+    scores = corpus_scores(hypotheses, references, tokenized=True)
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="none", force=True)
+    assert scores.bleu == bleu.score
+    assert scores.bleu_name == "bleu_tokenized_lc"
+    assert "tok:none" in scores.signatures["bleu_tokenized_lc"]
+    assert scores.reference_tokens == 11
+    cased = corpus_scores(hypotheses, ["A man .", "It"], tokenized=True)
+    assert cased.bleu_name == "bleu_tokenized"
+
+
+def test_tokenised_output_scored_as_raw_text_is_noted_and_nothing_is_logged(caplog, capfd):
+    lines = ["a man in a hat ."] * 150
+    raw = corpus_scores(lines, lines)
+    assert raw.bleu == pytest.approx(100) and raw.chrf == pytest.approx(100)
+    assert "150 hypotheses end in a separate period" in raw.notes[0]
+    assert corpus_scores(lines, lines, tokenized=True).notes == []
+    assert not caplog.records and capfd.readouterr() == ("", "")

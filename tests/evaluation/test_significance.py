@@ -18,7 +18,6 @@ from flaxformer_mt.evaluation.significance import (
     approximate_randomization,
     bootstrap_scores,
     chunks,
-    interval,
     intervals,
     paired_bootstrap,
 )
@@ -101,10 +100,3 @@ def test_parts_of_any_size_give_the_same_draws(monkeypatch: pytest.MonkeyPatch) 
     for one, other in zip(whole, bootstrap_scores(pair[0], samples=100), strict=True):
         np.testing.assert_array_equal(one, other)
     assert approximate_randomization(*pair, trials=100) == trials
-
-
-def test_an_interval_leaves_out_a_fortieth_at_each_end() -> None:
-    found = interval(np.arange(1000.0)[::-1])
-    assert (found.low, found.high, found.mean) == (25, 974, 499.5)
-    one = interval(np.array([7.0]))
-    assert (one.low, one.high, one.mean) == (7, 7, 7)

@@ -25,8 +25,7 @@ def is_remote(path: AnyPath | str) -> bool:
 def locate(setting: str, folder: str) -> AnyPath:
     """The path that a setting names; a relative one stands in `folder`. `~` is the home.
 
-    Raises:
-      CorpusError: it is neither a local path nor one in a store that can be read.
+    Raises CorpusError: it is neither a local path nor one in a store that can be read.
     """
     try:
         if is_remote(setting):
@@ -42,9 +41,8 @@ def locate(setting: str, folder: str) -> AnyPath:
 def require_file(setting: str, folder: str, key: str) -> AnyPath:
     """The existing file that a setting names; `key` is that setting's place in the configuration.
 
-    Raises:
-      CorpusError: there is no such file, it can be read only once, or its object store cannot be
-        reached.
+    Raises CorpusError: there is no such file, it can be read only once, or its object store cannot
+    be reached.
     """
     path = locate(setting, folder)
     with reaching(path):
@@ -66,8 +64,7 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
 def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
     """The files that match a glob pattern, in the order of their names.
 
-    Raises:
-      CorpusError: no file matches, or the object store cannot be reached.
+    Raises CorpusError: no file matches, or the object store cannot be reached.
     """
     located = locate(pattern, folder)
     found: list[AnyPath]
@@ -99,8 +96,7 @@ def open_binary(path: AnyPath) -> BinaryIO:
 def stamp(path: AnyPath) -> tuple[int, int]:
     """Size in bytes and time of change in nanoseconds, of which stores tell the seconds.
 
-    Raises:
-      CorpusError: the file is gone, or its object store cannot be reached.
+    Raises CorpusError: the file is gone, or its object store cannot be reached.
     """
     with reaching(path):
         if isinstance(path, Path):

@@ -25,8 +25,7 @@ _TFRECORD_LARGEST = 1 << 30
 def read_array_record(path: AnyPath, skip: int = 0, take: int | None = None) -> Iterator[bytes]:
     """A shard's records in order: `take` of them (None: all that are left) after `skip`.
 
-    Raises:
-      CorpusError: the shard is damaged, cut short or holds fewer records.
+    Raises CorpusError: the shard is damaged, cut short or holds fewer records.
     """
     try:
         from array_record.python.array_record_module import ArrayRecordReader

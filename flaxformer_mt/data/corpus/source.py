@@ -30,9 +30,8 @@ class Source(Protocol):
     def records(self) -> Iterator[tuple[bytes, ...]]:
         """The raw columns, streaming; record n, counted from 1, is "line" n.
 
-        Raises:
-          CorpusError: a file that is damaged or not what it should be, or sides that differ in
-            their number of lines.
+        Raises CorpusError: a file that is damaged or not what it should be, or sides that differ in
+        their number of lines.
         """
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
@@ -71,8 +70,8 @@ def open_source(
     Relative paths stand in `folder`; `key` is the corpus's place in the configuration. A TFDS set
     that is not prepared is prepared first, which may take long, unless `make` is False.
 
-    Raises:
-      CorpusError: a setting is empty or wrong, or a file is missing; the message names the setting.
+    Raises CorpusError: a setting is empty or wrong, or a file is missing; the message names the
+    setting.
     """
     key = key or corpus.name or "corpus"
     if corpus.kind == "synthetic":
@@ -109,9 +108,8 @@ def read_pairs(
     corpora such as test sets of which nothing may be left out. A tab inside a sentence is text.
     `key` is the corpus's place in the configuration, for messages.
 
-    Raises:
-      CorpusError: a file that is missing, damaged or not what its name says, sides with
-        different numbers of lines, or a defective pair where `drops` is None.
+    Raises CorpusError: a file that is missing, damaged or not what its name says, sides with
+    different numbers of lines, or a defective pair where `drops` is None.
     """
     key = key or corpus.name or "corpus"
     source = open_source(corpus, folder, key)
@@ -134,7 +132,6 @@ def files(corpus: CorpusConfig, folder: str = "", *, key: str = "") -> dict[str,
 
     Nothing is made for it: a TFDS set that is not prepared counts as missing.
 
-    Raises:
-      CorpusError: a setting is empty or its file is missing; the message names the setting.
+    Raises CorpusError: a setting is empty or its file is missing; the message names the setting.
     """
     return dict(open_source(corpus, folder, key, make=False).files)

@@ -114,8 +114,7 @@ class TwoColumns:
 def lines(path: AnyPath) -> Iterator[bytes]:
     """The file's lines without their ends; a "\\r" before "\\n" belongs to the end.
 
-    Raises:
-      CorpusError: a file that is damaged, cut short or not what its name says.
+    Raises CorpusError: a file that is damaged, cut short or not what its name says.
     """
     return itertools.chain.from_iterable(_blocks(path))
 
@@ -178,8 +177,8 @@ def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
     The file's own position tells how much of it was read. It may be a pipe.
 
-    Raises:
-      CorpusError: it cannot be opened, is in a form that is not read, or not what its name says.
+    Raises CorpusError: it cannot be opened, is in a form that is not read, or not what its name
+    says.
     """
     named = _SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):

@@ -29,9 +29,8 @@ def prepare(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
 
     The archives are those in the folder `archives`, or are downloaded if that is None.
 
-    Raises:
-      CorpusError: no such set; archives that are missing, damaged or out of reach; the message
-        names them, their sizes and the setting to put them under.
+    Raises CorpusError: no such set; archives that are missing, damaged or out of reach; the message
+    names them, their sizes and the setting to put them under.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import checksums

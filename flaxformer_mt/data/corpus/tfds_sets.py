@@ -76,8 +76,7 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Tfds
     `corpus.path` is a set by its name in TFDS, looked up in `data_dir`, or the folder of a prepared
     one. A set that is not prepared is made from its archives if `make`.
 
-    Raises:
-      CorpusError: the set, its language or its split is unknown, or the set is not there.
+    Raises CorpusError: the set, its language or its split is unknown, or the set is not there.
     """
     builder = _prepared(corpus, folder, key, make=make)
     name = builder.info.full_name
@@ -117,7 +116,9 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
     with paths.reaching(directory):
         if (directory / "dataset_info.json").exists():
             return tfds.builder_from_directory(str(directory))
-    data_dir = data_dir_of(corpus, folder)
+    # The setting, else TFDS_DATA_DIR, else TFDS's own default.
+    default = os.environ.get("TFDS_DATA_DIR") or DEFAULT_DATA_DIR
+    data_dir = paths.locate(corpus.data_dir or default, folder if corpus.data_dir else "")
     with paths.reaching(data_dir):
         try:
             return read_only_builder.builder_from_files(corpus.path, data_dir=str(data_dir))
@@ -136,13 +137,6 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
     if not (archives is None or isinstance(archives, Path)):
         raise CorpusError(f"{key}.archives: {archives} is not on a local disk: copy it to one")
     return tfds_prepare.prepare(corpus.path, data_dir, archives, key)
-
-
-def data_dir_of(corpus: CorpusConfig, folder: str) -> AnyPath:
-    """Where prepared sets are: the setting, else TFDS_DATA_DIR, else TFDS's own default."""
-    if corpus.data_dir:
-        return paths.locate(corpus.data_dir, folder)
-    return paths.locate(os.environ.get("TFDS_DATA_DIR") or DEFAULT_DATA_DIR, "")
 
 
 def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:

@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 
 import pytest
-from array_record.python.array_record_module import ArrayRecordWriter
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from flaxformer_mt.config.schema import CorpusConfig
@@ -92,22 +91,6 @@ def test_two_files(
     assert len(pairs) + drops.total == len(rows)
 
 
-@pytest.mark.extended
-@fuzzed
-@given(ROWS)
-def test_two_columns(tmp_path: Path, rows: list[tuple[bytes, bytes]]) -> None:
-    lines = [src + b"\t" + tgt for src, tgt in rows]
-    (tmp_path / "a.tsv").write_bytes(b"".join(line + b"\n" for line in lines))
-    try:
-        pairs, drops = read(tmp_path, CorpusConfig(kind="tsv", path="a.tsv"))
-    except CorpusError as error:
-        assert re.search("name says plain text|is UTF-16", str(error))
-        return
-    columns = [tuple(line.split(b"\t")) for line in of_lines(lines)]
-    assert pairs == expected_pairs([row if len(row) == 2 else (b"", b"") for row in columns])
-    assert len(pairs) + drops.total == len(rows)
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["en", "de", "x"]), inner),
@@ -148,20 +131,6 @@ def test_json_lines(tmp_path: Path, records: list[bytes]) -> None:
         assert re.search("name says plain text|is UTF-16", str(error))
         return
     assert pairs == expected_of_json(of_lines(records))
-    assert len(pairs) + drops.total == len(records)
-
-
-@pytest.mark.extended
-@settings(fuzzed, max_examples=40)
-@given(st.lists(RECORDS, max_size=6))
-def test_array_records(tmp_path: Path, records: list[bytes]) -> None:
-    writer = ArrayRecordWriter(str(tmp_path / "a.array_record"), "group_size:2")
-    for record in records:
-        writer.write(record)
-    writer.close()
-    corpus = CorpusConfig(kind="array_record", path="a.array_record", src="t.en", tgt="t.de")
-    pairs, drops = read(tmp_path, corpus)
-    assert pairs == expected_of_json(records)
     assert len(pairs) + drops.total == len(records)
 
 

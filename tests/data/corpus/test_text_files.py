@@ -221,17 +221,6 @@ def test_archives_may_be_as_other_programs_write_them(
     assert [pair[1:] for pair in pairs] == [("1", "2")] * 2
 
 
-@pytest.mark.parametrize("block", [1, 2, 3, 7, 1000])
-def test_lines_do_not_depend_on_how_the_file_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
-    monkeypatch.setattr(text_files, "_BLOCK", block)
-    data = b"\xef\xbb\xbfone\r\n\r\n\nlonger than most blocks are\n\xef\xbb\xbfx\r\r\nend\r"
-    (tmp_path / "a").write_bytes(data)
-    expected = [b"one", b"", b"", b"longer than most blocks are", b"\xef\xbb\xbfx\r", b"end"]
-    assert list(text_files.lines(tmp_path / "a")) == expected
-
-
 def test_what_is_no_text_does_not_fill_the_memory(tmp_path: Path) -> None:
     with open(tmp_path / "a", "wb") as file:
         file.write(b"short\n")
