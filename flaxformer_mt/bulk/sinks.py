@@ -69,7 +69,6 @@ class Sink:
         return Consumed()
 
     def write(self, data: bytes) -> None:
-        """Adds to the output."""
         raise NotImplementedError
 
     def commit(self, consumed: Consumed) -> None:
@@ -77,7 +76,6 @@ class Sink:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """The output is complete."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -94,27 +92,30 @@ class StreamSink(Sink):
         self._stream, self._name = stream, name
 
     def write(self, data: bytes) -> None:
-        with self._explained():
+        with _explained(self._name):
             self._stream.write(data)
 
     def commit(self, consumed: Consumed) -> None:
         self.finish()
 
     def finish(self) -> None:
-        with self._explained():
+        with _explained(self._name):
             self._stream.flush()
-
-    def _explained(self) -> contextlib.AbstractContextManager[None]:
-        return _explained(self._name) if self._name else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _explained(path: str | Path, kept: str = "") -> Iterator[None]:
+def _explained(path: str | Path, kept: str | Path = "") -> Iterator[None]:
+    """What the system or a store refuses is an OutputError; without a `path`, only the latter."""
+    hint = f"; what is complete is in {kept}" if kept else ""
     try:
         yield
+    except RunDirectoryError as error:
+        raise OutputError(f"{error}{hint}") from error
     except OSError as error:
+        if not path:
+            raise
         why = error.strerror or error
-        raise OutputError(f"{path}: cannot be written: {why}{kept}") from error
+        raise OutputError(f"{path}: cannot be written: {why}{hint}") from error
 
 
 class _Continued(Sink):
@@ -179,7 +180,7 @@ class FileSink(_Continued):
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         self._identity = identity
         try:
-            with self._explained():
+            with _explained(self._path):
                 self._stream = self._opened()
                 done, self._size = self._earlier(self._stream)
                 if not done.lines:
@@ -194,18 +195,18 @@ class FileSink(_Continued):
 
     def write(self, data: bytes) -> None:
         assert self._stream is not None
-        with self._explained():
+        with _explained(self._path, self._part):
             self._stream.write(data)
         self._size += len(data)
 
     def commit(self, consumed: Consumed) -> None:
-        with self._explained():
+        with _explained(self._path, self._part):
             # In this order, so that the record never tells of output that is not there.
             self._force_to_disk()
             self._tell(consumed, self._size)
 
     def finish(self) -> None:
-        with self._explained():
+        with _explained(self._path, self._part):
             self._force_to_disk()
             os.replace(self._part, self._path)
             for path in (self._record, self._aside):
@@ -262,15 +263,6 @@ class FileSink(_Continued):
             return Consumed(), 0  # its owner has taken it away
         return done, size
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        kept = f"; what is complete is in {self._part}"
-        try:
-            with _explained(self._path, kept if self.kept else ""):
-                yield
-        except RunDirectoryError as error:
-            raise OutputError(f"{error}{kept}") from error
-
 
 class BucketSink(_Continued):
     """An object in a bucket. Raises OutputError if the store refuses something.
@@ -287,10 +279,8 @@ class BucketSink(_Continued):
         every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        try:
+        with _explained(path):
             self._path, self._folder = as_path(path), as_path(f"{path}.part")
-        except RunDirectoryError as error:
-            raise OutputError(str(error)) from error
         super().__init__(self._folder / "state.json", restart)
         self._every, self._clock = every, clock
         self._waiting = bytearray()  # output that is not uploaded
@@ -301,15 +291,13 @@ class BucketSink(_Continued):
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         self._identity = identity
-        try:
+        with _explained(self._path):
             if not self._restart and exists(self._record):
                 self._uploaded, self._parts = self._told()
             if self._parts and not exists(self._part(0)):
                 self._take_back()
             if not self._uploaded.lines:
                 self._tell(Consumed(), 0)
-        except RunDirectoryError as error:
-            raise OutputError(str(error)) from error
         self.kept = str(self._folder)
         return self._uploaded
 
@@ -368,10 +356,8 @@ class BucketSink(_Continued):
         return self._folder / f"{number:08}"
 
     def _ask(self, path: Path, action: Callable[[], T]) -> T:
-        try:
+        with _explained(path, self._folder):
             return asking(path, "written", lambda: persistently(action))
-        except (RunDirectoryError, OSError) as error:
-            raise OutputError(f"{error}; what is complete is in {self._folder}") from error
 
 
 def _join(parts: Iterable[Path], whole: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -108,20 +107,20 @@ class Engine:
 
         Also DecodingError and what devices raise.
         """
-        return (
-            [self._attend(item) for item in items]
-            if key == ATTENTION
-            else self._translate(key, items)
-        )
+        if key == ATTENTION:
+            return [self._attend(item) for item in items]
+        return self._translate(key, items)
 
-    def compile(
+    def prepare(
         self, key: int, texts: Sequence[str], *, longest: str
     ) -> frozenset[tuple[int, int]]:
-        """All that a batch of so many sentences may need, those as long as `longest` among them.
-
-        Returns the shapes of its searches, (rows, source length).
+        """Compiles all that a batch of so many sentences may need, those as long as `longest`
+        among them, and runs it. Returns the shapes of its searches, (rows, source length).
         """
-        return self.translator.compile(self._filled(key, texts), n_best=key, longest=longest)
+        filled = self._filled(key, texts)
+        shapes = self.translator.compile(filled, n_best=key, longest=longest)
+        self.run(key, [Sentence(text) for text in texts])
+        return shapes
 
     def _filled(self, key: int, texts: Sequence[str]) -> list[str]:
         size = min(size for size in self.sizes(key) if size >= len(texts))
@@ -213,29 +212,25 @@ def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], N
     done = 0
     met: set[tuple[int, Any]] = set()
 
-    def step(what: str, run: Callable[[], Any]) -> Any:
+    def step(what: str, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         nonlocal done
         start, result = time.perf_counter(), None
         try:
-            result = run()
+            result = run(*arguments, **options)
         except Refusal:
             what += ": longer than the model takes"
         done += 1
         progress(done, count, f"{what}, {time.perf_counter() - start:.1f} s")
         return result
 
-    def search(key: int, texts: list[str]) -> frozenset[tuple[int, int]]:
-        shapes = engine.compile(key, texts, longest=" ".join("a" * lengths[-1]))
-        engine.run(key, [Sentence(text) for text in texts])
-        return shapes
-
     # The longest first: what does not fit into memory should show before anyone waits.
     for length in reversed(lengths):
         text = " ".join("a" * length)
+        longest = " ".join("a" * lengths[-1])
         for key, sizes in searches.items():
             for size in sizes:
                 what = f"{size} x {length} words, {key}-best"
-                shapes = step(what, functools.partial(search, key, [text] * size))
+                shapes = step(what, engine.prepare, key, [text] * size, longest=longest)
                 # By the shape, not by whether anything was compiled: another model of this process
                 # may have needed the same programs for one sentence, and none of those for more.
                 if size == 1 and (key, shapes) in met:
@@ -243,5 +238,5 @@ def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], N
                     break
                 met.add((key, shapes))
         pair, asked = (text, text), AttentionRequest(text=text, translation=text, layer=0)
-        step(f"alignment of {length} words", functools.partial(engine.align, [pair]))
-        step(f"attention of {length} words", functools.partial(engine.run, ATTENTION, [asked]))
+        step(f"alignment of {length} words", engine.align, [pair])
+        step(f"attention of {length} words", engine.run, ATTENTION, [asked])

@@ -111,15 +111,9 @@ class Service:
         is not waited for. Neither is one that hangs: nothing can interrupt its thread.
         """
         self.begin_stop()
-        closing = asyncio.ensure_future(self.batcher.close())
-        hurried = asyncio.ensure_future(self._hurried.wait())
         left = self._deadline - time.monotonic() if self.batcher.ready else 0.0
-        done, _ = await asyncio.wait(
-            {closing, hurried}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED
-        )
-        closing.cancel()
-        hurried.cancel()
-        if closing not in done and self.batcher.ready:
+        closed, _ = await _until_one(self.batcher.close(), self._hurried.wait(), max(0.0, left))
+        if closed is None and self.batcher.ready:
             self.say("the model is still at work, and not waited for")
         told = time.monotonic() + _TOLD_WITHIN
         while self.metrics.open_requests and time.monotonic() < told and not self._hurried.is_set():
@@ -152,26 +146,14 @@ class Service:
 
     async def within_limits(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
         """Work for a client, given up when it takes too long or the client leaves."""
-        task = asyncio.ensure_future(work)
-        gone = asyncio.ensure_future(_disconnected(request))
-        try:
-            done, _ = await asyncio.wait(
-                {task, gone},
-                timeout=self.settings.seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if task in done:
-                return task.result()
-            if gone in done:
-                raise Refusal(499, "the client has gone", reason="gone")
-            raise unavailable(
-                f"no answer within {self.settings.seconds:g} s: the server is busy",
-                retry_after=5,
-                reason="time",
-            )
-        finally:
-            task.cancel()
-            gone.cancel()
+        seconds = self.settings.seconds
+        done, gone = await _until_one(work, _disconnected(request), seconds)
+        if done is not None:
+            return done.result()
+        if gone is not None:
+            raise Refusal(499, "the client has gone", reason="gone")
+        late = f"no answer within {seconds:g} s: the server is busy"
+        raise unavailable(late, retry_after=5, reason="time")
 
     def explain(self, error: Exception) -> str:
         """Tells the operator of an error that no client caused; returns the id it was given.
@@ -202,6 +184,20 @@ class Service:
             self._failures = 0 if report.error is None else self._failures + 1
             self._last_failure = time.monotonic()
         self.metrics.batch(report)
+
+
+async def _until_one(
+    work: Coroutine[Any, Any, _T], other: Coroutine[Any, Any, Any], seconds: float
+) -> tuple[asyncio.Task[_T] | None, asyncio.Task[Any] | None]:
+    """Whichever ended first, or neither within `seconds`; what has not ended is cancelled."""
+    tasks = asyncio.create_task(work), asyncio.create_task(other)
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        first, second = tasks
+        return first if first.done() else None, second if second.done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -64,20 +64,6 @@ def test_a_large_window_goes_at_once_and_an_empty_output_is_an_object(gcs, bucke
     assert gcs.objects[f"{bucket}/out/de.txt"] == b""
 
 
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
-def test_an_output_of_many_megabytes_is_joined(gcs, bucket):
-    sink, _ = begun(bucket, Clock())
-    whole = b""
-    for number in range(1, 4):
-        data = bytes([64 + number]) * (9 << 20)
-        whole += data
-        sink.write(data)
-        sink.commit(done(number))
-    sink.finish()
-    assert gcs.objects[f"{bucket}/out/de.txt"] == whole
-
-
 @pytest.mark.parametrize("failing", ["joining", "renaming"])
 def test_an_end_that_breaks_off_is_no_output(gcs, bucket, failing, monkeypatch):
     monkeypatch.setattr(sinks, "persistently", lambda action: action())

@@ -94,10 +94,6 @@ def test_attention_is_one_layer_of_all_heads(server: Running) -> None:
         assert status == 200
         assert (answer["rows"], answer["columns"]) == (rows, columns)
         assert (answer["layers"], answer["heads"], answer["translation"]) == (layers, 2, "B A")
-        assert len(answer["weights"]) == 2
-        for head in answer["weights"]:
-            assert [len(row) for row in head] == [len(columns)] * len(rows)
-            assert all(abs(sum(row) - 1) < 1e-3 for row in head)
 
 
 def test_attention_of_a_given_translation(server: Running) -> None:
@@ -128,12 +124,9 @@ def test_attention_that_the_model_cannot_give_says_why(
 # --- LibreTranslate -------------------------------------------------------------------------------
 
 
-def test_libre_one(server: Running) -> None:
+def test_libre_one_and_several_with_alternatives_and_detection(server: Running) -> None:
     payload = {"q": "Hello there", "source": "en", "target": "de", "format": "text", "secret": "?"}
     assert server.post("/translate", payload) == (200, {"translatedText": "THERE HELLO"})
-
-
-def test_libre_several_with_alternatives_and_detection(server: Running) -> None:
     payload = {"q": ["a b", "щ"], "source": "auto", "target": "de", "alternatives": 2}
     assert server.post("/translate", payload)[1] == {
         "translatedText": ["B A", "Щ"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
@@ -38,17 +37,15 @@ class Model:
 Test = Callable[[Batcher, Model], Awaitable[None]]
 
 
-def batched(test: Test | None = None, *, capacity: int = 100) -> Any:
+def batched(test: Test) -> Any:
     """A test with a batcher whose model is at work, and computes when the test lets it."""
-    if test is None:
-        return functools.partial(batched, capacity=capacity)
 
     async def main() -> None:
         model = Model()
         batcher = Batcher(
             model.run,
             take=lambda _, waiting: min(4, waiting),
-            capacity=capacity,
+            capacity=100,
             report=model.reports.append,
         )
         batcher.start()
@@ -106,17 +103,17 @@ async def test_only_items_of_one_key_are_computed_together_in_turn(
     assert model.batches[1:] == [("a", [1, 3]), ("b", [2, 4]), ("c", [5])]
 
 
-@batched(capacity=5)
+@batched
 async def test_a_full_queue_refuses_whole_requests_and_recovers(
     batcher: Batcher, model: Model
 ) -> None:
-    tasks = waiting(batcher, ("key", [1, 2, 3]), ("key", [4]))
+    tasks = waiting(batcher, ("key", [1] * 98), ("key", [4]))
     with pytest.raises(Refusal, match="the queue is full") as full:
         await batcher.submit("key", [5, 6])
     assert int(full.value.headers["retry-after"]) >= 1
     tasks += waiting(batcher, ("key", [7]))  # the last place
     model.go()
-    assert await asyncio.gather(*tasks) == [[2, 4, 6], [8], [14]]
+    assert await asyncio.gather(*tasks) == [[2] * 98, [8], [14]]
     assert batcher.waiting == 0
     assert await batcher.submit("key", [8]) == [16]
 
@@ -183,40 +180,6 @@ async def test_closing_answers_what_was_taken_and_takes_no_more(
     model.go()
     await closing
     assert await asyncio.gather(*tasks) == [[2] * 9, [4]]
-
-
-def test_nothing_is_taken_before_the_model_is_ready_nor_when_it_never_is() -> None:
-    async def main(error: Exception | None) -> None:
-        ready, said = threading.Event(), list[BaseException | None]()
-
-        def prepare() -> None:
-            assert ready.wait(20)
-            if error is not None:
-                raise error
-
-        batcher = Batcher(
-            lambda key, items: list(items),
-            take=lambda _, waiting: min(4, waiting),
-            capacity=9,
-            prepare=prepare,
-            prepared=lambda: said.append(None),
-            failed=said.append,
-        )
-        batcher.start()
-        with pytest.raises(Refusal, match="loading"):
-            await batcher.submit("key", [1])
-        ready.set()
-        await until(lambda: bool(said))
-        assert said == [error]
-        if error is None:
-            assert await batcher.submit("key", [1]) == [1]
-        else:
-            with pytest.raises(Refusal):
-                await batcher.submit("key", [1])
-        await batcher.close()
-
-    asyncio.run(asyncio.wait_for(main(None), 120))
-    asyncio.run(asyncio.wait_for(main(MemoryError("no room")), 120))
 
 
 @pytest.mark.parametrize("ended", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])

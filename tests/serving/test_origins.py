@@ -17,7 +17,10 @@ FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 
 
-@pytest.fixture(scope="module")
+LOCAL = Origins((), (), local=True)
+
+
+@pytest.fixture
 def server() -> Iterator[Running]:
     with running(StandIn()) as server:
         yield server
@@ -36,75 +39,72 @@ def checked(origins: Origins, method: str = "POST", **headers: str) -> str:
 
 # --- a server on its user's machine ---------------------------------------------------------------
 
+ELSEWHERE = {"sec_fetch_site": "cross-site"}
+
 
 @pytest.mark.parametrize(
-    "headers",
+    ("method", "headers"),
     [
-        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
-        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors", "origin": "https://evil.test"},
-        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "origin": "null"},
-        {"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:3000"},
-        {"sec-fetch-site": "what-comes-next"},
-        {"origin": "https://evil.test"},  # as browsers without Sec-Fetch-Site say it
-        {"origin": "null"},
-        {"origin": ""},
+        ("POST", {**ELSEWHERE, "sec_fetch_mode": "no-cors"}),
+        ("POST", {**ELSEWHERE, "sec_fetch_mode": "cors", "origin": "https://evil.test"}),
+        ("POST", {**ELSEWHERE, "sec_fetch_mode": "navigate", "origin": "null"}),
+        ("POST", {"sec_fetch_site": "same-site", "origin": "http://127.0.0.1:3000"}),
+        ("POST", {"sec_fetch_site": "what-comes-next"}),
+        ("POST", {"origin": "https://evil.test"}),  # as browsers without Sec-Fetch-Site say it
+        ("POST", {"origin": "null"}),
+        ("POST", {"origin": ""}),
+        ("GET", {**ELSEWHERE, "sec_fetch_mode": "no-cors"}),
     ],
-    ids=range(8),
 )
-def test_a_page_of_another_site_translates_nothing(
-    server: Running, headers: dict[str, str]
+def test_pages_of_other_sites_are_refused(method: str, headers: dict[str, str]) -> None:
+    assert checked(LOCAL, method, host="127.0.0.1:8000", **headers) == "origin"
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        ("POST", {}),  # curl, LibreTranslate's clients
+        ("POST", {"sec_fetch_site": "same-origin", "origin": "http://127.0.0.1:8000"}),
+        ("POST", {"sec_fetch_site": "none"}),
+        ("POST", {"origin": "http://127.0.0.1:8000"}),
+        ("GET", {**ELSEWHERE, "sec_fetch_mode": "navigate"}),  # a link from elsewhere
+    ],
+)
+def test_programs_links_and_the_servers_own_page_are_not(
+    method: str, headers: dict[str, str]
 ) -> None:
+    assert checked(LOCAL, method, host="127.0.0.1:8000", **headers) == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        *((host, "host") for host in ("evil.test", "evil.test:8000", "localhost.evil.test")),
+        *((host, "host") for host in ("127.0.0.1.evil.test", "a@b:1:2")),
+        *((host, "") for host in ("localhost", "LOCALHOST:80", "a.localhost", "[::1]:80", "[::1]")),
+    ],
+)
+def test_a_name_that_was_made_to_point_here_is_refused(host: str, reason: str) -> None:
+    """Pages under it would pass for this server's own: they are of the same origin."""
+    origin = f"http://{host}"
+    assert checked(LOCAL, host=host, origin=origin, sec_fetch_site="same-origin") == reason
+
+
+def test_what_is_refused_is_neither_translated_nor_shown(server: Running) -> None:
     """A form needs no leave of the server's, so that not reading the answer is not enough."""
+    foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     for kind, body in ((FORM, "q=a&source=en&target=de"), (JSON, '{"text": "a"}')):
-        before = server.metric("flaxformer_sentences_total")
-        refused = server.metric('flaxformer_refused_total{reason="origin"}')
-        head = {"content-type": kind, **headers}
-        status, answer, got = server.ask("POST", "/translate", body, head)
+        head = {"content-type": kind}
+        status, answer, got = server.ask("POST", "/translate", body, {**head, **foreign})
         assert status == 403 and "--cors" in answer["error"]
         assert got["access-control-allow-origin"] is None
-        assert server.metric("flaxformer_sentences_total") == before
-        assert server.metric('flaxformer_refused_total{reason="origin"}') == refused + 1
-
-
-@pytest.mark.parametrize("path", ["/languages", "/metrics", "/frontend/settings", "/openapi.json"])
-def test_nor_does_it_see_what_there_is(server: Running, path: str) -> None:
-    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
-    assert server.ask("GET", path, headers=headers)[0] == 403
-
-
-def test_programs_and_the_servers_own_page_are_answered(server: Running) -> None:
-    own = f"http://127.0.0.1:{server.port}"
-    for headers in (
-        {},  # curl, LibreTranslate's clients
-        {"sec-fetch-site": "same-origin", "origin": own},
-        {"sec-fetch-site": "none"},
-        {"origin": own},
-    ):
-        assert server.post("/translate", {"text": "a"}, **headers)[0] == 200
-        body = "q=a&source=en&target=de"
-        assert server.ask("POST", "/translate", body, {"content-type": FORM, **headers})[0] == 200
-
-
-def test_a_link_from_elsewhere_is_followed(server: Running) -> None:
-    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
-    for path in ("/", "/docs"):
-        assert server.ask("GET", path, headers=headers)[0] == 200
-
-
-@pytest.mark.parametrize(
-    "host", ["evil.test", "evil.test:8000", "localhost.evil.test", "127.0.0.1.evil.test", "a@b:1:2"]
-)
-def test_a_name_that_was_made_to_point_here_is_refused(server: Running, host: str) -> None:
-    """Pages under it would pass for this server's own: they are of the same origin."""
-    headers = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
-    for method, path in (("POST", "/translate"), ("GET", "/"), ("GET", "/page/app.js")):
-        status, answer, _ = server.ask(method, path, '{"text": "a"}', headers)
+        assert server.metric("flaxformer_sentences_total") == 0
+    assert server.metric('flaxformer_refused_total{reason="origin"}') == 2
+    for path in ("/languages", "/metrics", "/frontend/settings", "/openapi.json"):
+        assert server.ask("GET", path, headers=foreign)[0] == 403
+    for path in ("/", "/page/app.js", "/health"):
+        status, answer, _ = server.ask("GET", path, headers={"host": "evil.test"})
         assert status == 403 and "--allowed-host" in answer["error"]
-
-
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "a.localhost", "[::1]:80", "[::1]"])
-def test_names_of_this_machine_are_its_own(server: Running, host: str) -> None:
-    assert server.ask("GET", "/languages", headers={"host": host})[0] == 200
 
 
 def test_whether_only_this_machine_reaches_it_is_seen_at_its_address() -> None:
