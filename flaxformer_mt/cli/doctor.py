@@ -16,7 +16,7 @@ from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overr
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.diagnosis import machine
-from flaxformer_mt.diagnosis.finding import Check, Finding, examined
+from flaxformer_mt.diagnosis.machine import Check, Finding, examined
 from flaxformer_mt.diagnosis.step import check_experiment, check_step
 from flaxformer_mt.diagnosis.storage import check_cache, check_checkpoint, check_space
 from flaxformer_mt.errors import FINAL

@@ -1,7 +1,11 @@
-"""What the machine has: versions, devices and their speed, and whether they reach each other."""
+"""What the machine has: versions, devices and their speed, and whether they reach each other.
+
+Each check gives findings, the lines of the report.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -9,16 +13,15 @@ import platform
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.diagnosis.finding import Finding, Value
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
 from flaxformer_mt.versions import git_commit
@@ -43,6 +46,62 @@ _SLOW_UPLOAD = 1e9  # bytes a second; a batch has some hundred kilobytes
 _SUMMED = 1 << 26  # bytes of float32 on each device: about a quarter of a base model's gradient
 _TRIES = 3
 
+State = Literal["ok", "warn", "FAIL"]
+Value = float | str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line of the report: `text` says what is so, `advice` what to do about it.
+
+    A warning is for what works, but perhaps not as it was meant; a failure for what training would
+    run into.
+    """
+
+    name: str
+    state: State
+    text: str
+    advice: str = ""
+    values: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+    def line(self) -> str:
+        advice = f" → {self.advice}" if self.advice else ""
+        return f"{self.state:<5}{self.name:<15}{self.text}{advice}"
+
+
+Check = Callable[[], Iterator[Finding]]
+
+
+def examined(name: str, check: Check) -> Iterator[Finding]:
+    """The findings of a check; one that breaks off is a failure by its name, not the end of all."""
+    try:
+        yield from check()
+    except Exception as error:
+        reason = " ".join((str(error) or type(error).__name__).split())[:500]
+        advice = "see the message; where it says nothing of use, run the check's part by hand"
+        yield Finding(name, "FAIL", f"{type(error).__name__}: {reason}", advice)
+
+
+def noted(
+    name: str, text: str, advice: str = "", values: Mapping[str, Value] | None = None
+) -> Finding:
+    """A warning where there is advice, else all is well."""
+    return Finding(name, "warn" if advice else "ok", text, advice, values or {})
+
+
+def spread(rows: int, columns: int, part: Callable[[int], np.ndarray]) -> jax.Array:
+    """`rows` rows on every device, which `part` makes of the first one's number."""
+    shape = (rows * jax.device_count(), columns)
+
+    def block(index: Any) -> np.ndarray:
+        return part(index[0].start or 0)
+
+    return jax.make_array_from_callback(shape, _over_devices("device"), block)
+
+
+def _over_devices(*axes: str) -> NamedSharding:
+    return NamedSharding(Mesh(np.asarray(jax.devices()), ("device",)), PartitionSpec(*axes))
+
 
 def versions() -> dict[str, str]:
     """Of Python, the libraries that are installed, the GPU driver and this code."""
@@ -65,10 +124,10 @@ def check_versions() -> Iterator[Finding]:
     text = ", ".join(f"{name} {version}" for name, version in found.items())
     wrong = mismatched(found)
     advice = f"{wrong}: install them at one version" if wrong else ""
-    yield Finding("versions", "warn" if wrong else "ok", text, advice, dict(found))
+    yield noted("versions", text, advice, dict(found))
     # CUDA's and cuDNN's versions, or libtpu's build, as the running backend has them.
     running = " ".join(jax.devices()[0].client.platform_version.split())
-    yield Finding("runtime", "ok", running, values={"platform_version": running})
+    yield noted("runtime", running, values={"platform_version": running})
 
 
 def mismatched(found: Mapping[str, str]) -> str:
@@ -89,18 +148,13 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
     if advice := _overlooked(platform):
         asked = os.environ.get("JAX_PLATFORMS")
         yield Finding("devices", "warn" if asked else "FAIL", text, advice, values)
-    elif len(kinds) > 1:
-        yield Finding("devices", "warn", text, "a mesh is as fast as its slowest device", values)
     else:
-        yield Finding("devices", "ok", text, values=values)
+        advice = "a mesh is as fast as its slowest device" if len(kinds) > 1 else ""
+        yield noted("devices", text, advice, values)
     yield from _memory(here)
     if platform != "cpu" and chip_of(here[0].device_kind) is None:
-        yield Finding(
-            "chip",
-            "warn",
-            f"the peak of {here[0].device_kind!r} is unknown",
-            "training.chip_tflops=TFLOPS gives MFU something to be a share of",
-        )
+        advice = "training.chip_tflops=TFLOPS gives MFU something to be a share of"
+        yield noted("chip", f"the peak of {here[0].device_kind!r} is unknown", advice)
 
 
 def _overlooked(platform: str) -> str:
@@ -128,18 +182,15 @@ def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
         return
     used, limit = max(counted)
     text = f"{limit / _GIB:.1f} GiB a device, {used / _GIB:.2f} GiB of it in use"
-    held = used > limit / 2
-    advice = "another program is on the device: end it" if held else ""
-    values = {"limit": limit, "used": used}
-    yield Finding("memory", "warn" if held else "ok", text, advice, values)
+    advice = "another program is on the device: end it" if used > limit / 2 else ""
+    yield noted("memory", text, advice, {"limit": limit, "used": used})
 
 
 def check_speed(device: jax.Device) -> Iterator[Finding]:
     """How fast a device multiplies, and how fast data gets to it."""
     if device.platform == "cpu":
         flops = product_flops(device, dtype="float32", size=1024, seconds=0.5)
-        text = f"float32 {flops / 1e9:,.0f} GFLOP/s"
-        yield Finding("product", "ok", text, values={"flops": flops})
+        yield noted("product", f"float32 {flops / 1e9:,.0f} GFLOP/s", values={"flops": flops})
         return  # nothing is far from its memory
     chip = chip_of(device.device_kind)
     dtype = "bfloat16" if chip is None else chip.half
@@ -152,32 +203,22 @@ def check_speed(device: jax.Device) -> Iterator[Finding]:
         values["peak"] = chip.bf16_flops
         if share < _EXPECTED:
             advice = "something else uses the device, or it is throttled: power and temperature"
-    yield Finding("product", "warn" if advice else "ok", text, advice, values)
+    yield noted("product", text, advice, values)
     rate = upload_bandwidth(device)
-    slow = rate < _SLOW_UPLOAD
     text = f"{rate / 1e9:.1f} GB/s from the host"
-    advice = "batches may arrive late: watch `data wait`" if slow else ""
-    yield Finding("upload", "warn" if slow else "ok", text, advice, {"bytes_per_second": rate})
+    advice = "batches may arrive late: watch `data wait`" if rate < _SLOW_UPLOAD else ""
+    yield noted("upload", text, advice, {"bytes_per_second": rate})
 
 
 def check_collective() -> Iterator[Finding]:
     """A sum over all devices, of numbers that name them."""
     count = jax.device_count()
     if count == 1:
-        yield Finding("collective", "ok", "one device: nothing to exchange")
+        yield noted("collective", "one device: nothing to exchange")
         return
-    mesh = Mesh(np.asarray(jax.devices()), ("device",))
-    split = NamedSharding(mesh, PartitionSpec("device"))
     length = _SUMMED // 4 // (8 if jax.devices()[0].platform == "cpu" else 1)
-
-    def own_number(index: Any) -> np.ndarray:
-        return np.full((1, length), index[0].start or 0, np.float32)
-
-    rows = jax.make_array_from_callback((count, length), split, own_number)
-    total = jax.jit(
-        lambda array: jnp.sum(array, axis=0),
-        out_shardings=NamedSharding(mesh, PartitionSpec()),
-    )
+    rows = spread(1, length, lambda number: np.full((1, length), number, np.float32))
+    total = jax.jit(lambda array: jnp.sum(array, axis=0), out_shardings=_over_devices())
     found = np.asarray(total(rows).addressable_data(0))
     seconds = float("inf")
     for _ in range(_TRIES):
@@ -191,7 +232,7 @@ def check_collective() -> Iterator[Finding]:
         advice = "devices do not reach each other as they should: check the network between them"
         yield Finding("collective", "FAIL", f"{text}; the sum is wrong", advice, values)
     else:
-        yield Finding("collective", "ok", text, values=values)
+        yield noted("collective", text, values=values)
 
 
 def check_processes(processes: Processes) -> Iterator[Finding]:
@@ -207,4 +248,4 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
         text += f"; {', '.join(others)} not as the first"
         yield Finding("processes", "FAIL", text, advice)
     else:
-        yield Finding("processes", "ok", f"{text} with the same versions and devices")
+        yield noted("processes", f"{text} with the same versions and devices")

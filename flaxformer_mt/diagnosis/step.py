@@ -12,7 +12,7 @@ import numpy as np
 
 from flaxformer_mt.config import ExperimentConfig, expected_types, freeze
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.diagnosis.finding import Finding
+from flaxformer_mt.diagnosis.machine import Finding, noted
 from flaxformer_mt.training.program import Program, build
 from flaxformer_mt.training.try_step import full_batch
 
@@ -65,7 +65,7 @@ def check_step(device: jax.Device) -> Iterator[Finding]:
         reference = device if local else jax.local_devices(backend="cpu")[0]
     except RuntimeError:
         advice = "let JAX have it: JAX_PLATFORMS='' or, say, 'tpu,cpu'"
-        yield Finding("step", "warn", "no CPU to compare with", advice)
+        yield noted("step", "no CPU to compare with", advice)
         return
     for dtype, tolerance in TOLERANCES.items():
         yield compared(dtype, tolerance, device, reference)
@@ -88,7 +88,7 @@ def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.De
             "of jax, and XLA_FLAGS"
         )
         return Finding(name, "FAIL", text, advice, values)
-    return Finding(name, "ok", text, values=values)
+    return noted(name, text, values=values)
 
 
 def one_step(program: Program, start: Any) -> Step:

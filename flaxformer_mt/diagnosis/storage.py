@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from flaxformer_mt.diagnosis.finding import Finding, State
+from flaxformer_mt.diagnosis.machine import Finding, State, noted, spread
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
@@ -49,28 +48,21 @@ def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
     folders += [cache] if cache is not None and "://" not in str(cache) else []
     for folder in dict.fromkeys(folders):
         free = shutil.disk_usage(_existing(folder)).free
-        text, values = f"{free / _GB:,.0f} GB free in {folder}", {"free": float(free)}
         advice = "a base model's checkpoint takes 0.7 GB, a big one's 2.5 GB, and several are kept"
-        if free >= _ENOUGH:
-            yield Finding("space", "ok", text, values=values)
-        else:
-            state: State = "FAIL" if free < _TOO_LITTLE else "warn"
-            yield Finding("space", state, text, advice, values)
+        state: State = "FAIL" if free < _TOO_LITTLE else "warn" if free < _ENOUGH else "ok"
+        text = f"{free / _GB:,.0f} GB free in {folder}"
+        yield Finding("space", state, text, "" if state == "ok" else advice, {"free": float(free)})
 
 
 def check_cache(folder: Path | None) -> Iterator[Finding]:
     """Whether compiled programs can be kept."""
     if folder is None:
-        yield Finding(
-            "cache",
-            "warn",
-            "compiled programs are not kept: each start compiles anew",
-            "unset JAX_ENABLE_COMPILATION_CACHE, or name a folder that can be written with "
-            "FLAXFORMER_CACHE",
-        )
+        advice = "unset JAX_ENABLE_COMPILATION_CACHE, or name a folder that can be written with "
+        advice += "FLAXFORMER_CACHE"
+        yield noted("cache", "compiled programs are not kept: each start compiles anew", advice)
         return
     if "://" in str(folder):
-        yield Finding("cache", "ok", f"compiled programs are kept in {folder}: not tried")
+        yield noted("cache", f"compiled programs are kept in {folder}: not tried")
         return
     probe = folder / f".doctor-{uuid.uuid4().hex[:8]}"
     try:
@@ -79,20 +71,16 @@ def check_cache(folder: Path | None) -> Iterator[Finding]:
         probe.unlink()
     except OSError as error:
         text = f"{folder} cannot be written: {error.strerror or error}"
-        yield Finding("cache", "warn", text, "FLAXFORMER_CACHE names another folder")
+        yield noted("cache", text, "FLAXFORMER_CACHE names another folder")
         return
-    yield Finding("cache", "ok", f"compiled programs are kept in {folder}")
+    yield noted("cache", f"compiled programs are kept in {folder}")
 
 
 def _without(folder: Path, processes: Processes) -> list[int]:
     """The processes that do not see a folder which the first has made; then it is removed again."""
     if processes.count == 1 or is_remote(folder):
         return []
-
-    def make() -> None:
-        folder.mkdir(parents=True)
-
-    processes.first(make)
+    processes.first(functools.partial(folder.mkdir, parents=True))
     told = processes.gather(["yes" if folder.exists() else "no"])
     missing = [number for number, (answer,) in enumerate(told) if answer == "no"]
     missing = processes.first(lambda: missing)
@@ -102,7 +90,8 @@ def _without(folder: Path, processes: Processes) -> list[int]:
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:
-    table = _spread()
+    width = _BYTES // 4 // 64 // jax.device_count()
+    table = spread(64, width, lambda n: np.random.default_rng(n).random((64, width), np.float32))
     abstract = {"table": jax.ShapeDtypeStruct(table.shape, table.dtype, sharding=table.sharding)}
     start = time.perf_counter()
     with Checkpoints(folder, KeepPolicy()) as checkpoints:
@@ -117,21 +106,7 @@ def _there_and_back(folder: Path, place: Path) -> Finding:
     shards = zip(found.addressable_shards, table.addressable_shards, strict=True)
     if not all(np.array_equal(a.data, b.data) for a, b in shards):
         return Finding("checkpoint", "FAIL", f"{text}; it came back otherwise", "try another disk")
-    return Finding("checkpoint", "ok", f"{text}, digests as saved", values=values)
-
-
-def _spread() -> jax.Array:
-    """Random float32 numbers, a part on every device."""
-    count = jax.device_count()
-    mesh = Mesh(np.asarray(jax.devices()), ("device",))
-    width = _BYTES // 4 // 64 // count
-
-    def part(index: Any) -> np.ndarray:
-        begin = index[0].start or 0
-        return np.random.default_rng(begin).random((64, width), np.float32)
-
-    sharding = NamedSharding(mesh, PartitionSpec("device"))
-    return jax.make_array_from_callback((64 * count, width), sharding, part)
+    return noted("checkpoint", f"{text}, digests as saved", values=values)
 
 
 def _remove(folder: Path) -> None:

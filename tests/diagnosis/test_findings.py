@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.diagnosis import machine, step as training_step, storage
-from flaxformer_mt.diagnosis.finding import Finding, examined
-from flaxformer_mt.diagnosis.machine import check_collective
+from flaxformer_mt.diagnosis.machine import Finding, check_collective, examined
 from flaxformer_mt.diagnosis.step import TOLERANCES, check_experiment, largest_difference, one_step
 from flaxformer_mt.parallel import ALONE
+from flaxformer_mt.rundir.paths import as_path
+from tests.rundir.buckets import bucket, gcs, needs_clients
 from tests.training.examples import tiny
+
+__all__ = ["bucket", "gcs"]
 
 
 def test_a_line_says_what_to_do():
@@ -149,6 +152,16 @@ def test_a_checkpoint_goes_there_and_back_and_leaves_nothing(tmp_path):
     assert finding.state == "ok", finding
     assert "digests as saved" in finding.text
     assert not list(tmp_path.iterdir())
+
+
+@needs_clients
+@pytest.mark.extended
+def test_so_it_does_in_a_bucket(gcs: Any, bucket: str) -> None:
+    place = as_path(f"gs://{bucket}/runs")
+    (finding,) = storage.check_checkpoint(place, ALONE)
+    assert finding.state == "ok", finding
+    assert not [name for name in gcs.objects if "doctor" in name]
+    assert not list(storage.check_space(place, None))
 
 
 def test_a_place_that_cannot_be_written_is_seen(tmp_path):
