@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 import sys
@@ -69,6 +70,10 @@ def say(text: str) -> None:
     """A line for people, from the first of several processes; standard output is for results."""
     if is_primary():
         print(text, file=sys.stderr, flush=True)
+
+
+def print_json(content: Any) -> None:
+    print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import make_parser, positive, say
+from flaxformer_mt.cli.arguments import make_parser, positive, print_json, say
 from flaxformer_mt.cli.scoring import (
     add_scoring,
     add_testset,
@@ -60,8 +58,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.output is not None:
         write_json(as_path(options.output), comparison.to_json())
     if options.json:
-        json.dump(comparison.to_json(), sys.stdout, indent=2, ensure_ascii=False)
-        print()
+        print_json(comparison.to_json())
     else:
         print(comparison.table())
     return 0

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jax
 
-from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
+from flaxformer_mt.cli.arguments import add_config, make_parser, print_json, say, take_overrides
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.diagnosis import machine
@@ -85,8 +84,7 @@ def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
             for number, findings in enumerate(by_process)
             for finding in findings
         ]
-        json.dump(listed, sys.stdout, indent=2, ensure_ascii=False)
-        print()
+        print_json(listed)
     for number, findings in enumerate(by_process[1:], start=1):
         for finding in findings:
             if finding.state != "ok" and not as_json:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.cli.arguments import add_decoding, add_workdir, make_parser, say, weights
+from flaxformer_mt.cli.arguments import (
+    add_decoding,
+    add_workdir,
+    make_parser,
+    print_json,
+    say,
+    weights,
+)
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.scoring import (
     VALID,
@@ -128,7 +134,7 @@ def evaluate_run(
         if not options.json:
             print(f"{each.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
     if options.json and processes.is_first:
-        _print_json(results)
+        print_json(results)
     return 0
 
 
@@ -157,7 +163,7 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
         )
         say(f"{name}: {files.scores}")
     if options.json:
-        _print_json({name: {**content, **assessment.to_json()}})
+        print_json({name: {**content, **assessment.to_json()}})
     else:
         print(f"{name}: {assessment.scores.one_line()}\n\n{assessment.table()}")
     return 0
@@ -202,8 +208,3 @@ def say_result(result: Evaluation) -> None:
         f"{result.name}: {lines:,} lines in {result.seconds:.1f} s ({rate:,.0f}/s); "
         f"{result.files.scores}"
     )
-
-
-def _print_json(content: Any) -> None:
-    json.dump(content, sys.stdout, indent=2, ensure_ascii=False)
-    print()

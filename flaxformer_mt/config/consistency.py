@@ -1,15 +1,20 @@
-"""What follows from settings, and what they must satisfy beyond their types: ranges, agreement."""
+"""What settings must satisfy beyond their types (ranges, agreement), and which say nothing."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flaxformer_mt.config.languages import undecided
-from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig, VocabularyConfig
+from flaxformer_mt.config.languages import contradicted, undecided
+from flaxformer_mt.config.schema import (
+    CorpusConfig,
+    ExperimentConfig,
+    ScheduleConfig,
+    VocabularyConfig,
+)
 
 # PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
@@ -104,16 +109,11 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _training(config)
     yield from _mesh(config)
     yield from _mixture(config)
-    for group, corpora in {"train": config.data.train, "test": config.data.test}.items():
-        for item in corpora:
-            # A point would divide the keys of its settings.
-            if not re.fullmatch(r"\w[\w-]*", item.name):
-                yield (
-                    f"'data.{group}.{item.name}': a corpus's name may have letters, digits, '_' "
-                    "and '-'"
-                )
-            yield from _corpus(item, f"data.{group}.{item.name}")
-    yield from _corpus(config.data.valid, "data.valid")
+    for key, item in _corpora(config):
+        # A point would divide the keys of its settings.
+        if not re.fullmatch(r"\w[\w-]*", item.name):
+            yield f"'{key}': a corpus's name may have letters, digits, '_' and '-'"
+        yield from _corpus(item, key)
 
 
 def _values(config: ExperimentConfig, groups: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
@@ -241,6 +241,87 @@ def _corpus(item: CorpusConfig, key: str) -> Iterator[str]:
             yield f"'{key}.size' must be at least 1 for the built-in grammar"
         if item.split not in SPLITS:
             yield f"'{key}.split' = '{item.split}' must be train, valid or test"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Vain:
+    """What is said in vain by `key`, which is read where `kind`, another key, has another value."""
+
+    text: str
+    key: str = ""
+    kind: str = ""
+
+
+def unused_settings(config: ExperimentConfig, overrides: Sequence[str] = ()) -> Iterator[str]:
+    """What is said in vain: a mistake in what is to be run, no damage to what was.
+
+    Where one of `overrides` chose another kind, what the config said for the former one is left
+    over, and no mistake.
+    """
+    given = {override.partition("=")[0] for override in overrides}
+    return (said.text for said in _said(config) if said.kind not in given or said.key in given)
+
+
+def _said(config: ExperimentConfig) -> Iterator[_Vain]:
+    training = config.training
+    if training.patience > 0 and not training.validate_every:
+        yield _Vain(
+            f"'training.patience' = {training.patience} counts validations, and there are none "
+            "while 'training.validate_every' = 0: set one of them"
+        )
+    yield from _other_schedule(training.schedule)
+    yield from map(_Vain, contradicted(config.data))
+    for key, corpus in _corpora(config):
+        yield from _unread(corpus, key)
+    if any(corpus.name == "valid" for corpus in config.data.test):
+        yield _Vain(
+            "'data.test.valid': `evaluate --set valid` means 'data.valid', and keeps its scores "
+            "under that name: call the test set something else"
+        )
+
+
+def _other_schedule(schedule: ScheduleConfig) -> Iterator[_Vain]:
+    group = "training.schedule"
+    for kind, (name, default) in {"paper": ("factor", 1.0), "peak": ("peak", 0.0)}.items():
+        value = getattr(schedule, name)
+        if kind != schedule.kind and value != default:
+            said = (
+                f"'{group}.{name}' = {value} is for '{group}.kind' = '{kind}', and that is "
+                f"'{schedule.kind}': set it to '{kind}', or {name} to {default}"
+            )
+            yield _Vain(said, f"{group}.{name}", f"{group}.kind")
+
+
+def _corpora(config: ExperimentConfig) -> Iterator[tuple[str, CorpusConfig]]:
+    for group, corpora in (("train", config.data.train), ("test", config.data.test)):
+        for corpus in corpora:
+            yield f"data.{group}.{corpus.name}", corpus
+    yield "data.valid", config.data.valid
+
+
+def _unread(corpus: CorpusConfig, key: str) -> Iterator[_Vain]:
+    """Settings that would say what is read, were the corpus of another kind."""
+    read = CORPUS_SETTINGS[corpus.kind].all
+    for name in ("src", "tgt", "path", "size"):
+        if (value := getattr(corpus, name)) and name not in read:
+            others = (kind for kind, settings in CORPUS_SETTINGS.items() if name in settings.all)
+            kinds = " or ".join(f"'{kind}'" for kind in others)
+            said = (
+                f"'{key}.{name}' = {value!r} is not read of a corpus of kind '{corpus.kind}' (but "
+                f"of {kinds}): set '{key}.kind', or {key}.{name}={'0' if name == 'size' else ''}"
+            )
+            yield _Vain(said, f"{key}.{name}", f"{key}.kind")
+    # A mere name asks for no part of a corpus.
+    if "split" not in read and corpus.split not in SPLITS:
+        said = (
+            f"'{key}.split' = {corpus.split!r} is not read of a corpus of kind '{corpus.kind}', "
+            "which is taken whole: set it to 'train'"
+        )
+        yield _Vain(said, f"{key}.split", f"{key}.kind")
+    if corpus.weight and not key.startswith("data.train."):
+        yield _Vain(
+            f"'{key}.weight' = {corpus.weight}: only corpora to train on are mixed; set it to 0"
+        )
 
 
 def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from flaxformer_mt.config.consistency import unused_settings
 from flaxformer_mt.config.freeze import (
     ConfigError,
     complete,
@@ -24,7 +25,6 @@ from flaxformer_mt.config.freeze import (
     nearest,
 )
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
-from flaxformer_mt.config.unused_settings import unused_settings
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
 BUILT_IN = (

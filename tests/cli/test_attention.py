@@ -80,13 +80,10 @@ def test_heads_are_found_and_drawn(run: Run, workdir: Path, tmp_path: Path) -> N
     [
         (("--src", SOURCE, "--output", "a.jpg"), "a.jpg: name a file that ends in .png, .svg"),
         (("--src", " ", "--output", "a.svg"), "--src is empty"),
-        (("--src", "the cat " * 40, "--output", "a.svg"), "the source has"),
         (
             ("--src", SOURCE, "--tgt", "die katze " * 40, "--output", "a.svg"),
             "the target has",
         ),
-        (("--src", SOURCE, "--tgt", "", "--layer", 2, "--output", "a.svg"), "has 1 alone"),
-        (("--src", SOURCE, "--tgt", "", "--head", 3, "--output", "a.svg"), "has 1 to 2"),
         (("--src", SOURCE, "--tgt", "", "--query", "x", "--output", "a.svg"), "no row 'x'"),
         (("--src", SOURCE, "--tgt", "", "--output", "no/a.svg"), "no/a.svg: cannot be written"),
         (("--src", SOURCE, "--tgt", "", "--output", "a.png", "--size", "20x20"), "too few to read"),
@@ -108,26 +105,6 @@ def test_bad_input_is_explained(
     status = 1 if "cannot be written" in message else 2
     assert done.status == status and message in done.last, done.errors
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "give --src TEXT and --output FILE, or --find and --input FILE"),
-        (("--src", "a"), "give --src TEXT and --output FILE"),
-        (("--find",), "--find searches in --input FILE"),
-        (("--find", "--input", "x", "--src", "a"), "--src does not go with --find"),
-        (("--src", "a", "--output", "a.svg", "--draw", "x"), "--draw goes with --find"),
-        (("--src", "a", "--output", "a.svg", "--size", "big"), "'big' is no size"),
-        (("--src", "a", "--output", "a.svg", "--layer", "0"), "'0' must be an integer"),
-        (("--src", "a", "--output", "a.svg", "--kind", "self"), "invalid choice"),
-    ],
-)
-def test_wrong_usage_is_explained(
-    run: Run, workdir: Path, options: tuple[object, ...], message: str
-) -> None:
-    done = run("attention", "--workdir", workdir, *options)
-    assert done.status == 2 and message in done.errors
 
 
 def test_a_picture_without_matplotlib_says_what_to_install(

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 from flaxformer_mt.cli import resolve, train as training
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.config import ConfigError, load_config, to_dict
-from flaxformer_mt.rundir import RunDirectoryError, layout, lock
+from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.layout import (
     RunDirectory,
     Status,
@@ -30,19 +29,19 @@ from flaxformer_mt.rundir.layout import (
     record_start,
     write_status,
 )
-from flaxformer_mt.rundir.lock import locked, remotely_locked
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.training.instruments import Goodput
 from flaxformer_mt.training.state import StartError
 from tests.cli.conftest import Run, settings
 from tests.conftest import ROOT
-from tests.rundir.buckets import bucket, gcs, needs_clients
-
-__all__ = ["bucket", "gcs"]
 
 
 class Reached(Exception):
     """The point at which a model would be built."""
+
+
+def reached(*_: object, **__: object) -> None:
+    raise Reached
 
 
 @pytest.fixture
@@ -50,9 +49,6 @@ def prepared(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, list[str]]:
     """A prepared run and its overrides; training ends where a model would be built."""
-
-    def reached(*_: object, **__: object) -> None:
-        raise Reached
 
     monkeypatch.setattr(training, "build", reached)
     arguments = settings(corpus)
@@ -89,13 +85,8 @@ def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
     assert "nothing to do" in run("train", *arguments).errors
     done = run("train", "--workdir", workdir, "--config.data.tgt_lang=nl")
     assert done.status == 2 and "'data.train.mine.tgt' = 'train.de' ends in 'de'" in done.last
-    done = run(
-        "train",
-        "--workdir",
-        workdir,
-        "--config.data.test.new.kind=synthetic",
-        "--config.data.test.new.size=9",
-    )
+    added = ("--config.data.test.new.kind=synthetic", "--config.data.test.new.size=9")
+    done = run("train", "--workdir", workdir, *added)
     assert done.status == 0 and "data.test.new.size: was None, now 9" in done.errors
     assert "nothing to do" in done.last
     assert read_record(open_run(workdir)).config["data"]["test"]["new"]["size"] == 9
@@ -175,31 +166,16 @@ def test_weights_to_start_from_are_looked_for_first(
     assert not (tmp_path / "other" / "vocabulary").exists()
 
 
-@pytest.mark.parametrize("command", ["train", "prepare"])
-def test_what_a_run_is_says_the_one_that_holds_it(
-    run: Run, corpus: Path, tmp_path: Path, command: str
-) -> None:
+def test_what_a_run_is_says_the_one_that_holds_it(run: Run, corpus: Path, tmp_path: Path) -> None:
     """Of two that begin it with different settings, the one that comes second changes nothing."""
     begun = RunDirectory(tmp_path / "run")
     make_folder(begun)
     with locked(begun, "testing"):
-        done = run(command, *settings(corpus), "--workdir", begun)
-        assert done.status == 1 and f"process {os.getpid()} on" in done.last
-        assert "is testing; wait for it" in done.last
-        assert not begun.config_file.exists()
-
-
-@needs_clients
-def test_of_two_that_begin_a_run_in_a_bucket_one_writes_its_record(
-    corpus: Path, gcs: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, sleep = RunDirectory(as_path(f"gs://{bucket}/runs/two")), time.sleep
-    overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
-    with remotely_locked(run, "training on it", beat=0.1):
-        monkeypatch.setattr(lock.time, "sleep", lambda seconds: sleep(min(seconds, 0.5)))
-        with pytest.raises(RunDirectoryError, match=f"process {os.getpid()} on .* is training"):
-            training.train_run(str(run), "files", overrides, ["train"])
-        assert gcs.names(f"{bucket}/runs/two") == [f"{bucket}/runs/two/lock"]
+        for command in ("train", "prepare"):
+            done = run(command, *settings(corpus), "--workdir", begun)
+            assert done.status == 1 and f"process {os.getpid()} on" in done.last
+            assert "is testing; wait for it" in done.last
+            assert not begun.config_file.exists()
 
 
 def test_what_has_become_a_run_meanwhile_is_gone_on_with(
@@ -215,9 +191,6 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(
         with locked(*arguments) as holding:
             yield holding
 
-    def reached(*_: object, **__: object) -> None:
-        raise Reached
-
     monkeypatch.setattr(resolve, "locked", locked_late)
     monkeypatch.setattr(training, "build", reached)
     overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
@@ -228,13 +201,11 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(
     assert record.config == to_dict(load_config("files", overrides))
 
 
-@pytest.mark.parametrize("arguments", [["train"], ["train", "--dry-run"], ["prepare"]])
-def test_a_file_cannot_become_a_run(
-    run: Run, corpus: Path, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_a_file_cannot_become_a_run(run: Run, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = run(*arguments, *settings(corpus), "--workdir", tmp_path / "file")
-    assert done.status == 2 and "file: is a file; choose a directory for the run" in done.last
+    for command in (("train",), ("train", "--dry-run"), ("prepare",)):
+        done = run(*command, *settings(corpus), "--workdir", tmp_path / "file")
+        assert done.status == 2 and "file: is a file; choose a directory for the run" in done.last
 
 
 def test_a_refused_config_leaves_no_folder_behind(run: Run, corpus: Path, tmp_path: Path) -> None:
@@ -243,26 +214,26 @@ def test_a_refused_config_leaves_no_folder_behind(run: Run, corpus: Path, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["config.json", "data/manifest.json", "data/store.json", "vocabulary/vocabulary.json"]
-)
 def test_a_missing_right_is_no_damage(
-    run: Run, prepared: tuple[Path, list[str]], name: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, prepared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody should delete a store that only its owner can read."""
     workdir, overrides = prepared
     real = Path.read_bytes
-
-    def refuse(path: Path) -> bytes:
-        if path == workdir / name:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return real(path)
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
     arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
-    done = run("prepare", *arguments, "--workdir", workdir)
-    assert done.status == 1
-    assert done.last.endswith(f"{workdir / name}: cannot be read: Permission denied")
+    for name in (
+        *("config.json", "data/manifest.json", "data/store.json", "vocabulary/vocabulary.json"),
+    ):
+
+        def refuse(path: Path, refused: Path = workdir / name) -> bytes:
+            if path == refused:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return real(path)
+
+        monkeypatch.setattr(Path, "read_bytes", refuse)
+        done = run("prepare", *arguments, "--workdir", workdir)
+        assert done.status == 1
+        assert done.last.endswith(f"{workdir / name}: cannot be read: Permission denied")
 
 
 def test_what_the_machine_refuses_is_explained_and_a_bug_is_not() -> None:

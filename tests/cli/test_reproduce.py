@@ -251,17 +251,12 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run: Run, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["table5"], "invalid choice: 'table5'"),
         (["table3", "--only", "c_n2"], "table3 has no row 'c_n2'; did you mean c_N2?"),
         (["table3", "--scale", "0"], "--scale 0: must lie above 0 and at most be 1"),
         (["table3", "--scale", "nan"], "--scale nan: must lie"),
-        (["table3", "--scale", "2"], "--scale 2: must lie"),
-        (["table3", "--seeds", "0"], "must be an integer from 1"),
         (["table3", "--corpus", "toy"], "go together"),
-        (["table3", "--train", "a", "b"], "go together"),
         (["table3", "--test", "a", "b"], "--test goes with --corpus"),
         (["table3", "--text", "tfds", "--corpus", "toy", *FILES], "--corpus is another"),
-        (["table3", "--text", "web"], "invalid choice: 'web'"),
         (["report", "--text", "tfds"], "--text is for the rows of a table"),
         (["table3", "--corpus", "Toy", *FILES], "--corpus Toy: a name has small letters"),
         (["table2", "--corpus", "toy", *FILES], "--test SRC TGT names it"),

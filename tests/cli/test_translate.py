@@ -19,7 +19,6 @@ __all__ = ["bucket", "gcs"]
 
 LINES = [source for source, _ in PAIRS]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
-TWO = ("--src", "x", "--tgt", "y")
 LONG = b" ".join(line.encode() for line in LINES)
 
 
@@ -104,16 +103,11 @@ def test_score_is_what_translate_reported(run: Run, workdir: Path, tmp_path: Pat
             "standard input:2: the source has",
         ),
         ("translate", ("--format", "tsv", "--column", "2"), b"a\tb\nc", 2, "input:2: has 1 column"),
-        ("translate", ("--format", "jsonl"), b'{"source": "a"}\n[]', 2, "input:2: is JSON, but no"),
         ("translate", ("--format", "jsonl", "--key", "en"), b'{"source": "a"}', 2, "no key 'en'"),
-        ("translate", ("--format", "jsonl", "--output-format", "tsv"), b"", 2, "comes jsonl or"),
-        ("translate", ("--tokens",), b"", 2, "add --output-format jsonl"),
-        ("translate", ("--format", "jsonl", "--key", ""), b"", 2, "--key is empty"),
         ("translate", ("--input", "nowhere.txt"), b"", 2, "nowhere.txt: cannot be read: No such"),
-        ("translate", ("--window", "0"), b"", 2, "must be an integer from 1"),
+        ("translate", ("--n-best", "9"), b"", 2, "must lie between 1 and the beam size, 4"),
         ("score", (), b"a\tb\nc\n", 2, "standard input:2: has 1 column, no column 2"),
         ("score", (), b"a\tb\n" + LONG + b"\tc", 2, "standard input:2: the source has"),
-        ("score", ("--format", "jsonl"), b"{}", 2, "standard input:1: no text under the key"),
         (
             "score",
             ("--format", "jsonl", "--from-tokens"),
@@ -121,20 +115,6 @@ def test_score_is_what_translate_reported(run: Run, workdir: Path, tmp_path: Pat
             2,
             "standard input:1: token 60 stands in no translation",
         ),
-        ("score", ("--src", "x"), b"", 2, "--src and --tgt go together"),
-        ("score", ("--src", "x", "--tgt", "y", "--input", "z"), b"", 2, "--input names pairs"),
-        ("score", ("--from-tokens",), b"", 2, "add --format jsonl"),
-        ("score", ("--key", "en"), b"", 2, "--key is a key of JSON objects: add --format jsonl"),
-        ("score", ("--scored-key", "x"), b"", 2, "--scored-key is a key of JSON objects"),
-        ("score", ("--format", "tsv", "--translation-key", "x"), b"", 2, "--translation-key is a"),
-        ("score", ("--format", "jsonl", "--scored-key", ""), b"", 2, "--scored-key is empty"),
-        ("score", ("--format", "jsonl", "--scored-key", "a.b"), b"", 2, "a dot would lead into"),
-        ("score", ("--format", "jsonl", "--columns", "1", "2"), b"", 2, "--columns are those of"),
-        ("score", (*TWO, "--columns", "1", "2"), b"", 2, "--columns are those of --format tsv"),
-        ("score", (*TWO, "--from-tokens"), b"", 2, "--from-tokens reads JSON objects"),
-        ("score", (*TWO, "--format", "jsonl", "--from-tokens"), b"", 2, "two of plain text"),
-        ("score", ("--batch-tokens", "0"), b"", 2, "must be an integer"),
-        ("score", ("--columns", "0", "1"), b"", 2, "must be an integer"),
         ("score", ("--weights", "9"), b"a\tb", 1, "has no checkpoint 9"),
     ],
 )
@@ -315,32 +295,3 @@ def test_a_diversity_of_one_group(run: Run, workdir: Path, in_groups: Path) -> N
     assert done.status == 2 and "--diversity is between groups, and there is one" in done.last
     assert run(*given, workdir, "--diverse-groups", 2, stdin=TEXT).status == 0
     assert run(*given, in_groups, stdin=TEXT).status == 0
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (("--top-k", 3), "are for --sample"),
-        (("--sample", "--diverse-groups", 2), "are for searching, and --sample draws"),
-        (("--sample", "--temperature", 0), "temperature = 0.0 must be above 0"),
-        (("--sample", "--top-p", 2), "top_p = 2.0"),
-        (("--prefix-key", "p"), "add --format jsonl"),
-        (("--key", "en"), "--key is a key of JSON objects"),
-        (("--translation-key", "de"), "add --output-format jsonl"),
-        (("--format", "jsonl", "--output-format", "text", "--translation-key", "x"), "add --out"),
-        (("--column", 2), "--column is one of columns: add --format tsv"),
-        (("--append", "--format", "jsonl"), "--append is for columns"),
-        (("--output-format", "jsonl", "--translation-key", "score"), "under 'score', where the"),
-        (("--format", "jsonl", "--key", "score"), "under 'score', where the source is; choose"),
-        (("--format", "jsonl", "--key", "x", "--translation-key", "x"), "under 'x', where"),
-        (("--output-format", "jsonl", "--key", "a.b"), "a dot would lead into an object"),
-        (("--ensemble", "x", "--alignments"), "one model's"),
-        (("--n-best", 9), "must lie between 1 and the beam size, 4"),
-        (("--beam-size", 9_000_000), "is more than 65,536, the largest beam"),
-    ],
-)
-def test_options_that_contradict_each_other(
-    run: Run, workdir: Path, options: tuple[object, ...], message: str
-) -> None:
-    done = run("translate", "--workdir", workdir, *options, stdin=TEXT)
-    assert done.status == 2 and message in done.errors

@@ -162,7 +162,6 @@ TO_A_AND_B = "--output-src a --output-tgt b"
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ("linearize plain.trees --output-src a", 2, "required: --output-tgt"),
         (f"linearize gone {TO_A_AND_B}", 2, "gone: "),
         ("linearize plain.trees --output-src a --output-tgt a", 2, "a: is named twice"),
         ("linearize plain.trees --output-src a --output-tgt ./plain.trees", 2, "is named twice"),
@@ -170,18 +169,12 @@ TO_A_AND_B = "--output-src a --output-tgt b"
         (f"linearize - - {TO_A_AND_B}", 2, "standard input (-) can be one file only"),
         ("linearize plain.trees --output-src gs://b/a --output-tgt b", 1, "is in a bucket"),
         ("rebuild two.src three.tgt", 2, "two.src has 2 lines and three.tgt has 3: each"),
-        ("rebuild three.tgt two.src", 2, "three.tgt has 3 lines and two.src has 2: each"),
         ("score plain.trees one.trees --output ./plain.trees", 2, "./plain.trees: is named twice"),
-        ("score one.trees plain.trees --output plain.trees", 2, "plain.trees: is named twice"),
-        ("score - -", 2, "standard input (-) can be one file only"),
         ("score plain.trees one.trees", 2, "plain.trees has 2 trees and one.trees has 1: each"),
-        ("score one.trees plain.trees", 2, "one.trees has 1 trees and plain.trees has 2: each"),
         ("score traces.trees one.trees", 2, "has 3 trees (1 without words) and one.trees has 1:"),
         ("score none.trees empty", 2, "none.trees has 1 trees (1 without words) and empty has 0"),
         ("score two.src two.src", 2, "two.src:1: 'a' outside of any tree"),
         ("score empty empty", 2, "empty: there is no tree"),
-        ("prune", 2, "invalid choice: 'prune'"),
-        ("", 2, "required: ACTION"),
     ],
 )
 def test_bad_calls_are_explained(

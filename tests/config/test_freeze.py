@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from typing import Any, get_args, get_origin
@@ -12,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config import (
     ConfigError,
-    ExperimentConfig,
     ModelConfig,
     default_config,
     flatten,
@@ -43,20 +41,11 @@ def test_an_empty_mapping_is_the_defaults():
     assert freeze(default_config(), "the defaults") == config
 
 
-def test_json_form_survives_json():
-    config = freeze({"data": {"train": {"a": {"src": "x", "tgt": "y"}}}}, "test")
-    assert freeze(json.loads(json.dumps(to_dict(config))), "a file") == config
-
-
-def test_frozen_config_cannot_change():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ExperimentConfig().model.d_model = 3
-
-
 def test_corpora_carry_their_names_in_order():
     corpora = {name: {"src": f"{name}.en", "tgt": f"{name}.de"} for name in ("z", "a", "m")}
     config = freeze({"data": {"train": corpora}}, "test")
     assert [item.name for item in config.data.train] == ["z", "a", "m"]
+    assert freeze(json.loads(json.dumps(to_dict(config))), "a file") == config
     assert config.data.train[1].src == "a.en"
     assert config.data.valid.name == "valid"
 
@@ -68,12 +57,11 @@ def test_thawed_config_takes_corpora_and_no_other_key():
     frozen = freeze(thawed, "test")
     assert [item.name for item in frozen.data.train] == ["a", "b"]
     assert [item.name for item in frozen.data.test] == ["c"]
-    with pytest.raises(AttributeError):
-        thawed.data.trains = 1
-    with pytest.raises(AttributeError):
-        thawed.model.dropouts = 0.1
-    with pytest.raises(AttributeError):
-        thawed.data.train.a.source = "x"
+    for group, key in (
+        *((thawed.data, "trains"), (thawed.model, "dropouts"), (thawed.data.train.a, "source")),
+    ):
+        with pytest.raises(AttributeError):
+            setattr(group, key, 1)
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -84,10 +72,6 @@ def test_thawed_config_takes_corpora_and_no_other_key():
     [
         ({"modle": {}}, "the origin: unknown key 'modle'; did you mean 'model'?"),
         (nested("model.d_modell", 3), "unknown key 'model.d_modell'; did you mean 'd_model'?"),
-        (
-            nested("training.optimizer.beta_2", 0.9),
-            "unknown key 'training.optimizer.beta_2'; did you mean 'beta2'?",
-        ),
         (
             nested("data.train.mine.source", "x"),
             "unknown key 'data.train.mine.source'; did you mean 'src'?",
@@ -108,15 +92,11 @@ def test_unknown_keys_name_the_nearest(values, wanted):
         ("model.d_model", "512", "'model.d_model' = '512': must be of type int"),
         ("model.d_model", 512.0, "'model.d_model' = 512.0: must be of type int"),
         ("model.d_model", True, "'model.d_model' = True: must be of type int"),
-        ("model.d_model", None, "'model.d_model' = None: must be of type int"),
-        ("model.dropout", "0.1", "'model.dropout' = '0.1': must be of type float"),
         ("model.dropout", False, "'model.dropout' = False: must be of type float"),
         ("model.dropout", math.nan, "'model.dropout' = nan: must be a finite number"),
-        ("training.schedule.peak", math.inf, "'training.schedule.peak' = inf: must be a finite"),
         ("model.remat", 1, "'model.remat' = 1: must be of type bool"),
         ("name", 3, "'name' = 3: must be of type str"),
         ("model.norm", "rms", "'model.norm' = 'rms': must be one of 'post', 'pre'"),
-        ("model.tie", 1, "'model.tie' = 1: must be one of 'all', 'target', 'none'"),
         ("training.freeze", "encoder/*", "'training.freeze' = 'encoder/*': must be a list of"),
         ("training.freeze", [1], "'training.freeze' = [1]: must be a list of texts"),
         ("model", 3, "'model' is a group of settings, not 3"),
@@ -139,12 +119,11 @@ def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
     ("key", "value", "wanted"),
     [
         ("model.num_heads", 0, "'model.num_heads' = 0 must be at least 1"),
-        ("training.steps", -1, "'training.steps' = -1 must be at least 1"),
+        ("training.seed", 10**22, "must be at most 2,147,483,647"),
+        ("data.train.mine.size", 3 * 10**9, "'data.train.mine.size' = 3000000000 must be at most"),
+        ("data.vocabulary.size", 4, "must be at least 5: four marks and a piece"),
         ("model.dropout", 1.0, "'model.dropout' = 1.0 must lie in [0, 1)"),
-        ("training.label_smoothing", -0.1, "'training.label_smoothing' = -0.1 must lie in [0, 1)"),
-        ("training.optimizer.beta2", 1.0, "'training.optimizer.beta2' = 1.0 must lie in [0, 1)"),
         ("training.patience", -1, "'training.patience' = -1 must not be negative"),
-        ("training.seed", -1, "'training.seed' = -1 must not be negative"),
         ("training.optimizer.epsilon", 0, "'training.optimizer.epsilon' = 0.0 must be positive"),
         ("training.schedule.factor", 0, "'training.schedule.factor' = 0.0 must be positive"),
         (
@@ -197,16 +176,13 @@ def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
             "'data.train.a': a corpus of kind 'files' needs both 'src' and 'tgt'",
         ),
         (
-            "data.valid.tgt",
-            "only.one",
-            "'data.valid': a corpus of kind 'files' needs both 'src' and 'tgt'",
-        ),
-        (
             "data.test.a.kind",
             "synthetic",
             "'data.test.a.size' must be at least 1 for the built-in grammar",
         ),
         ("data.test", {"a.b": {}}, "'data.test.a.b': a corpus's name may have letters, digits"),
+        ("data.train", {"a/b": {}}, "'data.train.a/b': a corpus's name may have letters"),
+        ("data.train", {"": {}}, "'data.train.': a corpus's name may have letters"),
     ],
 )
 def test_contradictions_are_named(key, value, wanted):

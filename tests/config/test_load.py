@@ -44,19 +44,14 @@ def refused(*overrides: str) -> str:
     ("override", "value"),
     [
         ("name=a b=c", "a b=c"),
-        ("model.d_model=128", 128),
         ("training.steps=100_000", 100_000),
         ("model.dropout=0.25", 0.25),
         ("model.dropout=0", 0.0),
-        ("training.optimizer.epsilon=1e-8", 1e-8),
         ("model.norm=pre", "pre"),
-        ("model.remat=true", True),
         ("model.remat=False", False),
         ("training.freeze=encoder/*,embedding/shared", ("encoder/*", "embedding/shared")),
-        ("training.freeze=encoder/*", ("encoder/*",)),
         ("training.freeze=", ()),
         ("data.valid.src=x=y", "x=y"),
-        ("data.folder=", ""),
         ("mesh.data=-1", -1),
     ],
 )
@@ -142,7 +137,6 @@ def test_patience_without_validations_is_a_mistake_but_no_damage_to_a_run():
         ),
         ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (but of 'files' or"),
         ("quickstart", "data.train.grammar.path=mine.tsv", "kind 'synthetic' (but of 'tsv' or"),
-        ("multi30k", "data.train.multi30k.size=100", "kind 'files' (but of 'synthetic'): set"),
         ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (but of 'tsv' or 'jsonl'"),
         ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files', which is taken whole"),
         ("multi30k", "data.valid.weight=2", "only corpora to train on are mixed"),
@@ -172,25 +166,17 @@ def test_a_test_set_called_valid_is_a_mistake_too():
         load_config("files", settings)
 
 
-def test_the_last_override_of_a_key_holds():
-    assert with_overrides("model.d_model=128", "model.d_model=64").model.d_model == 64
-
-
 @pytest.mark.parametrize(
     ("override", "wanted"),
     [
         ("model.dmodel=3", "unknown key 'model.dmodel'; did you mean 'd_model'?"),
-        ("modle.d_model=3", "unknown key 'modle'; did you mean 'model'?"),
         ("model.d_model=x", "'x' is not of type int"),
-        ("model.d_model=1.5", "'1.5' is not of type int"),
         ("model.dropout=much", "'much' is not of type float"),
         ("model.remat=1", "must be true or false"),
         ("model.remat", "write --config.KEY=VALUE"),
         ("mesh=3", "'mesh' is a group of settings: data, fsdp, tensor"),
-        ("training.optimizer=adam", "'training.optimizer' is a group of settings: beta1"),
         ("model.d_model.x=3", "'model.d_model' is a setting and has no 'x'"),
         ("data.train=x", "write --config.data.train.NAME.KEY=VALUE"),
-        ("data.train.a=x", "write --config.data.train.NAME.KEY=VALUE"),
         ("data.train.a.source=x", "unknown key 'source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),
     ],
@@ -200,9 +186,6 @@ def test_a_wrong_override_is_quoted(override, wanted):
 
 
 def test_values_that_only_the_whole_config_refuses_name_the_file():
-    assert refused("model.norm=rms") == (
-        "files: 'model.norm' = 'rms': must be one of 'post', 'pre'"
-    )
     assert refused("model.dropout=1.5") == "files: 'model.dropout' = 1.5 must lie in [0, 1)"
     assert refused("decoding.beam_size=9000000").endswith(" = 9000000 must be at most 65,536")
 
@@ -253,7 +236,6 @@ CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n  
         ("\nx = y\n", ":3: NameError: name 'y' is not defined"),
         ("x = default_config().modell\n", ":2: unknown key 'modell'; did you mean 'model'?"),
         ("config.model.num_head = 3", ":4: unknown key 'num_head'; did you mean 'num_heads'?"),
-        ("config.modell.d_model = 3", ":4: unknown key 'modell'; did you mean 'model'?"),
         ("config.model.d_model = 'wide'", ":4: TypeError: Could not override field 'd_model'"),
         (
             "config.data.train.a = corpus(source='x')",
@@ -303,7 +285,6 @@ def get_config(variant=""):
     ("mapping", "wanted"),
     [
         ('{"modl": {}}', "unknown key 'modl'; did you mean 'model'?"),
-        ('{"model": 3}', "'model' is a group of settings, not 3"),
         ('{"training": {"steps": "many"}}', "'training.steps' = 'many': must be of type int"),
         ('{"data": {"train": 3}}', "'data.train' is a group of settings, not 3"),
     ],
@@ -334,7 +315,6 @@ def get_config(variant=""):
 
 
 def test_a_file_that_is_not_python_is_refused(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("a: 1\n")
+    (tmp_path / "config.yaml").write_text("a: 1\n")
     with pytest.raises(ConfigError, match="config.yaml: not a Python file"):
-        load_config(str(path))
+        load_config(str(tmp_path / "config.yaml"))
