@@ -40,16 +40,14 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return 0
 
 
-def explanations(cls: type, prefix: str) -> Iterator[str]:
+def explanations(cls: Any, prefix: str) -> Iterator[str]:
     """One line a setting: key, default, meaning, and whether a resumed run may change it."""
-    hints = field_types(cls)
-    for field in dataclasses.fields(cls):
-        hint: Any = hints[field.name]
+    for name, hint in field_types(cls).items():
+        key, field = f"{prefix}{name}", cls.__dataclass_fields__[name]
         if is_corpora(hint):
-            yield from explanations(CorpusConfig, f"{prefix}{field.name}.NAME.")
+            yield from explanations(CorpusConfig, f"{key}.NAME.")
         elif dataclasses.is_dataclass(hint):
-            yield from explanations(typing.cast(type, hint), f"{prefix}{field.name}.")
-        elif not (cls is CorpusConfig and field.name == "name"):
-            key = f"{prefix}{field.name}"
+            yield from explanations(typing.cast(type, hint), f"{key}.")
+        else:
             note = "" if may_change(key) else " [fixed once training has begun]"
             yield f"{key} = {json.dumps(field.default)}: {field.metadata['help']}{note}"

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flaxformer_mt.cli.arguments import add_workdir, make_parser, positive_number, say, weights
+from flaxformer_mt.cli.arguments import (
+    add_weights,
+    add_workdir,
+    make_parser,
+    positive_number,
+    say,
+    weights,
+)
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.export.export import FORMATS, QUANTIZATIONS, Sample, export
@@ -20,12 +27,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_workdir(parser)
     parser.add_argument("--format", required=True, choices=FORMATS, help="the program to write for")
     parser.add_argument("--output", required=True, metavar="DIR", help="a new folder for the model")
-    parser.add_argument(
-        "--weights",
-        default="auto",
-        metavar="WHICH",
-        help="average, best, latest, a step, or auto: a current average, else best, else latest",
-    )
+    add_weights(parser)
     parser.add_argument(
         "--quantization",
         default="float32",

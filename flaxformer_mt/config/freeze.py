@@ -7,7 +7,6 @@ import difflib
 import functools
 import json
 import math
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,8 +25,14 @@ class ConfigError(UserError):
 
 @functools.cache
 def field_types(cls: type) -> dict[str, Any]:
-    """The resolved annotation of each setting of a config dataclass."""
-    return typing.get_type_hints(cls)
+    """The resolved annotation of each setting of a config dataclass.
+
+    A corpus's name is none: it is the key that the corpus stands under.
+    """
+    hints = typing.get_type_hints(cls)
+    if cls is CorpusConfig:
+        del hints["name"]
+    return hints
 
 
 def is_corpora(annotation: Any) -> bool:
@@ -132,15 +137,12 @@ def corpus(
 
 def _defaults(config: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    cls: Any = type(config)
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if is_corpora(field_types(cls)[field.name]):
-            values[field.name] = {item.name: _defaults(item) for item in value}
-        elif dataclasses.is_dataclass(value):
-            values[field.name] = _defaults(value)
-        elif not (isinstance(config, CorpusConfig) and field.name == "name"):
-            values[field.name] = value
+    for name, hint in field_types(type(config)).items():
+        value = getattr(config, name)
+        if is_corpora(hint):
+            values[name] = {item.name: _defaults(item) for item in value}
+        else:
+            values[name] = _defaults(value) if dataclasses.is_dataclass(value) else value
     return values
 
 
@@ -189,15 +191,14 @@ def _build(cls: type, values: Mapping[str, Any], prefix: str, origin: str) -> An
             f"{origin}: '{prefix.rstrip('.')}' is a group of settings, not {values!r}"
         )
     hints = field_types(cls)
-    names = [n for n in hints if not (cls is CorpusConfig and n == "name")]
     for key in values:
-        if key not in names:
-            raise ConfigError(f"{origin}: unknown key '{prefix}{key}'; {nearest(key, names)}")
+        if key not in hints:
+            raise ConfigError(f"{origin}: unknown key '{prefix}{key}'; {nearest(key, hints)}")
     built: dict[str, Any] = {}
-    for name in names:
+    for name, hint in hints.items():
         if name not in values:
             continue
-        value, hint, key = values[name], hints[name], f"{prefix}{name}"
+        value, key = values[name], f"{prefix}{name}"
         if is_corpora(hint):
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{origin}: '{key}' maps names to corpora, not {value!r}")
@@ -231,8 +232,7 @@ def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        name = hint.__name__ if not isinstance(hint, types.UnionType) else str(hint)
-        raise ConfigError(problem + f"must be of type {name}")
+        raise ConfigError(problem + f"must be of type {hint.__name__}")
     if hint is float and not math.isfinite(value):
         raise ConfigError(problem + "must be a finite number")
     return value

@@ -143,10 +143,9 @@ def apply_override(config: ConfigDict, override: str) -> None:
     node = config
     for depth, part in enumerate(parts):
         hints = field_types(cls)
-        if part not in hints or (cls is CorpusConfig and part == "name"):
-            names = [n for n in hints if not (cls is CorpusConfig and n == "name")]
+        if part not in hints:
             raise ConfigError(
-                f"{origin}: unknown key '{'.'.join(parts[: depth + 1])}'; {nearest(part, names)}"
+                f"{origin}: unknown key '{'.'.join(parts[: depth + 1])}'; {nearest(part, hints)}"
             )
         hint = hints[part]
         rest = parts[depth + 1 :]
