@@ -137,7 +137,8 @@ def corpus(
 
 def _defaults(config: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, hint in field_types(type(config)).items():
+    cls: Any = type(config)
+    for name, hint in field_types(cls).items():
         value = getattr(config, name)
         if is_corpora(hint):
             values[name] = {item.name: _defaults(item) for item in value}
