@@ -28,8 +28,7 @@ from flaxformer_mt.evaluation.scoring import Scores, corpus_scores
 from flaxformer_mt.export import ctranslate2, huggingface
 from flaxformer_mt.export.ctranslate2 import QUANTIZATIONS
 from flaxformer_mt.export.export import Sample, export
-from flaxformer_mt.export.parity import sample_lines
-from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.export.parity import Reference, sample_lines
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
 

@@ -24,8 +24,7 @@ from flaxformer_mt.evaluation.evaluation_files import read_segments
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.attention_page import attention_page
 from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
-from flaxformer_mt.figures.find import Found, find_heads
-from flaxformer_mt.figures.find_report import highlights, legend, table, to_json
+from flaxformer_mt.figures.find import Found, find_heads, highlights, legend, table, to_json
 from flaxformer_mt.figures.maps import KINDS, Kind, pick
 from flaxformer_mt.figures.sentences import attend, sentence_of, sentences_of
 from flaxformer_mt.figures.statistics import FAR, pronouns_of

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from flaxformer_mt.errors import UserError
 
 
 class ExportError(UserError):
     """A model that a format or this program cannot hold, a missing package, outputs that differ."""
+
+
+def package_of_extra(module: str, purpose: str) -> Any:
+    """Imports `module`, whose package the extra `export` installs. `purpose` begins the error."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ExportError(
+            f"{purpose} {package}, which is not installed: pip install 'flaxformer-mt[export]'"
+        ) from error

@@ -7,7 +7,6 @@ and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / n
 
 from __future__ import annotations
 
-import importlib
 import runpy
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError
+from flaxformer_mt.export import package_of_extra
 from flaxformer_mt.export.folder import (
     SETTINGS,
     language_codes,
@@ -27,8 +26,7 @@ from flaxformer_mt.export.folder import (
     write_models,
     write_readme,
 )
-from flaxformer_mt.export.parity import Runtime as ParityRuntime
-from flaxformer_mt.export.reference import LogProbs, Rows
+from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.export.weights import Weights, from_model, linear, tables, usual_heads
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
 from flaxformer_mt.model.parameters import STACKS, layer_name
@@ -150,13 +148,7 @@ class Runtime(ParityRuntime):
 
 
 def _package() -> Any:
-    try:
-        return importlib.import_module("ctranslate2")
-    except ImportError as error:
-        raise ExportError(
-            "the format 'ctranslate2' is written by the package ctranslate2, which is not "
-            "installed: pip install 'flaxformer-mt[export]'"
-        ) from error
+    return package_of_extra("ctranslate2", "the format 'ctranslate2' is written by the package")
 
 
 def _to_seven_bits(spec: Any) -> None:

@@ -12,8 +12,7 @@ from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
 from flaxformer_mt.export.folder import appearing, write_json
-from flaxformer_mt.export.parity import Parity, Runtime, compare
-from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.export.parity import Parity, Reference, Runtime, compare
 
 FORMATS = ("ctranslate2", "huggingface", "stablehlo")
 QUANTIZATIONS = ctranslate2.QUANTIZATIONS

@@ -19,11 +19,10 @@ from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError
+from flaxformer_mt.export import ExportError, package_of_extra
 from flaxformer_mt.export.folder import Search, search_of, write_json, write_models, write_readme
 from flaxformer_mt.export.marian import to_state
-from flaxformer_mt.export.parity import Runtime as ParityRuntime
-from flaxformer_mt.export.reference import LogProbs, Rows
+from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.export.weights import Weights, from_model, usual_heads
 
 BOUND = 1e-3
@@ -47,7 +46,8 @@ def write(translator: Translator, folder: Path, *, languages: DataConfig) -> Non
     where the package safetensors is missing."""
     config = translator.model.config
     weights = _weights(translator, config)
-    safetensors = _safetensors()
+    purpose = "weights for Hugging Face are written by the package"
+    safetensors = package_of_extra("safetensors.numpy", purpose)
     state = to_state(weights, config)
     safetensors.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
     write_json(folder / "config.json", _config(translator))
@@ -152,16 +152,6 @@ def _generation(translator: Translator, search: Search) -> dict[str, Any]:
     }
 
 
-def _safetensors() -> Any:
-    try:
-        return importlib.import_module("safetensors.numpy")
-    except ImportError as error:
-        raise ExportError(
-            "weights for Hugging Face are written by the package safetensors, which is not "
-            "installed: pip install 'flaxformer-mt[export]'"
-        ) from error
-
-
 def missing() -> list[str]:
     """The packages that are not installed, of those that are needed."""
     return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -199,11 +189,6 @@ class Runtime(ParityRuntime):
             [self._ours_of_src[token] for token in self._tokenizer(line).input_ids]
             for line in lines
         ]
-
-    def decode(self, rows: Rows) -> list[str]:
-        """The text of target ids."""
-        there = [[self._tgt[token] for token in row] for row in rows]
-        return self._tokenizer.batch_decode(there, skip_special_tokens=True)
 
     def search(
         self, sources: Rows, *, beam_size: int, limit: int, length_penalty: float = 0.0

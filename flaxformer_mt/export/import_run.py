@@ -18,7 +18,7 @@ from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, huggingface
+from flaxformer_mt.export import ExportError, huggingface, package_of_extra
 from flaxformer_mt.export.folder import appearing
 from flaxformer_mt.export.marian import (
     POSITIONS,
@@ -30,9 +30,8 @@ from flaxformer_mt.export.marian import (
     sinusoids_in_halves,
     sizes,
 )
-from flaxformer_mt.export.parity import Parity, compare, sample_lines
-from flaxformer_mt.export.reference import Reference
-from flaxformer_mt.files.reading import JsonError, load_json
+from flaxformer_mt.export.parity import Parity, Reference, compare, sample_lines
+from flaxformer_mt.files.reading import explained, load_json
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
@@ -222,13 +221,9 @@ def _read_folder(path: str | os.PathLike[str]) -> _Folder:
 
 def _state(folder: Path) -> dict[str, np.ndarray]:
     if (file := folder / SAFETENSORS).exists():
+        safetensors = package_of_extra("safetensors.numpy", f"{file}: is read by the package")
         try:
-            return importlib.import_module("safetensors.numpy").load_file(str(file))
-        except ImportError as error:
-            raise ExportError(
-                f"{file}: is read by the package safetensors, which is not installed: "
-                "pip install 'flaxformer-mt[export]'"
-            ) from error
+            return safetensors.load_file(str(file))
         except Exception as error:  # its own error types, by version
             raise ExportError(f"{file}: cannot be read: {_first_line(error)}") from error
     if not (file := folder / PICKLED).exists():
@@ -253,12 +248,8 @@ def _state(folder: Path) -> dict[str, np.ndarray]:
 def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     if optional and not path.exists():
         return {}
-    try:
+    with explained(ExportError, path, ""):
         content = load_json(path)
-    except JsonError as error:
-        raise ExportError(str(error)) from error
-    except OSError as error:
-        raise _unread(path, error) from error
     if not isinstance(content, dict):
         raise ExportError(f"{path}: is not a JSON object")
     return content
@@ -274,14 +265,8 @@ def _vocab(path: Path) -> dict[str, int]:
 
 
 def _bytes(path: Path) -> bytes:
-    try:
+    with explained(ExportError, path, ""):
         return path.read_bytes()
-    except OSError as error:
-        raise _unread(path, error) from error
-
-
-def _unread(path: Path, error: OSError) -> ExportError:
-    return ExportError(f"{path}: cannot be read: {error.strerror}")
 
 
 def _first_line(error: Exception) -> str:

@@ -9,7 +9,6 @@ next token, and the cache with it. The weights are an argument of both, in `weig
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import runpy
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,12 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, stablehlo_runner as runner
+from flaxformer_mt.export import package_of_extra, stablehlo_runner as runner
 from flaxformer_mt.export.folder import (
     SETTINGS,
     language_codes,
@@ -33,8 +33,7 @@ from flaxformer_mt.export.folder import (
     write_models,
     write_readme,
 )
-from flaxformer_mt.export.parity import Runtime as ParityRuntime
-from flaxformer_mt.export.reference import LogProbs, Rows
+from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
 
@@ -57,13 +56,7 @@ The search is greedy: the run's beam and its length penalty are not in it.
 
 def write(translator: Translator, folder: Path) -> None:
     """Raises ExportError where the package flatbuffers is missing."""
-    try:
-        importlib.import_module("flatbuffers")
-    except ImportError as error:
-        raise ExportError(
-            "the format 'stablehlo' is written by means of the package flatbuffers, which is not "
-            "installed: pip install 'flaxformer-mt[export]'"
-        ) from error
+    package_of_extra("flatbuffers", "the format 'stablehlo' is written by means of the package")
     config = dataclasses.replace(translator.model.config, dtype="float32", scan_layers=False)
     model = Transformer(config, translator.model.src_vocab_size, translator.model.tgt_vocab_size)
     params = translator.params
@@ -72,7 +65,7 @@ def write(translator: Translator, folder: Path) -> None:
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), dict(params))
     for name, program in _programs(model, params).items():
         (folder / f"{name}.jaxexport").write_bytes(program.serialize())
-    np.savez(folder / runner.WEIGHTS, **runner.flat(params))
+    np.savez(folder / runner.WEIGHTS, **flatten_dict(params, sep="/"))
     vocabularies = translator.vocabularies
     write_models(folder, vocabularies)
     for side, vocabulary in (("source", vocabularies.src), ("target", vocabularies.tgt)):

@@ -172,18 +172,8 @@ class _Decoding:
         return log_probs
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of arrays by path."""
-    arrays = {}
-    for name, part in tree.items():
-        arrays.update(
-            flat(part, f"{prefix}{name}/") if isinstance(part, Mapping) else {prefix + name: part}
-        )
-    return arrays
-
-
 def nested(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `flat`."""
+    """The tree of arrays that are given by path."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
         *folders, name = path.split("/")

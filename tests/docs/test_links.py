@@ -1,4 +1,4 @@
-"""Every link of every page leads somewhere, and every page can be reached from the site's menu."""
+"""Links of pages lead somewhere, the site's menu has every page, and blocks of code are run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.markdown import ROOT, Link, anchors, blocks, guides, links, pages, prose
 
+BETWEEN = ("<!-- results:begin -->", "<!-- results:end -->")
 SHELLS = ("sh", "shell", "console", "zsh", "")
 # Commands that are ours, or that a reader would take for a thing to type.
 TYPED = re.compile(
@@ -57,3 +58,14 @@ def test_lists_begin_after_a_blank_line(page: Path) -> None:
         same = re.match(r"(?:[-*]|\d+\.) |  |\||<", before)
         assert not starts or not before or same, f"{page.name}:{number}: {line}"
         before = line
+
+
+@pytest.mark.parametrize("page", guides(), ids=lambda page: page.name)
+def test_every_mark_is_understood_and_has_a_block(page: Path) -> None:
+    """A misspelt mark would hide that a block is not run."""
+    comments = [line for _, line in prose(page) if "<!--" in line and line not in BETWEEN]
+    marked = [block for block in blocks(page) if block.not_run or block.fails]
+    assert len(comments) == len(marked), comments
+    for block in marked:
+        assert block.language in ("bash", "python"), f"{block.place}: only these are run at all"
+        assert len(block.not_run.split()) >= 2 or block.fails, f"{block.place}: why not?"

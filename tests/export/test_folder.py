@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import DataConfig, DecodingConfig
+from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.prepare.manifest import MANIFEST
 from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import UNK, Vocabulary
-from flaxformer_mt.export import ExportError, huggingface
+from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.folder import appearing, language_codes, search_of
 from flaxformer_mt.export.parity import COUNT, made_of_pieces, sample_lines
-from tests.export.translators import translator, vocabularies
+from tests.export.translators import vocabularies
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -36,13 +36,6 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert [path.name for path in place.parent.iterdir()] == ["model"]
     # It may be read as any new folder.
     assert place.stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-def test_after_an_error_there_is_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), appearing(tmp_path / "model") as folder:
-        (folder / "file").write_text("x")
-        raise KeyError
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,18 +187,3 @@ def test_codes_are_pieces_of_tables_alone() -> None:
     table = TypeTable((*pieces, ">>fra<<", ">>x<<y<<", "a>>b<<"))
     assert language_codes(Vocabulary(plain.model, table)) == [">>fra<<"]
     assert language_codes(plain) == []
-
-
-@pytest.mark.parametrize(("norm", "penalty"), [("gnmt", 0.0), ("average", 0.75)])
-def test_a_hugging_face_folder_has_no_alpha_of_another_formula(
-    tmp_path: Path, norm: str, penalty: float
-) -> None:
-    pytest.importorskip("safetensors", reason="needs the [export] extra")
-    made = translator()
-    made.config = dataclasses.replace(made.config, length_norm=norm, length_penalty=0.75)  # type: ignore[arg-type]
-    huggingface.write(made, tmp_path, languages=DataConfig(src_lang="en", tgt_lang="de"))
-    generation = json.loads((tmp_path / "generation_config.json").read_text())
-    assert (generation["num_beams"], generation["length_penalty"]) == (2, penalty)
-    readme = (tmp_path / "README.md").read_text()
-    assert "both are the same search" not in readme
-    assert search_of(made.config, "transformers").notes in readme

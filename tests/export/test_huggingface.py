@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import pytest
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, huggingface
+from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
+from flaxformer_mt.export.folder import search_of
 from flaxformer_mt.export.import_run import import_marian
 from tests.export.translators import LINES, translator
 
@@ -49,6 +52,9 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
     generation = read(tmp_path / "generation_config.json")
     assert generation["bad_words_ids"] == [[0], [1], [3]]
     assert generation["no_repeat_ngram_size"] == 0
+    # The run's penalty is of another formula than theirs.
+    assert (generation["num_beams"], generation["length_penalty"]) == (2, 0.0)
+    assert search_of(made.config, "transformers").notes in (tmp_path / "README.md").read_text()
     tokenizer = read(tmp_path / "tokenizer_config.json")
     assert tokenizer["source_lang"] == "en" and not tokenizer["separate_vocabs"]
     assert tokenizer["clean_up_tokenization_spaces"] is False
@@ -93,12 +99,22 @@ def test_what_it_cannot_hold_is_refused(form, reason: str, tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_without_safetensors_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("package", "write"),
+    [
+        ("safetensors.numpy", functools.partial(huggingface.write, languages=LANGUAGES)),
+        ("ctranslate2", functools.partial(ctranslate2.write, quantization="float32")),
+        ("flatbuffers", stablehlo.write),
+    ],
+)
+def test_without_the_package_it_says_what_to_install(
+    package: str, write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    with pytest.raises(ExportError, match="safetensors, which is not installed: pip install"):
-        huggingface.write(translator(), tmp_path, languages=LANGUAGES)
+    monkeypatch.setitem(sys.modules, package, None)
+    name = package.removesuffix(".numpy")
+    message = f"{name}, which is not installed: pip install 'flaxformer-mt[export]'"
+    with pytest.raises(ExportError, match=re.escape(message)):
+        write(translator(), tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.parity import compare
-from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.export.parity import Reference, compare
 from tests.export.translators import LINES, translator
 
 

@@ -14,7 +14,7 @@ import pytest
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ctranslate2, stablehlo
-from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.export.parity import Reference
 from tests.export.translators import BLANKS, LINES, digits, translator
 
 # A Python that finds no package of this project.

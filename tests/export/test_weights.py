@@ -11,7 +11,7 @@ from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.reference import Reference
+from flaxformer_mt.export.parity import Reference
 from flaxformer_mt.export.weights import (
     from_model,
     halves_from_interleaved,

@@ -81,15 +81,6 @@ def test_names_say_the_form() -> None:
             check_form(name)
 
 
-def test_without_matplotlib_pages_are_made_and_pictures_say_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert check_form("x.html", others=("html",)) == "html"
-    with pytest.raises(FigureError, match=r"pip install 'flaxformer-mt\[figures\]'"):
-        check_form("x.png")
-
-
 def test_matplotlib_is_imported_when_it_is_needed_and_never_its_global_state() -> None:
     for path in (ROOT / "flaxformer_mt").rglob("*.py"):
         text = path.read_text()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,18 +77,3 @@ def test_a_page_holds_picture_table_and_notes(runs: list[RunLog]) -> None:
     assert kind == "data:image/svg+xml;base64"
     assert "target tokens" in svg_texts(base64.b64decode(content))
     assert not re.search(r"https?:|//[a-z]|url\(|@import", text.replace(source, ""))
-
-
-@pytest.mark.browser
-@pytest.mark.extended
-def test_a_browser_shows_the_picture(browser: Any, runs: list[RunLog], tmp_path: Path) -> None:
-    file = tmp_path / "curves.html"
-    file.write_text(curves_page(runs, panels(runs)), encoding="utf-8")
-    page = browser.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(file.as_uri())
-    assert page.evaluate("document.images[0].naturalWidth") > 400
-    page.close()
-    assert complaints == []

@@ -9,8 +9,7 @@ import shlex
 import numpy as np
 
 from flaxformer_mt.decoding import Attention
-from flaxformer_mt.figures.find import find_heads
-from flaxformer_mt.figures.find_report import command, highlights, legend, table, to_json
+from flaxformer_mt.figures.find import command, find_heads, highlights, legend, table, to_json
 from flaxformer_mt.figures.sentences import Sentence
 from tests.figures.examples import made_up
 

@@ -1,4 +1,4 @@
-"""What is picked out of a sentence's attention, and what is refused."""
+"""What is picked out of a sentence's attention and what is refused; pieces as labels and words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.maps import pick
+from flaxformer_mt.figures.maps import LONGEST, core, pick, punctuation, shown, words
+from flaxformer_mt.figures.statistics import pronoun_places, pronouns_of
 from tests.figures.examples import SOURCE, TARGET, made_up
 
 FOUND = made_up()
@@ -59,3 +60,44 @@ def test_a_word_is_found_at_all_its_places() -> None:
 def test_what_is_not_there_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(FigureError, match=message):
         pick(FOUND, **settings)
+
+
+@pytest.mark.parametrize(
+    ("piece", "label"),
+    [
+        ("▁cat", "cat"),
+        ("s", "-s"),
+        (".", "."),
+        ("▁", "▁"),
+        ("▁.", "."),
+        ("</s>", "‹end›"),
+        ("<s>", "‹begin›"),
+        ("<unk>", "‹unknown›"),
+        ("▁New▁York", "New York"),
+        ("猫", "-猫"),
+        ("\t", "␉"),
+        ("▁a\u202eb", "a\ufffdb"),
+    ],
+)
+def test_labels_say_where_words_begin(piece: str, label: str) -> None:
+    assert shown(piece) == label
+
+
+def test_an_endless_piece_is_cut_visibly() -> None:
+    assert shown("▁" + "x" * 99) == "x" * (LONGEST - 1) + "…"
+
+
+def test_words_and_their_pieces() -> None:
+    pieces = ("<s>", "▁Flas", "chen", ".", "▁it", "'", "s", "</s>")
+    found = [(word, list(span)) for word, span in words(pieces)]
+    assert found == [("<s>", [0]), ("Flaschen.", [1, 2, 3]), ("it's", [4, 5, 6]), ("</s>", [7])]
+    assert core("“Flaschen.”") == "flaschen" and core("...") == "..."
+    assert punctuation(pieces) == (3, 5)
+    assert words(()) == []
+
+
+def test_pronouns_begin_where_their_word_does() -> None:
+    pieces = ("▁It", "'", "s", "▁her", "s", "▁her", "▁item", ",", "▁it", ",", "</s>")
+    assert pronoun_places(pieces, pronouns_of("en")) == (0, 3, 5, 8)
+    assert pronoun_places(pieces, pronouns_of("xx")) == ()
+    assert pronouns_of("de-AT") == pronouns_of("de")

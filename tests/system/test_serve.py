@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.serving.load import drive
 from benchmarks.serving.process import ServerProcess, serving
-from tests.decoding.runs import PAIRS, make_run
+from tests.decoding.runs import make_run
 from tests.serving.test_load import request
 from tests.system.conftest import ROOT, WARNINGS
 
@@ -58,14 +57,6 @@ def test_the_guides_calls_are_answered(server: ServerProcess, command: str) -> N
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "error" not in json.loads(done.stdout)
-
-
-def test_clients_are_answered_and_counted(server: ServerProcess) -> None:
-    load = drive(server, [src for src, _ in PAIRS], clients=8, requests=60)
-    assert load.refused == 0 and len(load.milliseconds) == 60
-    metrics = server.metrics()
-    assert metrics['flaxformer_requests_total{path="/translate",status="200"}'] >= 60
-    assert metrics["flaxformer_batch_sentences_count"] > 0
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.extended)])

@@ -171,7 +171,6 @@ def two(runs: Runs) -> Answers:
     jobs = [
         {"workdir": None},
         runs.job("undisturbed", *FSDP, profile=[2, 3]),
-        runs.job("wrong", "model.d_modl=3"),
     ]
     return work_off(runs, "of two", 2, jobs)
 
@@ -334,12 +333,6 @@ def test_four_go_on_with_the_newest_whole_step_of_two(runs: Runs, one: Path, fou
     assert "set aside as damaged-10, going back to step 5" in four.said[0]
     assert four.said[1:] == [""] * 3
     assert_equal_reports(runs["on four"], one)
-
-
-def test_all_end_when_the_first_cannot_begin(two: Answers) -> None:
-    first, second = (answers[2] for answers in two.by_process)
-    assert first.startswith("ConfigError") and "did you mean 'd_model'?" in first
-    assert second.startswith("ProcessError: the first process has failed") and "d_modl" in second
 
 
 @pytest.mark.extended
