@@ -17,7 +17,7 @@ from typing import Any
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.config.schema import ModelConfig
-from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, package_of_extra
 from flaxformer_mt.export.folder import Search, search_of, write_json, write_models, write_readme
@@ -53,7 +53,7 @@ def write(translator: Translator, folder: Path, *, languages: DataConfig) -> Non
     write_json(folder / "config.json", _config(translator))
     search = search_of(translator.config, "transformers")
     write_json(folder / "generation_config.json", _generation(translator, search))
-    write_tokenizer(translator.vocabularies, folder, languages, config.max_length)
+    _write_tokenizer(translator, folder, languages)
     write_readme(
         folder,
         title="A Marian model for Hugging Face transformers",
@@ -63,10 +63,9 @@ def write(translator: Translator, folder: Path, *, languages: DataConfig) -> Non
     )
 
 
-def write_tokenizer(
-    vocabularies: Vocabularies, folder: Path, languages: DataConfig, max_length: int
-) -> None:
+def _write_tokenizer(translator: Translator, folder: Path, languages: DataConfig) -> None:
     """The files of a `MarianTokenizer`, whose ids are this program's."""
+    vocabularies = translator.vocabularies
     src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
     write_models(folder, vocabularies)
     write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(src)})
@@ -84,7 +83,7 @@ def write_tokenizer(
         "unk_token": unk,
         # Blanks before full stops and the like are text.
         "clean_up_tokenization_spaces": False,
-        "model_max_length": max_length,
+        "model_max_length": translator.model.config.max_length,
     }
     write_json(folder / "tokenizer_config.json", tokenizer)
 

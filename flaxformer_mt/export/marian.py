@@ -25,7 +25,6 @@ from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.weights import (
     PROJECTIONS,
     Weights,
-    halves_from_interleaved,
     interleaved_from_halves,
     linear,
     reorder_channels,
@@ -167,7 +166,7 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
 def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
     """The arrays of a checkpoint, tied tables once. Sinusoids are not among them: the model makes
     them."""
-    weights = reorder_channels(weights, halves_from_interleaved(config.d_model))
+    weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
     state: dict[str, np.ndarray] = {}
     if config.tie == "all":

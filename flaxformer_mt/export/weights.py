@@ -87,11 +87,6 @@ def interleaved_from_halves(d_model: int) -> np.ndarray:
     return np.arange(d_model).reshape(2, d_model // 2).T.ravel()
 
 
-def halves_from_interleaved(d_model: int) -> np.ndarray:
-    """The inverse order of `interleaved_from_halves`."""
-    return np.arange(d_model).reshape(d_model // 2, 2).T.ravel()
-
-
 def usual_heads(weights: Weights, config: ModelConfig, program: str) -> Weights:
     """The weights with d_k = d_v = d_model / num_heads, all that most programs know.
 

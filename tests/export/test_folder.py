@@ -6,8 +6,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -70,22 +68,11 @@ def test_what_appears_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_after_sigterm_there_is_nothing(tmp_path: Path) -> None:
-    code = """
-import os, signal, sys
-from flaxformer_mt.export.folder import appearing
-with appearing(sys.argv[1]) as folder:
-    (folder / "file").write_text("x")
-    os.kill(os.getpid(), signal.SIGTERM)
-    raise AssertionError
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "model")], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (143, "")
-    assert not list(tmp_path.iterdir())
     before = signal.getsignal(signal.SIGTERM)
-    with appearing(tmp_path / "model"):
-        pass
+    with pytest.raises(SystemExit) as ended, appearing(tmp_path / "model") as folder:
+        (folder / "file").write_text("x")
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 143 and not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -14,12 +14,9 @@ from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.parity import Reference
 from flaxformer_mt.export.weights import (
     from_model,
-    halves_from_interleaved,
-    interleaved_from_halves,
     reorder_channels,
     usual_heads,
 )
-from flaxformer_mt.model.embedding import sinusoids
 from flaxformer_mt.model.parameters import stack_layers
 from tests.export.translators import LINES, translator
 
@@ -48,16 +45,6 @@ def test_rows_that_stand_for_no_type_are_left_out():
     weights = from_model(made)
     assert weights["embedding/shared"].shape[0] == 60
     assert weights["embedding/softmax_bias"].shape == (60,)
-
-
-@pytest.mark.parametrize("d_model", [2, 8, 30])
-def test_orders_of_channels_are_inverse(d_model):
-    there, back = halves_from_interleaved(d_model), interleaved_from_halves(d_model)
-    np.testing.assert_array_equal(there[back], np.arange(d_model))
-    angles = sinusoids(7, d_model)
-    half = d_model // 2
-    np.testing.assert_array_equal(angles[:, there][:, :half], angles[:, 0::2])
-    np.testing.assert_array_equal(angles[:, there][:, half:], angles[:, 1::2])
 
 
 @pytest.mark.parametrize("form", [{"attention_bias": True}, {"norm": "pre"}], ids=str)

@@ -49,17 +49,14 @@ def whole(run: Run, workdir: Path, source: Path, tmp_path: Path) -> bytes:
     return path.read_bytes()
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def started(command: list[str]) -> subprocess.Popen[str]:
+def started(command: list[str], **streams: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", *command],
         cwd=ROOT,
-        env=environment(),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
+        **streams,
     )
 
 
@@ -109,21 +106,13 @@ def test_gone_on_with_is_equal_to_the_byte(
 
 @pytest.mark.extended
 def test_sigterm_without_an_output_file_acts_as_usual(workdir: Path) -> None:
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "flaxformer_mt.cli.main", "translate"),
-            *("--workdir", str(workdir), "--window", "1", "--beam-size", "1"),
-        ],
-        cwd=ROOT,
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    command = ["translate", "--workdir", str(workdir), "--window", "1", "--beam-size", "1"]
+    process = started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     # A line at a time, for a program that waits for each answer.
-    process.stdin.write(b"the small cat\n")
+    process.stdin.write("the small cat\n")
     process.stdin.flush()
-    assert process.stdout.readline().endswith(b"\n")
+    assert process.stdout.readline().endswith("\n")
     process.terminate()
     process.communicate(timeout=100)
     assert process.returncode == -signal.SIGTERM
