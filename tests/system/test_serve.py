@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -59,19 +61,29 @@ def test_the_guides_calls_are_answered(server: ServerProcess, command: str) -> N
     assert "error" not in json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.extended)])
-def test_a_signal_stops_it_in_order(workdir: Path, name: str) -> None:
-    command = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", "serve"]
+@contextlib.contextmanager
+def started(*options: object, **variables: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """The process and what it says."""
     process = subprocess.Popen(
-        [*command, "--workdir", str(workdir), "--port", "0", "--warm-up", "0"],
+        [*(sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", "serve"), *map(str, options)],
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env=os.environ | variables,
     )
-    assert process.stderr is not None
+    with process:
+        assert process.stderr is not None
+        try:
+            yield process, process.stderr
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.extended)])
+def test_a_signal_stops_it_in_order(workdir: Path, name: str) -> None:
     said: list[str] = []
-    try:
-        for line in process.stderr:
+    with started("--workdir", workdir, "--port", 0, "--warm-up", 0) as (process, stderr):
+        for line in stderr:
             said.append(line)
             if line == "ready\n":
                 break
@@ -86,36 +98,21 @@ def test_a_signal_stops_it_in_order(workdir: Path, name: str) -> None:
         for client in clients:
             assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
             client.close()
-        said += process.stderr.readlines()
+        said += stderr.readlines()
         assert process.wait(300) == 0, said
         assert said[-2:] == [f"{name}: answering what was accepted, then stopping\n", "stopped\n"]
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
 
 
 @pytest.mark.extended
 def test_a_signal_while_it_compiles_stops_it_at_once(workdir: Path, tmp_path: Path) -> None:
     """Nobody waits for that model, and the process ends as one that has done what it was told."""
-    command = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", "serve"]
-    process = subprocess.Popen(
-        [*command, "--workdir", str(workdir), "--port", "0", "--drain", "300"],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        # Nothing compiled is found there.
-        env={**os.environ, "FLAXFORMER_CACHE": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": ""},
-    )
-    assert process.stderr is not None
-    try:
-        said = [process.stderr.readline(), process.stderr.readline()]
+    # Nothing compiled is found there.
+    empty = {"FLAXFORMER_CACHE": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": ""}
+    options = ("--workdir", workdir, "--port", 0, "--drain", 300)
+    with started(*options, **empty) as (process, stderr):
+        said = [stderr.readline(), stderr.readline()]
         assert said[1].startswith("warming up 1 of "), said
         process.send_signal(signal.SIGTERM)
-        said += process.stderr.readlines()
+        said += stderr.readlines()
         assert process.wait(200) == 0, said  # less than it may take to answer what it accepted
         assert "ready\n" not in said and said[-1] == "stopped\n"
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
