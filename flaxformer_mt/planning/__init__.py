@@ -1,13 +1,10 @@
-"""Compiles the training step for accelerators that are not there, and reads what it would cost.
-
-libtpu expects to run on a TPU machine. Without these settings it asks a metadata server that is not
-there, takes a lock that keeps a second process from compiling, and JAX looks for TPU devices.
-"""
+"""Compiles the training step for accelerators that are not there, and reads what it would cost."""
 
 from __future__ import annotations
 
 import os
 
+# libtpu expects to run on a TPU machine.
 SETTINGS = {
     "JAX_PLATFORMS": "cpu",  # arrays of this process live on the CPU, also on a TPU machine
     "TPU_SKIP_MDS_QUERY": "1",  # no question to the metadata server of a cloud machine

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -16,22 +17,15 @@ from flaxformer_mt.planning.hlo import HloError, Instruction, Program, execution
 from flaxformer_mt.planning.topology import Topology, slice_numbers, usable_links
 
 Groups = tuple[tuple[int, ...], ...]
-_TRANSFER = re.compile(r'_xla_megascale_transfer_type="([A-Z_]+)"')
-_LISTED = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
+_LISTED = re.compile(r"(?:source_target_pairs|replica_groups)=\{((?:\{[\d,]*\},?)*)\}")
 _IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH = re.compile(
     r"replica_groups=@?mesh\[([^\]]*)\](?:,? *device_ids=\(([^)]*(?:\([^)]*\))?)\))? *\{([^}]*)\}"
 )
 _AXIS = re.compile(r"'([^']+)'(?::\((\d+)\)(\d+))?")
-_PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
-KINDS = (
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "ragged-all-to-all",
-    "collective-permute",
-    "collective-broadcast",
+KINDS = frozenset(
+    "all-reduce all-gather reduce-scatter all-to-all ragged-all-to-all collective-permute "
+    "collective-broadcast".split()
 )
 
 
@@ -76,18 +70,16 @@ def collectives(
             kind = "reduce-scatter"
         size = program.operand_bytes(execution.computation, item)
         if kind == "send":
-            transfer = _TRANSFER.search(item.rest)
-            kind = transfer[1].lower().replace("_", "-") if transfer else "send"
+            transfer = item.attribute(r'_xla_megascale_transfer_type="([A-Z_]+)"') or "SEND"
+            kind = transfer.lower().replace("_", "-")
             routes = [_between_slices(kind, size, topology)]
         else:
             groups = replica_groups(item.rest, len(devices) // topology.slices)
-            routes = _routes(kind, size, groups, topology, devices)
+            routes = list(_routes(kind, size, groups, topology, devices))
         for network, sent, seconds in routes:
             entry = found[kind, network]
-            entry[0] += execution.times
-            entry[1] += execution.times * size
-            entry[2] += execution.times * sent
-            entry[3] += execution.times * seconds
+            for place, amount in enumerate((1, size, sent, seconds)):
+                entry[place] += execution.times * amount
     rows = [
         Collective(kind, network, int(count), int(size), sent, seconds)
         for (kind, network), (count, size, sent, seconds) in found.items()
@@ -97,34 +89,31 @@ def collectives(
 
 def _routes(
     kind: str, size: int, groups: Groups, topology: Topology, devices: list[jax.Device]
-) -> list[tuple[str, float, float]]:
+) -> Iterator[tuple[str, float, float]]:
     """(network, bytes sent, seconds) of one collective: two entries where it spans slices.
 
     Across slices the pieces that the devices of a slice hold after a reduce-scatter among them go
     over the data-centre network, each device sending its own.
     """
+    chip = topology.chip
     if kind == "collective-permute":
         slices = slice_numbers(devices)
-        crosses = any(slices[pair[0]] != slices[pair[-1]] for pair in groups)
-        chip = topology.chip
-        bandwidth = chip.dcn_bandwidth if crosses else chip.link_bandwidth
-        return [("DCN" if crosses else "ICI", float(size), size / bandwidth)]
-    group = max(groups, key=len)
-    if len(group) == 1:
-        return []
-    numbers = slice_numbers([devices[n] for n in group])
+        if any(slices[pair[0]] != slices[pair[-1]] for pair in groups):
+            yield "DCN", float(size), size / chip.dcn_bandwidth
+        else:
+            yield "ICI", float(size), size / chip.link_bandwidth
+        return
+    group = [devices[n] for n in max(groups, key=len)]
+    numbers = slice_numbers(group)
     spanned = len(set(numbers))
     inside = len(group) // spanned
-    routes = []
     if inside > 1:
-        first = [devices[n] for n, s in zip(group, numbers, strict=True) if s == numbers[0]]
+        first = [device for device, s in zip(group, numbers, strict=True) if s == numbers[0]]
         sent = _sent(kind, size, inside)
-        bandwidth = topology.chip.link_bandwidth * usable_links(topology, first)
-        routes.append(("ICI", sent, sent / bandwidth))
+        yield "ICI", sent, sent / (chip.link_bandwidth * usable_links(topology, first))
     if spanned > 1:
         piece = size / inside if kind in ("all-reduce", "reduce-scatter") else size
-        routes.append(_between_slices(kind, piece, topology))
-    return routes
+        yield _between_slices(kind, piece, topology)
 
 
 def _between_slices(kind: str, size: float, topology: Topology) -> tuple[str, float, float]:
@@ -153,8 +142,9 @@ def expected_bytes(abstract_params: Any, mesh: Mesh) -> int | None:
         return None
     total = 0.0
     for leaf in jax.tree.leaves(abstract_params):
-        size = math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
-        part = math.prod(leaf.sharding.shard_shape(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        item = np.dtype(leaf.dtype).itemsize
+        size = math.prod(leaf.shape) * item
+        part = math.prod(leaf.sharding.shard_shape(leaf.shape)) * item
         if part < size:
             total += 3 * (size - part) + 2 * part * (data - 1) / data
         else:
@@ -170,25 +160,32 @@ def replica_groups(attributes: str, devices: int) -> Groups:
     `devices` is how many there are where the attributes say "all". Raises HloError for a form that
     is none of XLA's three.
     """
-    if found := _PAIRS.search(attributes) or _LISTED.search(attributes):
-        groups = re.findall(r"\{([\d,]+)\}", "{" + found[1] + "}" if found[1] else "")
-        listed = tuple(tuple(int(n) for n in group.split(",")) for group in groups)
-        return listed or (tuple(range(devices)),)
+    if found := _LISTED.search(attributes):
+        listed = re.findall(r"\{([\d,]+)\}", found[1])
+        return tuple(tuple(_numbers(group)) for group in listed) or (tuple(range(devices)),)
     if found := _IOTA.search(attributes):
-        return _rows(_iota(found[2], found[3]).reshape(_numbers(found[1])))
-    if found := _MESH.search(attributes):
-        return _mesh_groups(found[1], found[2], found[3])
-    start = attributes.find("replica_groups=")
-    raise HloError(f"cannot read which devices take part: {attributes[start : start + 100]!r}")
+        table = _iota(found[2], found[3]).reshape(_numbers(found[1]))
+    elif found := _MESH.search(attributes):
+        table = _mesh_groups(found[1], found[2], found[3])
+    else:
+        start = attributes.find("replica_groups=")
+        raise HloError(f"cannot read which devices take part: {attributes[start : start + 100]!r}")
+    return tuple(tuple(row) for row in table.tolist())
 
 
-def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> Groups:
+def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> np.ndarray:
     """`mesh['a'=2,'b'=4] {'b'}`: one group for each place along the other axes.
 
-    An axis may be a part of one, `'b':(2)2`: of what remains after 2 the next 2.
+    An axis may be a part of one, `'b':(2)2`: of what remains after 2 the next 2. `device_ids` are
+    `[4,2]T(1,0)` or plain numbers.
     """
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", mesh)}
-    order = _device_order(device_ids) if device_ids else np.arange(math.prod(sizes.values()))
+    if device_ids is None:
+        order = np.arange(math.prod(sizes.values()))
+    elif found := re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\)?)?", device_ids.strip()):
+        order = _iota(found[1], found[2])
+    else:
+        order = np.array(_numbers(device_ids))
     parts: list[int] = []  # the mesh with every named part an axis of its own
     chosen: list[int] = []
     for axis, full in sizes.items():
@@ -209,7 +206,7 @@ def _mesh_groups(mesh: str, device_ids: str | None, axes: str) -> Groups:
             parts.append(left)
     others = [axis for axis in range(len(parts)) if axis not in chosen]
     grid = order.reshape(parts).transpose([*others, *chosen])
-    return _rows(grid.reshape(-1, math.prod(parts[axis] for axis in chosen)))
+    return grid.reshape(-1, math.prod(parts[axis] for axis in chosen))
 
 
 def _iota(sizes: str, axes: str | None) -> np.ndarray:
@@ -218,16 +215,5 @@ def _iota(sizes: str, axes: str | None) -> np.ndarray:
     return order.transpose(_numbers(axes)) if axes else order
 
 
-def _device_order(text: str) -> np.ndarray:
-    """`([4,2]T(1,0))` or plain numbers."""
-    if found := re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\)?)?", text.strip()):
-        return _iota(found[1], found[2]).ravel()
-    return np.array(_numbers(text))
-
-
 def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
-
-
-def _rows(table: np.ndarray) -> Groups:
-    return tuple(tuple(int(n) for n in row) for row in table)

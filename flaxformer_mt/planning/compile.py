@@ -10,17 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
-from jax.stages import Compiled, Lowered
+from jax.stages import Lowered
 
 from flaxformer_mt.planning.hlo import Program, parse
 
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EXCEEDS = re.compile(
-    r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)"
-    r"|Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm",
+    r"(?:\(|Used )([\d.]+)([KMGT]?)(?:\) exceeds available HBM \(| of )([\d.]+)([KMGT]?)[) ]",
     re.IGNORECASE,
 )
 # The partitioner's words for giving up on a layout and copying everything everywhere.
@@ -73,19 +70,18 @@ class Compilation:
     """A program that the compiler has accepted, or its reason for not doing so."""
 
     seconds: float
-    memory: Memory | None
-    hlo: Program | None
-    refused: TooLarge | None
+    memory: Memory | None = None
+    hlo: Program | None = None
+    refused: TooLarge | None = None
     replications: tuple[str, ...]  # complaints of the partitioner
-    recomputed: int  # instructions that the compiler repeats to save memory
+    recomputed: int = 0  # instructions that the compiler repeats to save memory
     text: str = dataclasses.field(default="", repr=False)
 
 
 def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
     """Lowers and compiles. Too little memory is a result; any other failure is raised."""
     start = time.perf_counter()
-    compiled: Compiled | None = None
-    refused: TooLarge | None = None
+    refused = None
     with captured() as complaints:
         try:
             compiled = lower().compile()
@@ -94,60 +90,50 @@ def compile_quietly(lower: Callable[[], Lowered]) -> Compilation:
             if refused is None:
                 raise
     seconds = time.perf_counter() - start
-    text = (compiled.as_text() or "") if compiled else ""
-    hlo = parse(text) if compiled else None
+    if refused is not None:
+        return Compilation(seconds=seconds, refused=refused, replications=tuple(complaints))
+    text, memory = compiled.as_text() or "", compiled.memory_analysis()
+    assert memory is not None
+    hlo = parse(text)
     return Compilation(
         seconds=seconds,
-        memory=_memory_of(compiled.memory_analysis()) if compiled else None,
+        memory=Memory(
+            arguments=memory.argument_size_in_bytes,
+            outputs=memory.output_size_in_bytes,
+            temporaries=memory.temp_size_in_bytes,
+            aliased=memory.alias_size_in_bytes,
+            code=memory.generated_code_size_in_bytes,
+            peak=memory.peak_memory_in_bytes,
+        ),
         hlo=hlo,
-        refused=refused,
-        replications=complaints.replications,
+        replications=tuple(complaints),
         # XLA names the copies that its own rematerialisation makes NAME.remat, NAME.remat2, ...
-        recomputed=sum(".remat" in item.name for item in hlo.computations[hlo.entry]) if hlo else 0,
+        recomputed=sum(".remat" in item.name for item in hlo.computations[hlo.entry]),
         text=text,
-    )
-
-
-def _memory_of(analysis: Any) -> Memory:
-    """From `jax.stages.Compiled.memory_analysis()`."""
-    return Memory(
-        arguments=analysis.argument_size_in_bytes,
-        outputs=analysis.output_size_in_bytes,
-        temporaries=analysis.temp_size_in_bytes,
-        aliased=analysis.alias_size_in_bytes,
-        code=analysis.generated_code_size_in_bytes,
-        peak=analysis.peak_memory_in_bytes,
     )
 
 
 def too_large(error: Exception) -> TooLarge | None:
     """What a failed compilation says about memory; None for a failure of another kind."""
     text = str(error)
-    if "RESOURCE_EXHAUSTED" not in text:
-        return None
-    found = _EXCEEDS.search(text)
+    found = _EXCEEDS.search(text) if "RESOURCE_EXHAUSTED" in text else None
     if found is None:
         return None
-    numbers = [group for group in found.groups() if group is not None]
-    needed, available = (round(float(numbers[i]) * _UNITS[numbers[i + 1].upper()]) for i in (0, 2))
+    needed, available = (
+        round(float(found[at]) * 1024 ** " KMGT".index(found[at + 1].upper() or " "))
+        for at in (1, 3)
+    )
     return TooLarge(needed=needed, available=available, message=text.splitlines()[0])
 
 
-@dataclasses.dataclass
-class Complaints:
-    """Filled when the block of `captured` ends.
-
-    `replications` are lines in which the partitioner says that it had to replicate what should be
-    split.
-    """
-
-    replications: tuple[str, ...] = ()
-
-
 @contextlib.contextmanager
-def captured() -> Iterator[Complaints]:
-    """Takes what is written to file descriptor 2 within the block, by C++ code too."""
-    complaints = Complaints()
+def captured() -> Iterator[list[str]]:
+    """Takes what is written to file descriptor 2 within the block, by C++ code too.
+
+    When the block ends, its list has the lines in which the partitioner says that it had to
+    replicate what should be split.
+    """
+    complaints: list[str] = []
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -160,8 +146,6 @@ def captured() -> Iterator[Complaints]:
                 os.dup2(kept, 2)
                 file.seek(0)
                 lines = file.read().decode(errors="replace").splitlines()
-                complaints.replications = tuple(
-                    _PREFIX.sub("", line) for line in lines if _REPLICATES.search(line)
-                )
+                complaints += [_PREFIX.sub("", line) for line in lines if _REPLICATES.search(line)]
     finally:
         os.close(kept)

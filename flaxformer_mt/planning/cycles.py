@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from flaxformer_mt.parallel.chips import Chip
 from flaxformer_mt.planning.collectives import is_collective
-from flaxformer_mt.planning.hlo import Execution, Instruction, Program, executions
+from flaxformer_mt.planning.hlo import Instruction, Program, executions
 
 # Names for what other instructions made or will make, or whose parts are counted one by one.
 _NO_WORK = frozenset(
@@ -20,7 +20,6 @@ _NO_WORK = frozenset(
 # The TPU compiler's names for memory that other instructions fill, and for pieces that asynchronous
 # copies have put side by side: no code comes of them.
 _NO_WORK_TARGETS = frozenset({"AllocateBuffer", "ConcatBitcast"})
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _LAYER = re.compile(r"^layers(_\d+)?(\..*)?$")  # one of a stack, or a method of it
 # Wrappers that transformations put around the names of modules.
 _WRAPPER = re.compile(r"^(jit|jvp|transpose|vmap|custom_vjp_call|checkpoint|remat)\(")
@@ -43,8 +42,7 @@ class Place:
     modules: tuple[str, ...]  # from the outermost one; the loss stands among them
     operation: str  # an einsum's letters, or the kind
 
-    def __str__(self) -> str:
-        """As `backward decoder/feed_forward bld,df->blf`."""
+    def __str__(self) -> str:  # `backward decoder/feed_forward bld,df->blf`
         return " ".join(filter(None, (self.phase, "/".join(self.modules), self.operation)))
 
 
@@ -102,19 +100,23 @@ def compute_costs(program: Program, chip: Chip, *, unknown_trips: int = 1) -> Co
         guessed |= execution.guessed
         if execution.fused or is_collective(item) or item.opcode in _NO_WORK:
             continue
+        target = item.attribute(r'custom_call_target="([^"]*)"')
         if item.cycles is not None:
             entry = cycles[place(item.op_name, item.opcode)]
             entry[1] += times * item.cycles
-        elif item.opcode.endswith("-done") or _target(item) in _NO_WORK_TARGETS:
+        elif item.opcode.endswith("-done") or target in _NO_WORK_TARGETS:
             continue  # a copy counts where it is started
         else:
-            entry = unknown[_kind(execution)]
-            entry[1] += times * _moved(program, execution)
+            entry = unknown[f"{item.opcode} {target}" if target else item.opcode]
+            operands = program.operand_bytes(execution.computation, item)
+            entry[1] += times * _moved(item, operands)
         entry[0] += times
     total = sum(amount for _, amount in cycles.values())
-    operations = {
-        at: Cost(str(at), count, amount / chip.clock) for at, (count, amount) in cycles.items()
-    }
+    operations = []
+    parts: dict[str, list[Cost]] = defaultdict(list)  # forward and backward together
+    for at, (count, amount) in cycles.items():
+        operations.append(Cost(str(at), count, amount / chip.clock))
+        parts[part_of(at)].append(operations[-1])
     unestimated = [
         Cost(name, count, size / chip.hbm_bandwidth, size, name.endswith("-start"))
         for name, (count, size) in unknown.items()
@@ -122,8 +124,11 @@ def compute_costs(program: Program, chip: Chip, *, unknown_trips: int = 1) -> Co
     return Compute(
         cycles=total,
         seconds=total / chip.clock,
-        operations=_sorted(operations.values()),
-        parts=by_part(operations),
+        operations=_sorted(operations),
+        parts=_sorted(
+            Cost(name, sum(cost.count for cost in costs), sum(cost.seconds for cost in costs))
+            for name, costs in parts.items()
+        ),
         unestimated=_sorted(unestimated),
         guessed_loops=guessed,
     )
@@ -142,7 +147,9 @@ def place(op_name: str, opcode: str) -> Place:
         phase = "forward"
     else:
         phase = "update" if parts[0] == "jit(train_step)" else parts[0][4:-1].strip("_")
-    inner = [part for part in map(_unwrapped, parts) if part]
+    # Of a wrapper an einsum's name is left, as in `transpose(jvp(rld,vd->rlv))`, or nothing.
+    named = [_EINSUM.findall(part)[:1] if _WRAPPER.match(part) else [part] for part in parts]
+    inner = [part for found in named for part in found]
     path = [part for part in inner[:-1] if not _LAYER.match(part)]
     # A module's method is written MODULE.METHOD after the module itself.
     path = [part for n, part in enumerate(path) if not (n and part.split(".")[0] == path[n - 1])]
@@ -153,25 +160,6 @@ def place(op_name: str, opcode: str) -> Place:
     if "jvp(" in op_name and "Transformer" not in op_name:
         modules.insert(0, "loss")
     return Place(phase, tuple(modules), (products or inner or parts)[-1])
-
-
-def _unwrapped(part: str) -> str:
-    """An einsum's name out of `transpose(jvp(rld,vd->rlv))`; of other wrappers nothing is left."""
-    if not _WRAPPER.match(part):
-        return part
-    found = _EINSUM.search(part)
-    return found[0] if found else ""
-
-
-def by_part(operations: Mapping[Place, Cost]) -> tuple[Cost, ...]:
-    """The same times by part of the model."""
-    parts: dict[str, list[Cost]] = defaultdict(list)
-    for at, cost in operations.items():
-        parts[part_of(at)].append(cost)
-    return _sorted(
-        Cost(name, sum(cost.count for cost in costs), sum(cost.seconds for cost in costs))
-        for name, costs in parts.items()
-    )
 
 
 def part_of(at: Place) -> str:
@@ -196,21 +184,8 @@ def part_of(at: Place) -> str:
     return "attention projections" if "d" in at.operation else "attention scores, weights"
 
 
-def _target(item: Instruction) -> str | None:
-    found = _TARGET.search(item.rest)
-    return found[1] if found else None
-
-
-def _kind(execution: Execution) -> str:
-    item = execution.instruction
-    target = _target(item)
-    return f"{item.opcode} {target}" if target else item.opcode
-
-
-def _moved(program: Program, execution: Execution) -> int:
-    """Bytes that an instruction reads and writes, at most."""
-    item, computation = execution.instruction, execution.computation
-    operands = program.operand_bytes(computation, item)
+def _moved(item: Instruction, operands: int) -> int:
+    """Bytes that an instruction reads and writes, at most, of operands of so many."""
     if item.opcode.endswith("-start"):
         # Its result holds the operand as well: what is left is copied, one side of it in HBM.
         return abs(item.bytes - operands)

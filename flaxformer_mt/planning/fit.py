@@ -6,10 +6,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.config import ExperimentConfig, flatten
 from flaxformer_mt.data.plan import Shape, longest
-from flaxformer_mt.errors import UserError
-from flaxformer_mt.planning.plan import Plan
+from flaxformer_mt.planning.plan import Plan, PlanningError, check_length
 
 # Of the memory that the compiler grants; what is left is less than a step of the search is worth.
 _TARGET = 0.97
@@ -17,10 +16,7 @@ _ENOUGH = 0.9
 _COMPILES = 8
 _MOST_PARTS = 64  # micro-batches: beyond that another chip is the remedy
 _LEAP = 16  # times the rows that fit: memory may grow faster than the first two say
-
-
-class PlanningError(UserError):
-    """A config that cannot be planned for as it is."""
+_REMEDIED = ("training.optimizer.accumulation", "model.remat", "data.batch.multiple")
 
 
 def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Shape:
@@ -48,26 +44,17 @@ def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shap
 
     Raises PlanningError for rows that training would not make: without packing a row is one pair.
     """
-    batch = config.data.batch
+    batch, length = config.data.batch, max(src_length, tgt_length)
     if batch.form == "bucket":
-        check_length(config, max(src_length, tgt_length))
-    rows = batch.tokens // max(src_length, tgt_length) // batch.multiple * batch.multiple
+        check_length(config, length)
+    rows = batch.tokens // length // batch.multiple * batch.multiple
     if rows == 0:
         raise PlanningError(
-            f"data.batch.multiple = {batch.multiple} rows of {max(src_length, tgt_length)} "
-            f"positions exceed data.batch.tokens = {batch.tokens:,}: raise it, or lower "
-            "data.filter.max_length or data.batch.multiple"
+            f"data.batch.multiple = {batch.multiple} rows of {length} positions exceed "
+            f"data.batch.tokens = {batch.tokens:,}: raise it, or lower data.filter.max_length or "
+            "data.batch.multiple"
         )
     return Shape(rows, src_length, tgt_length)
-
-
-def check_length(config: ExperimentConfig, length: int) -> None:
-    """Raises PlanningError for a sentence that the model does not take."""
-    if length > config.model.max_length:
-        raise PlanningError(
-            f"a sentence of {length} tokens is longer than 'model.max_length' = "
-            f"{config.model.max_length} lets in: give shorter --lengths, or raise it"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,34 +89,28 @@ def search(measure: Callable[[int], Need], *, start: int, multiple: int) -> Fit:
             tried[rows] = measure(rows)
         return tried[rows]
 
-    def best() -> Need | None:
-        return max((n for n in tried.values() if n.fits), key=lambda n: n.rows, default=None)
-
-    first = look(start)
-    look(2 * start if first.fits else start // 2)
-    while len(tried) < _COMPILES:
-        fits = best()
-        fails = min((n for n in tried.values() if not n.fits), key=lambda n: n.rows, default=None)
-        if fits is not None and fails is not None:
-            if fits.needed >= _ENOUGH * fits.available or fails.rows - fits.rows <= multiple:
-                break
+    look(2 * start if look(start).fits else start // 2)
+    while True:
+        by_rows = sorted(tried.values(), key=lambda need: need.rows)
+        fits = next((need for need in reversed(by_rows) if need.fits), None)
+        fails = next((need for need in by_rows if not need.fits), None)
+        if len(tried) >= _COMPILES or (fits and fits.needed >= _ENOUGH * fits.available):
+            break
+        if fits and fails:
             # The ends of the bracket are known: a guess close to one of them would teach little.
             gap = fails.rows - fits.rows
+            if gap <= multiple:
+                break
             guess = min(max(_crossing(fits, fails), fits.rows + gap // 8), fails.rows - gap // 8)
             guess = min(max(guess, fits.rows + multiple), fails.rows - multiple)
-        elif fits is not None:
-            if fits.needed >= _ENOUGH * fits.available:
-                break
-            smaller = min(tried.values(), key=lambda n: n.rows)
-            guess = min(max(_crossing(smaller, fits), 2 * fits.rows), _LEAP * fits.rows)
+        elif fits:
+            guess = min(max(_crossing(by_rows[0], fits), 2 * fits.rows), _LEAP * fits.rows)
+        elif fails and fails.rows > multiple:
+            guess = min(_crossing(fails, by_rows[-1]), fails.rows // 2)
         else:
-            assert fails is not None
-            if fails.rows == multiple:
-                break
-            larger = max(tried.values(), key=lambda n: n.rows)
-            guess = min(_crossing(fails, larger), fails.rows // 2)
+            break
         look(guess)
-    return Fit(best(), tuple(tried.values()))
+    return Fit(fits, tuple(tried.values()))
 
 
 def _crossing(a: Need, b: Need) -> int:
@@ -149,15 +130,9 @@ class Remedy:
 
     def flags(self, before: ExperimentConfig) -> str:
         """What differs from the config before, as flags of `train`."""
-        old, new = (
-            {
-                "training.optimizer.accumulation": config.training.optimizer.accumulation,
-                "model.remat": str(config.model.remat).lower(),
-                "data.batch.multiple": config.data.batch.multiple,
-            }
-            for config in (before, self.config)
-        )
-        return " ".join(f"--config.{key}={new[key]}" for key in new if new[key] != old[key])
+        old, new = flatten(before), flatten(self.config)
+        changed = {key: str(new[key]).lower() for key in _REMEDIED if new[key] != old[key]}
+        return " ".join(f"--config.{key}={value}" for key, value in changed.items())
 
 
 def remedies(
@@ -171,25 +146,21 @@ def remedies(
     """
     tried: list[Remedy] = []
 
-    def look(count: int, again: bool) -> bool | None:
-        """Whether it fits; None where there is no such batch."""
-        if (found := measure(count, again)) is None:
-            return None
-        tried.append(found)
-        return found.plan.fits
-
     def split_until_it_fits(again: bool, most: int) -> int:
         """The micro-batches that fit, or one more than `most`."""
         count = 2 * accumulation
-        while count <= most and (fits := look(count, again)) is not None:
-            if fits:
+        while count <= most and (found := measure(count, again)) is not None:
+            tried.append(found)
+            if found.plan.fits:
                 return count
             count *= 2
         return most + 1
 
-    if not remat and look(accumulation, True):
-        split_until_it_fits(False, _MOST_PARTS)
-        return tried
+    if not remat and (found := measure(accumulation, True)) is not None:
+        tried.append(found)
+        if found.plan.fits:
+            split_until_it_fits(False, _MOST_PARTS)
+            return tried
     enough = split_until_it_fits(remat, _MOST_PARTS)
     if not remat:
         split_until_it_fits(True, enough - 1)
@@ -209,13 +180,12 @@ def applied(
 
     `split` is the number of devices that share a batch's rows.
     """
-    training, data = config.training, config.data
-    optimizer = dataclasses.replace(training.optimizer, accumulation=accumulation)
+    replace, training, data = dataclasses.replace, config.training, config.data
+    optimizer = replace(training.optimizer, accumulation=accumulation)
     multiple = math.lcm(data.batch.multiple, split * accumulation)
-    batch = dataclasses.replace(data.batch, multiple=multiple)
-    return dataclasses.replace(
+    return replace(
         config,
-        model=dataclasses.replace(config.model, remat=remat),
-        training=dataclasses.replace(training, optimizer=optimizer),
-        data=dataclasses.replace(data, batch=batch),
+        model=replace(config.model, remat=remat),
+        training=replace(training, optimizer=optimizer),
+        data=replace(data, batch=replace(data.batch, multiple=multiple)),
     )

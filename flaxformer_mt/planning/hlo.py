@@ -1,7 +1,6 @@
-"""Reads the text of an optimised XLA program: computations, instructions, what calls what.
+"""Reads the text of an optimised XLA program, as `jax.stages.Compiled.as_text()` returns it.
 
-The text is what `jax.stages.Compiled.as_text()` returns. Only what the reports need is read; the
-form is that of https://openxla.org/xla/hlo_dumps, as XLA's `hlo_instruction.cc` prints it.
+Only what the reports need is read. The form: https://openxla.org/xla/hlo_dumps.
 """
 
 from __future__ import annotations
@@ -18,10 +17,6 @@ _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\(")
 _NAME = re.compile(r"%([\w.\-]+)")
 _ARRAY = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,<=]*)\]")
-_OP_NAME = re.compile(r'op_name="([^"]*)"')
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-_INDEX = re.compile(r"\bindex=(\d+)")
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|called_computations)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 _BRANCH = re.compile(r"\b(?:true|false)_computation=%?([\w.\-]+)")
@@ -47,6 +42,11 @@ class Instruction:
     arguments: str
     rest: str
 
+    def attribute(self, pattern: str) -> str | None:
+        """The group of a regular expression, where `rest` has it."""
+        found = re.search(pattern, self.rest)
+        return found[1] if found else None
+
     @property
     def operands(self) -> tuple[str, ...]:
         """Names of the instructions whose results it takes."""
@@ -55,25 +55,18 @@ class Instruction:
     @property
     def op_name(self) -> str:
         """Where in the traced function it comes from; empty for what the compiler put in."""
-        found = _OP_NAME.search(self.rest)
-        return found[1] if found else ""
+        return self.attribute(r'op_name="([^"]*)"') or ""
 
     @property
     def cycles(self) -> int | None:
         """The compiler's estimate of one execution, in clock cycles of the core."""
-        found = _CYCLES.search(self.rest)
-        return int(found[1]) if found else None
+        found = self.attribute(r'"estimated_cycles":"(\d+)"')
+        return None if found is None else int(found)
 
     @property
     def called(self) -> dict[str, str]:
         """Computations by the attribute that names them: `calls`, `to_apply`, `body`, ..."""
         return dict(_CALLED.findall(self.rest))
-
-    @property
-    def branches(self) -> tuple[str, ...]:
-        """The computations of a conditional."""
-        found = _BRANCHES.search(self.rest)
-        return tuple(_NAME.findall(found[1]) if found else _BRANCH.findall(self.rest))
 
     @property
     def bytes(self) -> int:
@@ -96,7 +89,6 @@ class Program:
         }
 
     def operand_bytes(self, computation: str, instruction: Instruction) -> int:
-        """Size of all operands together."""
         known = self._by_name[computation]
         return sum(known[name].bytes for name in instruction.operands if name in known)
 
@@ -106,27 +98,26 @@ class Program:
         Either the compiler says so, or the condition is that a counter which begins at a constant
         and grows by one is below another constant: the loop that `jax.lax.scan` becomes.
         """
-        if found := _TRIPS.search(loop.rest):
-            return int(found[1])
-        test = self.computations[loop.called["condition"]]
-        compare = test[-1]
+        if found := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
+            return int(found)
+        condition = loop.called["condition"]
+        compare = self.computations[condition][-1]
         if compare.opcode != "compare" or "direction=LT" not in compare.rest:
             return None
-        counter, limit = (self._by_name[loop.called["condition"]][n] for n in compare.operands)
-        position = _INDEX.search(counter.rest)
+        counter, limit = (self._by_name[condition][name] for name in compare.operands)
+        position = counter.attribute(r"\bindex=(\d+)")
         if position is None or limit.opcode != "constant" or len(loop.operands) != 1:
             return None
-        start = self._by_name[computation].get(loop.operands[0])
+        known = self._by_name[computation]
+        start = known.get(loop.operands[0])
         if start is None or start.opcode != "tuple":
             return None
-        begin = self._constant(computation, start.operands[int(position[1])])
-        return None if begin is None else max(int(limit.arguments) - begin, 0)
-
-    def _constant(self, computation: str, name: str) -> int | None:
-        item = self._by_name[computation][name]
-        while item.opcode in ("copy", "bitcast", "convert"):
-            item = self._by_name[computation][item.operands[0]]
-        return int(item.arguments) if item.opcode == "constant" else None
+        begin = known[start.operands[int(position)]]
+        while begin.opcode in ("copy", "bitcast", "convert"):
+            begin = known[begin.operands[0]]
+        if begin.opcode != "constant":
+            return None
+        return max(int(limit.arguments) - int(begin.arguments), 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,31 +162,29 @@ def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Executio
     A loop whose number of passes the compiler does not know counts `unknown_trips`; of a
     conditional every branch is taken, which is too much rather than too little.
     """
-    yield from _walk(program, program.entry, 1, False, False, unknown_trips)
 
+    def walk(computation: str, times: int, fused: bool, guessed: bool) -> Iterator[Execution]:
+        for item in program.computations[computation]:
+            yield Execution(computation, item, times, fused, guessed)
+            called, inner, inner_guessed = item.called, times, guessed
+            if item.opcode == "while":
+                trips = program.trips(computation, item)
+                inner = times * (unknown_trips if trips is None else trips)
+                inner_guessed = guessed or trips is None
+                nested = [called["body"], called["condition"]]
+            elif item.opcode == "conditional":
+                listed = _BRANCHES.search(item.rest)
+                nested = _NAME.findall(listed[1]) if listed else _BRANCH.findall(item.rest)
+            elif item.opcode == "call":
+                nested = [called["to_apply"]]
+            elif item.opcode in ("fusion", "async-start") and "calls" in called:
+                nested = [called["calls"]]
+            else:
+                continue  # a reduction's to_apply is a scalar function
+            for name in nested:
+                yield from walk(name, inner, fused or item.opcode == "fusion", inner_guessed)
 
-def _walk(
-    program: Program, computation: str, times: int, fused: bool, guessed: bool, unknown: int
-) -> Iterator[Execution]:
-    for item in program.computations[computation]:
-        yield Execution(computation, item, times, fused, guessed)
-        called, inner, inner_guessed = item.called, times, guessed
-        if item.opcode == "while":
-            trips = program.trips(computation, item)
-            inner = times * (unknown if trips is None else trips)
-            inner_guessed = guessed or trips is None
-            nested = [called["body"], called["condition"]]
-        elif item.opcode == "conditional":
-            nested = list(item.branches)
-        elif item.opcode == "call":
-            nested = [called["to_apply"]]
-        elif item.opcode in ("fusion", "async-start") and "calls" in called:
-            nested = [called["calls"]]
-        else:
-            continue  # a reduction's to_apply is a scalar function
-        for name in nested:
-            inside = fused or item.opcode == "fusion"
-            yield from _walk(program, name, inner, inside, inner_guessed, unknown)
+    return walk(program.entry, 1, False, False)
 
 
 def shape_bytes(shape: str) -> int:
@@ -208,8 +197,7 @@ def shape_bytes(shape: str) -> int:
         bits = 8 if kind.startswith("f8") else _BITS.get(kind)
         if bits is None:
             raise HloError(f"element type '{kind}' in the shape {shape} is not known")
-        dimensions = [int(size.lstrip("<=")) for size in sizes.split(",") if size]
-        total += math.prod(dimensions) * bits // 8
+        total += math.prod(int(size.lstrip("<=")) for size in sizes.split(",") if size) * bits // 8
     return total
 
 

@@ -1,4 +1,4 @@
-"""What a training step would take on chips that are not there: compile it, read the program."""
+"""What a training step or beam search would take on chips that are not there: compile, read."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ import math
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, SingleDeviceSharding
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.decoding.batch_search import lower_search, output_limit
+from flaxformer_mt.decoding.batches import plan_batches
+from flaxformer_mt.errors import UserError
+from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.flops import TRAINING, forward_flops
+from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
 from flaxformer_mt.planning.compile import Memory, TooLarge, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
 from flaxformer_mt.planning.topology import Topology
-from flaxformer_mt.training.program import Program, build
+from flaxformer_mt.training.program import Program, build, with_dtype
+
+
+class PlanningError(UserError):
+    """A config that cannot be planned for as it is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +70,6 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """The compiler refuses what does not."""
         return self.refused is None
 
     @property
@@ -73,7 +82,6 @@ class Plan:
 
     @property
     def collective_bytes(self) -> float:
-        """What a device sends a step."""
         return sum(item.sent for item in self.collectives)
 
     @property
@@ -95,7 +103,6 @@ class Plan:
 
     @property
     def cost(self) -> float | None:
-        """In the currency of the price given."""
         price = self.price_per_chip_hour
         return None if price is None else self.chip_hours * price
 
@@ -120,7 +127,7 @@ def plan(
     if save_hlo is not None:
         Path(save_hlo).write_text(compilation.text, encoding="utf-8")
     mesh, chip = program.mesh, topology.chip
-    compute: Compute | None = None
+    compute = None
     exchanged: tuple[Collective, ...] = ()
     seconds = 0.0
     if compilation.hlo is not None:
@@ -172,11 +179,98 @@ def plan(
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """The plan as JSON values, with what follows from its fields."""
-    followed = (
-        *("fits", "needed_bytes", "collective_bytes", "collective_seconds"),
-        *("positions_per_second", "hours", "chip_hours", "cost"),
+    followed = "fits needed_bytes collective_bytes collective_seconds positions_per_second hours "
+    followed += "chip_hours cost"
+    return dataclasses.asdict(plan) | {name: getattr(plan, name) for name in followed.split()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodePlan:
+    """One batch of the longest sources on one device. Seconds are of the whole search at most.
+
+    How many tokens a search decodes depends on the sentences: `seconds` counts `max_length` passes
+    of its loop, `seconds_per_token` one.
+    """
+
+    config: str
+    topology: str
+    chip: str
+    rows: int
+    src_length: int
+    beam_size: int
+    max_length: int
+    compile_seconds: float
+    hbm_bytes: int
+    memory: Memory | None
+    refused: TooLarge | None
+    replications: tuple[str, ...]
+    compute: Compute | None
+    seconds: float
+    seconds_per_token: float
+
+    @property
+    def fits(self) -> bool:
+        return self.refused is None
+
+
+def plan_decoding(
+    config: ExperimentConfig,
+    topology: Topology,
+    *,
+    src_length: int | None = None,
+    src_vocab_size: int,
+    tgt_vocab_size: int,
+) -> DecodePlan:
+    """Compiles the search for a full batch of sources of `src_length` (default: the longest).
+
+    Raises PlanningError for a source longer than the model takes.
+    """
+    longest = src_length or config.model.max_length
+    check_length(config, longest)
+    config = with_dtype(config, topology.devices[0])
+    model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
+    sharding = SingleDeviceSharding(topology.devices[0])
+    boxed = jax.eval_shape(lambda: nn.unbox(initial_params(model, jax.random.key(0))))
+    params = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), boxed
     )
-    return dataclasses.asdict(plan) | {name: getattr(plan, name) for name in followed}
+    search = config.decoding
+    batch = next(plan_batches([longest] * search.batch_tokens, search, longest))
+    place: dict[str, Any] = {"rows": batch.rows, "src_length": batch.length, "sharding": sharding}
+    compilation = compile_quietly(lambda: lower_search(params, model, search, **place))
+    max_length = output_limit(search, batch.length, config.model.max_length)
+    compute, whole, once = None, 0.0, 0.0
+    if compilation.hlo is not None:
+        compute = compute_costs(compilation.hlo, topology.chip, unknown_trips=max_length)
+        whole = compute.overlapped_seconds
+        without = compute_costs(compilation.hlo, topology.chip, unknown_trips=0)
+        once = (whole - without.overlapped_seconds) / max_length
+    return DecodePlan(
+        config=config.name,
+        topology=str(topology),
+        chip=topology.chip.name,
+        rows=batch.rows,
+        src_length=batch.length,
+        beam_size=search.beam_size,
+        max_length=max_length,
+        compile_seconds=compilation.seconds,
+        hbm_bytes=topology.chip.hbm_bytes,
+        memory=compilation.memory,
+        refused=compilation.refused,
+        replications=compilation.replications,
+        compute=compute,
+        seconds=whole,
+        seconds_per_token=once,
+    )
+
+
+def check_length(config: ExperimentConfig, length: int) -> None:
+    """Raises PlanningError for a sentence that the model does not take."""
+    if length > config.model.max_length:
+        raise PlanningError(
+            f"a sentence of {length} tokens is longer than 'model.max_length' = "
+            f"{config.model.max_length} lets in: give shorter --lengths, or raise it"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

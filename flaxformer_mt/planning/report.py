@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.config import ExperimentConfig, expected_types
@@ -12,25 +12,28 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel import make_mesh
-from flaxformer_mt.planning.decode import plan_decoding
+from flaxformer_mt.planning.cycles import Cost
 from flaxformer_mt.planning.fit import (
     Fit,
     Need,
-    PlanningError,
     Remedy,
     applied,
     largest_shape,
+    quickest,
     remedies,
     search,
     shape_of,
 )
-from flaxformer_mt.planning.plan import Plan, plan, shardings, to_json, whole_share
-from flaxformer_mt.planning.table import (
-    as_text,
-    decoding_as_text,
-    fit_as_text,
-    remedies_as_text,
-    shardings_as_text,
+from flaxformer_mt.planning.plan import (
+    DecodePlan,
+    Plan,
+    PlanningError,
+    Sharding,
+    plan,
+    plan_decoding,
+    shardings,
+    to_json,
+    whole_share,
 )
 from flaxformer_mt.planning.topology import describe
 from flaxformer_mt.rundir import layout
@@ -38,6 +41,17 @@ from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.training.program import build
 
 Say = Callable[[str], None]
+_GIB = 2**30
+_MIB = 2**20
+_LINE = 300  # characters of a complaint that are worth showing
+
+CAVEAT = """\
+What this is: the program is the one that would run, compiled by the TPU's own compiler; memory and
+communication are read from it. Cycles are that compiler's estimates. Operations without one and
+collectives are bounded by bytes over bandwidth; collectives are taken not to overlap with compute,
+asynchronous copies into on-chip memory to do so.
+Only a run shows: the true time (overlap shortens it; starting operations, memory conflicts and
+waiting for data lengthen it), memory fragmentation, numerical results."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,47 +108,17 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     Where that is smaller than the config's, with remat as well.
     """
     asked = _shape(config, request)
-    plain = _plan(config, request, asked, say)
-    _say_need(plain, say)
-    kept = [] if plain.fits else _remedies(config, request, asked, say)
-    known = {config.model.remat: plain} | {
-        remedy.config.model.remat: remedy.plan
-        for remedy in kept
-        if remedy.config.training.optimizer == config.training.optimizer
-    }
-    found: list[tuple[bool, Fit, Plan | None]] = []
-    for remat in (config.model.remat, True):
-        model = dataclasses.replace(config.model, remat=remat)
-        changed = dataclasses.replace(config, model=model)
-        fit, plans = _search(changed, request, asked, known.get(remat), say)
-        found.append((remat, fit, plans[fit.largest.rows] if fit.largest else None))
-        if remat or (fit.largest and fit.largest.rows >= asked.rows):
-            break
-    lines = [fit_as_text(remat, fit, best, asked) for remat, fit, best in found]
-    if not plain.fits:
-        lines.insert(0, remedies_as_text(config, plain, kept))
-    values = {
-        "fits_as_it_is": plain.fits,
-        "remedies": [
-            {"flags": remedy.flags(config), "plan": to_json(remedy.plan)} for remedy in kept
-        ],
-        "largest": [
-            {
-                "remat": remat,
-                "tried": [dataclasses.asdict(need) for need in fit.tried],
-                "largest": to_json(best) if best else None,
-            }
-            for remat, fit, best in found
-        ],
-    }
-    return Report("\n".join(lines), values, any(best for _, _, best in found))
+    made: dict[tuple[int, int, bool], Plan] = {}
 
+    def compiled(config: ExperimentConfig, shape: Shape) -> Plan:
+        key = shape.rows, config.training.optimizer.accumulation, config.model.remat
+        if key not in made:
+            made[key] = result = _plan(config, request, shape, say)
+            verdict = "fits" if result.fits else "is too much"
+            say(f"  {result.needed_bytes / _GIB:.2f} GiB {verdict}")
+        return made[key]
 
-def _remedies(config: ExperimentConfig, request: Request, asked: Shape, say: Say) -> list[Remedy]:
-    mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
-    split = mesh.shape["data"] * mesh.shape["fsdp"]
-
-    def measure(accumulation: int, remat: bool) -> Remedy | None:
+    def remedy(accumulation: int, remat: bool) -> Remedy | None:
         changed = applied(config, accumulation=accumulation, remat=remat, split=split)
         try:
             shape = _shape(changed, request)
@@ -142,34 +126,39 @@ def _remedies(config: ExperimentConfig, request: Request, asked: Shape, say: Say
             return None  # the budget does not hold one row for each part
         if shape.rows < asked.rows:
             return None  # rounded down to a multiple of the parts: it would be another batch
-        result = _plan(changed, request, shape, say)
-        _say_need(result, say)
-        return Remedy(changed, result)
+        return Remedy(changed, compiled(changed, shape))
 
-    accumulation = config.training.optimizer.accumulation
-    return remedies(measure, accumulation=accumulation, remat=config.model.remat)
+    plain = compiled(config, asked)
+    kept, lines = [], []
+    if not plain.fits:
+        mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
+        split = mesh.shape["data"] * mesh.shape["fsdp"]
+        accumulation = config.training.optimizer.accumulation
+        kept = remedies(remedy, accumulation=accumulation, remat=config.model.remat)
+        lines.append(remedies_as_text(config, plain, kept))
+    largest: list[dict[str, Any]] = []
+    for remat in (config.model.remat, True):
+        changed = dataclasses.replace(config, model=dataclasses.replace(config.model, remat=remat))
 
+        def need(rows: int, changed: ExperimentConfig = changed) -> Need:
+            result = compiled(changed, dataclasses.replace(asked, rows=rows))
+            available = result.refused.available if result.refused else result.hbm_bytes
+            return Need(rows, result.needed_bytes, available, result.fits)
 
-def _search(
-    config: ExperimentConfig, request: Request, asked: Shape, known: Plan | None, say: Say
-) -> tuple[Fit, dict[int, Plan]]:
-    """`known` is the plan of what was asked for, if there is one."""
-    plans = {} if known is None else {asked.rows: known}
-
-    def measure(rows: int) -> Need:
-        if rows not in plans:
-            plans[rows] = _plan(config, request, dataclasses.replace(asked, rows=rows), say)
-            _say_need(plans[rows], say)
-        result = plans[rows]
-        available = result.refused.available if result.refused else result.hbm_bytes
-        return Need(rows, result.needed_bytes, available, result.fits)
-
-    return search(measure, start=asked.rows, multiple=config.data.batch.multiple), plans
-
-
-def _say_need(result: Plan, say: Say) -> None:
-    verdict = "fits" if result.fits else "is too much"
-    say(f"  {result.needed_bytes / 2**30:.2f} GiB {verdict}")
+        fit = search(need, start=asked.rows, multiple=config.data.batch.multiple)
+        rows = fit.largest.rows if fit.largest else 0
+        best = made[rows, config.training.optimizer.accumulation, remat] if rows else None
+        lines.append(fit_as_text(remat, fit, best, asked))
+        tried = [dataclasses.asdict(need) for need in fit.tried]
+        largest.append({"remat": remat, "tried": tried, "largest": to_json(best) if best else None})
+        if remat or rows >= asked.rows:
+            break
+    values = {
+        "fits_as_it_is": plain.fits,
+        "remedies": [{"flags": one.flags(config), "plan": to_json(one.plan)} for one in kept],
+        "largest": largest,
+    }
+    return Report("\n".join(lines), values, any(one["largest"] for one in largest))
 
 
 def _plan(config: ExperimentConfig, request: Request, shape: Shape, say: Say) -> Plan:
@@ -205,3 +194,179 @@ def _shape(config: ExperimentConfig, request: Request) -> Shape:
     store = Store.open(local_copy(layout.open_run(request.workdir).data))
     planner = Planner(store.train, config.data.batch, config.training.seed)
     return largest_shape(config, planner.shapes)
+
+
+def as_text(plan: Plan) -> str:
+    """The whole report."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    shape, compute = plan.shape, plan.compute
+    mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
+    form = f"{plan.dtype}, {'scanned' if plan.scan_layers else 'unrolled'} layers"
+    yield f"{plan.config} on {plan.topology}: {plan.chips} {plan.chip} chips, mesh {mesh}"
+    yield (
+        f"{plan.parameters:,} parameters, {form}{', remat' if plan.remat else ''}; batch of "
+        f"{shape.rows:,} rows x {shape.src_length} source + {shape.tgt_length} target positions"
+    )
+    yield f"compiled in {plan.compile_seconds:.0f} s\n"
+    smaller = "Lower data.batch.tokens, set model.remat or mesh.fsdp, or let --fit search"
+    yield from _memory(plan, smaller=smaller)
+    for line in plan.replications:
+        yield f"  the partitioner copies an array to every device: {line[:_LINE]} ..."
+    if not plan.replications:
+        yield "nothing replicated against its sharding"
+    if plan.recomputed:
+        yield f"to save memory the compiler itself computes {plan.recomputed} operations twice"
+    if compute is None:
+        return
+    yield "\ntime of a step"
+    if compute.guessed_loops:
+        yield "  (a loop's number of passes is not known before it runs; it is counted once)"
+    for name, seconds in (
+        ("compute, estimated cycles", compute.seconds),
+        ("operations without an estimate", compute.unestimated_seconds),
+        ("asynchronous copies, beside these", compute.copy_seconds),
+        ("collectives, without overlap", plan.collective_seconds),
+        ("step", plan.step_seconds),
+    ):
+        yield f"  {name:<34}{1e3 * seconds:>10.2f} ms"
+    yield (
+        f"model FLOPs (formula) {plan.step_flops:.4g} a device: {plan.peak_share:.1%} of the "
+        f"chip's matrix peak, {plan.compute_peak_share:.1%} in the estimated compute alone"
+    )
+    yield (
+        f"{plan.positions_per_second:,.0f} positions/s, source and target, padding included; "
+        f"{plan.steps:,} steps: {plan.hours:.2f} hours, {plan.chip_hours:.1f} chip hours"
+    )
+    if plan.cost is not None:
+        yield f"cost at {plan.price_per_chip_hour:g} a chip hour: {plan.cost:,.2f}"
+    yield "\nestimated compute by part of the model"
+    yield from _costs(compute.parts, compute.seconds)
+    yield f"\nmost expensive operations (estimated; {compute.cycles:,} cycles in all)"
+    yield from _costs(compute.operations, compute.seconds)
+    yield "\noperations without an estimate, by bytes over the memory's bandwidth"
+    yield from _costs(compute.unestimated, plan.step_seconds, shown=6)
+    yield "\ncollectives of a step (ICI: between chips; DCN: between slices)"
+    for item in plan.collectives:
+        yield (
+            f"  {item.kind:<20}{item.network:<5}{item.count:>5}x {item.bytes / _MIB:>9,.1f} MiB, "
+            f"sends {item.sent / _MIB:>9,.1f} MiB, at least {1e3 * item.seconds:.3f} ms"
+        )
+    if not plan.collectives:
+        yield "  none"
+    elif plan.expected_collective_bytes:
+        ratio = plan.collective_bytes / plan.expected_collective_bytes
+        yield (
+            f"  a device sends {ratio:.2f} times what the mesh needs by formula, "
+            f"{plan.expected_collective_bytes / _MIB:,.1f} MiB"
+        )
+    yield f"\n{CAVEAT}"
+
+
+def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
+    yield "memory of a device, as compiled"
+    memory, limit = plan.memory, plan.hbm_bytes
+    if memory is None:
+        assert plan.refused is not None
+        needed, available = plan.refused.needed / _GIB, plan.refused.available / _GIB
+        yield (
+            f"  DOES NOT FIT: needs {needed:.2f} GiB, the compiler may use "
+            f"{available:.2f}: {needed - available:.2f} GiB too much. {smaller}"
+        )
+        return
+    for name, size in (
+        ("arguments (state and batch)", memory.arguments),
+        ("outputs", memory.outputs),
+        ("  of them in place of arguments", memory.aliased),
+        ("temporaries", memory.temporaries),
+        ("peak of all these", memory.peak),
+        ("program", memory.code),
+    ):
+        yield f"  {name:<34}{size / _MIB:>10,.0f} MiB"
+    needed = memory.needed(limit)
+    left = (limit - needed) / _GIB
+    spare = f"{left:.2f} GiB left" if left > 0 else "nothing left to speak of"
+    yield (
+        f"  {'in all, at most':<34}{needed / _MIB:>10,.0f} MiB of {limit / _MIB:,.0f}: "
+        f"fits, {spare}"
+    )
+
+
+def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[str]:
+    rest = costs[shown:]
+    listed = [(cost.seconds, cost.count, cost.name) for cost in costs[:shown]]
+    if rest:
+        seconds = sum(cost.seconds for cost in rest)
+        listed.append((seconds, sum(cost.count for cost in rest), f"{len(rest)} more kinds"))
+    for seconds, count, name in listed:
+        share = seconds / total if total else 0.0
+        yield f"  {1e3 * seconds:>8.3f} ms {share:>6.1%} {count:>6}x  {name}"
+
+
+def decoding_as_text(plan: DecodePlan) -> str:
+    """The report of beam search on one device."""
+    lines = [
+        f"{plan.config}, beam search on one {plan.chip}: {plan.rows} sources of "
+        f"{plan.src_length} positions, beam {plan.beam_size}, at most {plan.max_length} tokens",
+        f"compiled in {plan.compile_seconds:.0f} s\n",
+        *_memory(plan, smaller="Lower decoding.batch_tokens or decoding.beam_size"),
+    ]
+    if plan.compute is not None:
+        lines += [
+            f"\nat most {1e3 * plan.seconds:.1f} ms a batch, {1e3 * plan.seconds_per_token:.3f} ms "
+            f"a decoding step, {plan.rows / plan.seconds:,.0f} sentences/s: estimated cycles and "
+            "unestimated operations by bytes over bandwidth",
+            f"\nmost expensive operations, {plan.max_length} decoding steps",
+            *_costs(plan.compute.operations, plan.compute.seconds),
+            "\noperations without an estimate, by bytes over the memory's bandwidth",
+            *_costs(plan.compute.unestimated, plan.seconds, shown=6),
+            f"\n{CAVEAT}",
+        ]
+    return "\n".join(lines)
+
+
+def shardings_as_text(rows: list[Sharding]) -> str:
+    """One line a parameter: name, shape, mesh axis of each side, a device's part."""
+    width = max(len(row.name) for row in rows) + 2
+    lines = [f"{'parameter':<{width}}{'shape':<20}{'split over':<24}{'on a device'}"]
+    for row in rows:
+        shape, shard = ("x".join(map(str, sides)) or "scalar" for sides in (row.shape, row.shard))
+        lines.append(f"{row.name:<{width}}{shape:<20}{row.spec or '-':<24}{shard}")
+    return "\n".join(lines)
+
+
+def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[Remedy]) -> str:
+    """What was tried to keep the config's batch, and which of it is the quickest."""
+    tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
+    lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
+    for remedy in tried:
+        plan = remedy.plan
+        takes = f"{plan.shape.rows:,} rows, {plan.needed_bytes / _GIB:.2f} GiB"
+        verdict = f"fits; {_speed(plan)}" if plan.fits else "too much"
+        lines.append(f"    {remedy.flags(config)}: {takes}, {verdict}")
+    best = quickest(tried)
+    told = (
+        f"the quickest that keeps it: {best.flags(config)}" if best else "nothing of this keeps it"
+    )
+    return "\n".join([*lines, told])
+
+
+def fit_as_text(remat: bool, fit: Fit, best: Plan | None, asked: Shape) -> str:
+    """What a search found, for layers with or without recomputation."""
+    form = "with remat" if remat else "without remat"
+    if fit.largest is None or best is None:
+        return f"{form}: not even {min(need.rows for need in fit.tried)} rows fit"
+    shape = best.shape
+    tokens = shape.rows * max(shape.src_length, shape.tgt_length)
+    enough = "as many as" if shape.rows >= asked.rows else "fewer than"
+    return (
+        f"{form}: data.batch.tokens = {tokens:,} fits ({shape.rows:,} rows of {shape.src_length} + "
+        f"{shape.tgt_length}; {fit.largest.needed / _GIB:.2f} GiB; {enough} the config's "
+        f"{asked.rows:,} rows); {_speed(best)}; {len(fit.tried)} compilations"
+    )
+
+
+def _speed(plan: Plan) -> str:
+    return f"{1e3 * plan.step_seconds:.1f} ms a step, {plan.positions_per_second:,.0f} positions/s"

@@ -17,7 +17,7 @@ from flaxformer_mt.parallel.chips import Chip, chip_of
 from flaxformer_mt.planning.compile import captured
 
 VERSIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
-_NAME = re.compile(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})")
+_MEANT = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "v5": "v5e or v5p", "v7x": "tpu7x"}
 _EXAMPLES = (
     "for example v5e:2x4 (8 chips), v5e:16x16 (256), v5p:2x2x1 (4), v4:2x2x2 (8), v6e:2x4 (8)"
 )
@@ -47,11 +47,11 @@ class Topology:
 
 def describe(name: str, slices: int = 1) -> Topology:
     """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises TopologyError."""
-    found = _NAME.fullmatch(name)
+    found = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
     if not found:
         raise TopologyError(f"'{name}' is no topology: write VERSION:SIDES in chips, {_EXAMPLES}")
-    if found[1] not in VERSIONS:
-        raise TopologyError(_not_a_version(name, found[1]))
+    version, sides = found[1], tuple(int(side) for side in found[2].split("x"))
+    _check_version(name, version)
     if slices < 1:
         raise TopologyError(f"{slices} slices: there must be at least one")
     if importlib.util.find_spec("libtpu") is None:
@@ -59,30 +59,48 @@ def describe(name: str, slices: int = 1) -> Topology:
             "the TPU compiler is not installed here: pip install 'flaxformer-mt[tpu]' "
             "(an x86 Linux machine is enough, no TPU is needed)"
         )
-    sides = tuple(int(side) for side in found[2].split("x"))
     options: dict[str, Any] = {}
     if slices > 1:
         options["num_slices"] = slices
-    if found[1] == "v4":
+    if version == "v4":
         options["chip_config_name"] = "megacore"  # a chip's two cores are one device
     if math.prod(sides) == 1:
         options["chips_per_host_bounds"] = (1, 1, 1)
     try:
         with captured():
-            devices: tuple[Any, ...] = tuple(
-                topologies.get_topology_desc(platform="tpu", topology_name=name, **options).devices
-            )
+            found_devices = topologies.get_topology_desc(
+                platform="tpu", topology_name=name, **options
+            ).devices
     except JaxRuntimeError as error:
+        reason = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
         raise TopologyError(
-            f"the compiler does not know the topology '{name}': {_first_line(error)}; "
-            f"{_EXAMPLES}; sizes that exist: https://docs.cloud.google.com/tpu/docs/{found[1]}"
+            f"the compiler does not know the topology '{name}': {reason}; {_EXAMPLES}; sizes that "
+            f"exist: https://docs.cloud.google.com/tpu/docs/{version}"
         ) from error
+    devices: tuple[Any, ...] = tuple(found_devices)
     chip = chip_of(devices[0].device_kind)
     if chip is None:
         raise TopologyError(
             f"'{name}': flaxformer_mt/parallel/chips.py has no '{devices[0].device_kind}'"
         )
     return Topology(name, slices, sides, chip, devices)
+
+
+def _check_version(name: str, version: str) -> None:
+    if version in VERSIONS:
+        return
+    known = ", ".join(VERSIONS)
+    if re.match(r"(?i)(gpu|cuda|nvidia|[abhlv]\d{2,}\w*|t4)", version):
+        raise TopologyError(
+            f"'{name}': only TPU topologies can be planned without the hardware. XLA's GPU backend "
+            "measures kernels on a GPU while it compiles, and JAX's CUDA plugin loads only where a "
+            "driver is; on the GPU machine itself the first lines of `train` show compile time, "
+            f"memory and speed. Versions: {known}"
+        )
+    meant = f" (did you mean {_MEANT[version]}?)" if version in _MEANT else ""
+    raise TopologyError(
+        f"'{name}': there is no TPU version '{version}'{meant}; versions: {known}; {_EXAMPLES}"
+    )
 
 
 def slice_numbers(devices: Sequence[Any]) -> tuple[int, ...]:
@@ -96,30 +114,11 @@ def usable_links(topology: Topology, devices: Sequence[Any]) -> int:
     One for each side of the slice in which they differ, two where they span a side that is closed
     to a ring. At least 1.
     """
-    places = [device.coords for device in devices]
     links = 0
     for axis, side in enumerate(topology.sides):
-        spanned = len({place[axis] for place in places})
+        spanned = len({device.coords[axis] for device in devices})
         wraps = topology.chip.wraps_at
         closed = wraps > 0 and side % wraps == 0 and min(topology.sides) > 1
         if spanned > 1:
             links += 2 if closed and spanned == side else 1
     return max(links, 1)
-
-
-def _not_a_version(name: str, version: str) -> str:
-    known = ", ".join(VERSIONS)
-    if re.match(r"(?i)(gpu|cuda|nvidia|[abhlv]\d{2,}\w*|t4)", version) and version not in VERSIONS:
-        return (
-            f"'{name}': only TPU topologies can be planned without the hardware. XLA's GPU backend "
-            "measures kernels on a GPU while it compiles, and JAX's CUDA plugin loads only where a "
-            "driver is; on the GPU machine itself the first lines of `train` show compile time, "
-            f"memory and speed. Versions: {known}"
-        )
-    hint = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "v5": "v5e or v5p", "v7x": "tpu7x"}
-    meant = f" (did you mean {hint[version]}?)" if version in hint else ""
-    return f"'{name}': there is no TPU version '{version}'{meant}; versions: {known}; {_EXAMPLES}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")

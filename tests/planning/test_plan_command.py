@@ -10,9 +10,8 @@ from flaxformer_mt.cli.main import main
 from flaxformer_mt.config import load_config
 from flaxformer_mt.planning import SETTINGS
 from flaxformer_mt.planning.compile import TooLarge
-from flaxformer_mt.planning.decode import DecodePlan, plan_decoding
-from flaxformer_mt.planning.fit import PlanningError
-from flaxformer_mt.planning.table import decoding_as_text
+from flaxformer_mt.planning.plan import DecodePlan, PlanningError, plan_decoding
+from flaxformer_mt.planning.report import decoding_as_text
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ import pytest
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.planning.fit import PlanningError, largest_shape, shape_of
+from flaxformer_mt.planning.fit import largest_shape, shape_of
+from flaxformer_mt.planning.plan import PlanningError
 from flaxformer_mt.planning.topology import TopologyError, describe
 
 
