@@ -70,6 +70,7 @@ class Order:
 
     @property
     def windows(self) -> int:
+        """Windows of an epoch."""
         return max(1, round(self.pairs_per_epoch / self.window))
 
     def pairs(self, epoch: int, window: int) -> Int64[np.ndarray, " pairs"]:

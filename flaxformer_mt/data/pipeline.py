@@ -84,7 +84,9 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
     ) -> None:
         planner = Planner(pairs, batch_config, seed, epoch_pairs=epoch_pairs, resampler=resampler)
         self.shapes = planner.shapes
+        """The shapes that batches have."""
         self.windows = planner.order.windows
+        """Windows of an epoch."""
         self.delivered = position
         """The place of the batch that `next` gave last."""
         self.epochs_done = float(position.epoch)
@@ -167,7 +169,10 @@ def one_pass(
 ) -> Iterator[Batch]:
     """Every pair once, in order of length, in few shapes: for validation, always the same.
 
-    Of a `share`, each batch has the rows of that share alone. Raises as `planned_pass` does.
+    Of a `share`, each batch has the rows of that share alone.
+
+    Raises:
+      PlanError: there are no pairs, or the budget is too small for the longest.
     """
     plan = planned_pass(pairs, batch_config, max_shapes=max_shapes)
     for index in range(len(plan)):

@@ -69,6 +69,7 @@ class Planner:
         self.order = Order(pairs.parts, seed, window, epoch_pairs)
 
     def window(self, epoch: int, window: int) -> PlannedWindow:
+        """The batches of a window."""
         indices, pairs = self.order.pairs(epoch, window), self._pairs
         if self._resampler is not None:
             pairs = self._resampler.draw(pairs, indices, epoch, self._longest)

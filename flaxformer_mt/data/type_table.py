@@ -16,16 +16,12 @@ from collections.abc import Mapping, Sequence
 
 import sentencepiece
 
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.data.sentencepiece_training import VocabularyError
 
 MARKS = ("<pad>", "<s>", "</s>", "<unk>")
 """The pieces with ids 0 to 3 of every table."""
 _UNK = MARKS.index("<unk>")
 _BLANK = "\u2581"  # as SentencePiece writes it
-
-
-class VocabularyError(UserError):
-    """A vocabulary that cannot be trained or loaded; the message names the file and the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +56,7 @@ class TypeTable:
 
     @functools.cached_property
     def ids(self) -> Mapping[str, int]:
+        """The id of each piece."""
         return {piece: number for number, piece in enumerate(self.pieces)}
 
     @functools.cached_property

@@ -13,23 +13,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import io
 import itertools
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
 from jaxtyping import Int32
 
 from flaxformer_mt.config.schema import VocabularyConfig
-from flaxformer_mt.data import normalization
 from flaxformer_mt.data.segmentation import Words, words_of
-from flaxformer_mt.data.type_table import TypeTable, VocabularyError as VocabularyError
+from flaxformer_mt.data.sentencepiece_training import (
+    VocabularyError as VocabularyError,
+    trained_model,
+)
+from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.files.reading import explained, load_json, read_file
 
@@ -43,10 +44,6 @@ FORMATS = (1, 2)
 INDEX = "vocabulary.json"
 _ADVICE = "; restore it from a copy: a model works with no other vocabulary than its own"
 _BLANK = "\u2581"
-# SentencePiece splits its expectation step by this number and adds up in that order, so that the
-# unigram model depends on it; a constant gives the same model on every machine.
-_TRAINING_THREADS = 16
-_DEFAULT_LONGEST_LINE = 4192
 
 
 class Type(NamedTuple):
@@ -78,8 +75,10 @@ class Vocabulary:
             other ids for the marks than `PAD, BOS, EOS, UNK` and no table.
         """
         path = Path(path)
-        with explained(VocabularyError, path, ""):
+        try:
             vocabulary = cls(read_file(path))
+        except OSError as error:
+            raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
         if table is not None:
             with explained(VocabularyError, Path(table), _ADVICE):
                 pieces = load_json(Path(table))
@@ -334,39 +333,10 @@ def train(sentences: Iterable[str], config: VocabularyConfig, *, words: bool = F
     """Train a SentencePiece model; the same sentences and settings give the same bytes.
 
     With `words`, one of whole words: all of the sentences', and `config.tgt_words`. No word is ever
-    split, and one that is not among them is the unknown token.
-
-    Raises:
-      VocabularyError: the sentences cannot fill, or do not fit into, `config.size` types; the
-        message gives the largest or smallest size possible. Or there is no word.
+    split, and one that is not among them is the unknown token. Raises as `trained_model` does.
     """
-    kept = [*sentences, *(config.tgt_words if words else ())]
-    kind: dict[str, Any] = {
-        "model_type": config.kind,
-        "character_coverage": config.character_coverage,
-        "byte_fallback": config.byte_fallback,
-    }
-    if words:
-        kind = {"model_type": "word", "use_all_vocab": True, "character_coverage": 1.0}
-    ids: dict[str, Any] = {f"{mark}_id": number for mark, number in _MARKS.items()}
-    # By default SentencePiece leaves out longer lines without a word.
-    longest = max((len(sentence.encode()) for sentence in kept), default=0)
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(kept),
-            model_writer=model,
-            vocab_size=config.size,
-            **kind,
-            **_normalizing(config.normalization),
-            **ids,
-            max_sentence_length=max(longest, _DEFAULT_LONGEST_LINE),
-            num_threads=_TRAINING_THREADS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise VocabularyError(_explain(str(error), config)) from error
-    return Vocabulary(model.getvalue())
+    text = itertools.chain(sentences, config.tgt_words) if words else sentences
+    return Vocabulary(trained_model(text, config, _MARKS, words=words))
 
 
 def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vocabularies:
@@ -377,35 +347,3 @@ def train_pair(pairs: Sequence[tuple[str, str]], config: VocabularyConfig) -> Vo
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
     words = config.tgt_types == "words"
     return Vocabularies(train(src, config), train(tgt, config, words=words))
-
-
-def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
-    """The trainer's arguments for what happens to text before it is encoded."""
-    if form == "none":
-        return {"normalization_rule_name": "identity", "remove_extra_whitespaces": True}
-    # Building a table of rules is reported on standard error otherwise.
-    sentencepiece.set_min_log_level(2)
-    # Not by the argument for a file of rules: the model would record that file's path.
-    normalizer = sentencepiece.SentencePieceNormalizer(
-        norm_map=list(normalization.rules(form).items()),
-        add_dummy_prefix=True,
-        escape_whitespaces=True,
-        remove_extra_whitespaces=True,
-    )
-    return {"normalizer": normalizer}
-
-
-def _explain(message: str, config: VocabularyConfig) -> str:
-    """SentencePiece's complaint as one that says which setting to change."""
-    if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
-        return (
-            f"data.vocabulary.size is {config.size:,}, but the training text yields at most "
-            f"{int(found[1]):,} types: set it to {int(found[1]):,} or less"
-        )
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"data.vocabulary.size is {config.size:,}, but the training text's characters and "
-            f"the marks alone take {int(found[1]):,} types: set it higher, or lower "
-            f"data.vocabulary.character_coverage"
-        )
-    return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"

@@ -96,9 +96,10 @@ def test_a_hosts_rows_need_not_be_neighbours() -> None:
 
 
 @pytest.mark.parametrize("form", ["bucket", "pack"])
-def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form: str) -> None:
+@pytest.mark.parametrize("window", [30, 1000])
+def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form: str, window: int) -> None:
     """Their rows together are the batch, also from the place on that another number reached."""
-    config = BatchConfig(form=form, tokens=2000, max_shapes=3, multiple=24, window=30)  # type: ignore[arg-type]
+    config = BatchConfig(form=form, tokens=2000, max_shapes=3, multiple=24, window=window)  # type: ignore[arg-type]
 
     def batches(share: Share, start: Position, count: int) -> list[tuple[Batch, Position]]:
         planned = planned_batches(Planner(PAIRS, config, 3), start)

@@ -58,6 +58,12 @@ def test_every_pair_once_an_epoch_in_windows_of_equal_size(
     assert max(lengths) <= 1.5 * window + 1
 
 
+def test_epochs_and_seeds_differ() -> None:
+    orders = [Order((Part("", 0, 500),), seed, 100) for seed in (1, 2)]
+    found = [tuple(whole_epoch(order, epoch)) for order in orders for epoch in (0, 1)]
+    assert len(set(found)) == 4
+
+
 MIXTURE = st.lists(st.tuples(st.integers(1, 50), st.sampled_from([0.25, 1.0, 3.0])), min_size=1)
 
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.data import store as store_module
 from flaxformer_mt.data.order import Part
-from flaxformer_mt.data.store import Store, StoreError, StoreWriter, TokenPairs
+from flaxformer_mt.data.store import Store, StoreError, TokenPairs
+from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.data.vocabulary import EOS
 from tests.data.pairs import in_memory, listed, tokens
 

@@ -36,7 +36,7 @@ from flaxformer_mt.data.prepare.filters import DUPLICATE, Seen
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report, named_corpora
 from flaxformer_mt.data.prepare.sample import nothing_left, record_bytes, share_of, text_bytes
 from flaxformer_mt.data.processes import end_with_parent, signals_held_back
-from flaxformer_mt.data.store import StoreWriter
+from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.data.prepare import PrepareError, encode, encode_corpora, make, prepare as whole
-from flaxformer_mt.data.store import StoreWriter
+from flaxformer_mt.data.store_writer import StoreWriter
 from tests.data.prepare.corpora import contents, two_corpora
 
 

@@ -1,0 +1,95 @@
+"""Training SentencePiece models: of pieces learnt from text, or of the text's whole words."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import sentencepiece
+
+from flaxformer_mt.config.schema import VocabularyConfig
+from flaxformer_mt.data import normalization
+from flaxformer_mt.errors import UserError
+
+# SentencePiece splits its expectation step by this number and adds up in that order, so that the
+# unigram model depends on it; a constant gives the same model on every machine.
+_TRAINING_THREADS = 16
+_DEFAULT_LONGEST_LINE = 4192
+
+
+class VocabularyError(UserError):
+    """A vocabulary that cannot be trained or loaded; the message names the file and the remedy."""
+
+
+def trained_model(
+    sentences: Iterable[str], config: VocabularyConfig, marks: Mapping[str, int], *, words: bool
+) -> bytes:
+    """A model of `config.size` pieces, or with a type for each word, however many there are.
+
+    `marks` has the ids of pad, bos, eos and unk.
+
+    Raises:
+      VocabularyError: the sentences cannot fill, or do not fit into, `config.size` types; the
+        message gives the largest or smallest size possible. Or there is no word.
+    """
+    kept = list(sentences)
+    kind: dict[str, Any] = {
+        "model_type": config.kind,
+        "character_coverage": config.character_coverage,
+        "byte_fallback": config.byte_fallback,
+    }
+    if words:
+        kind = {"model_type": "word", "use_all_vocab": True, "character_coverage": 1.0}
+    # By default SentencePiece leaves out longer lines without a word.
+    longest = max((len(sentence.encode()) for sentence in kept), default=0)
+    ids: dict[str, Any] = {f"{mark}_id": number for mark, number in marks.items()}
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(kept),
+            model_writer=model,
+            vocab_size=config.size,
+            **kind,
+            **_normalizing(config.normalization),
+            **ids,
+            max_sentence_length=max(longest, _DEFAULT_LONGEST_LINE),
+            num_threads=_TRAINING_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise VocabularyError(_explain(str(error), config)) from error
+    return model.getvalue()
+
+
+def _normalizing(form: normalization.Form | Literal["none"]) -> dict[str, Any]:
+    """The trainer's arguments for what happens to text before it is encoded."""
+    if form == "none":
+        return {"normalization_rule_name": "identity", "remove_extra_whitespaces": True}
+    # Building a table of rules is reported on standard error otherwise.
+    sentencepiece.set_min_log_level(2)
+    # Not by the argument for a file of rules: the model would record that file's path.
+    normalizer = sentencepiece.SentencePieceNormalizer(
+        norm_map=list(normalization.rules(form).items()),
+        add_dummy_prefix=True,
+        escape_whitespaces=True,
+        remove_extra_whitespaces=True,
+    )
+    return {"normalizer": normalizer}
+
+
+def _explain(message: str, config: VocabularyConfig) -> str:
+    """SentencePiece's complaint as one that says which setting to change."""
+    if found := re.search(r"Vocabulary size too high .*<= (\d+)", message):
+        return (
+            f"data.vocabulary.size is {config.size:,}, but the training text yields at most "
+            f"{int(found[1]):,} types: set it to {int(found[1]):,} or less"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"data.vocabulary.size is {config.size:,}, but the training text's characters and "
+            f"the marks alone take {int(found[1]):,} types: set it higher, or lower "
+            f"data.vocabulary.character_coverage"
+        )
+    return f"SentencePiece could not train a vocabulary of {config.size:,} types: {message}"

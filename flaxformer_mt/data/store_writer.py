@@ -1,0 +1,118 @@
+"""Writing a token store. Without `finish` there is no index, and it cannot be opened.
+
+Nothing is forced to disk: that is for whoever puts the folder into its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Int64, Integer
+
+from flaxformer_mt.data.store import (
+    DTYPES,
+    FORMAT,
+    INDEX,
+    SHARD_TOKENS,
+    SIDES,
+    SPLITS,
+    StoreError,
+    file_name,
+    file_record,
+)
+
+_PARTS = ("tokens", "offsets")
+
+
+class StoreWriter(contextlib.AbstractContextManager["StoreWriter"]):
+    """Writes a store into an existing empty folder. Not safe for several threads."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        vocabulary_size: int,
+        vocabulary_digest: str,
+        shard_tokens: int = SHARD_TOKENS,
+    ) -> None:
+        self._directory = directory
+        self._vocabulary_digest = vocabulary_digest
+        self._shard_tokens = shard_tokens
+        self._dtype = np.dtype(DTYPES[vocabulary_size > 1 << 16])
+        self._open: dict[tuple[str, str, str], BinaryIO] = {}
+        self._corpora: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+        self._shards = dict.fromkeys(SPLITS, 0)
+        self._finished: dict[str, dict[str, Any]] = {}
+        for split in SPLITS:
+            self._begin_shard(split)
+
+    def begin_corpus(self, split: str, name: str, weight: float = 0.0) -> None:
+        """What is appended to the split from here on is this corpus's."""
+        self._corpora[split].append({"name": name, "weight": weight, "pairs": 0})
+
+    def append(
+        self,
+        split: str,
+        src: Integer[np.ndarray, " src_tokens"],
+        src_lengths: Int64[np.ndarray, " pairs"],
+        tgt: Integer[np.ndarray, " tgt_tokens"],
+        tgt_lengths: Int64[np.ndarray, " pairs"],
+    ) -> None:
+        """Add pairs to a split: sentences end to end, each with its end mark, and their lengths."""
+        if len(src_lengths) != len(tgt_lengths):
+            raise StoreError(f"{len(src_lengths)} source but {len(tgt_lengths)} target sentences")
+        if not self._corpora[split]:
+            self.begin_corpus(split, "")
+        longest = 0
+        for side, flat, lengths in (("src", src, src_lengths), ("tgt", tgt, tgt_lengths)):
+            tokens = self._open[split, side, "tokens"]
+            before = tokens.tell() // self._dtype.itemsize
+            tokens.write(flat.astype(self._dtype).tobytes())
+            ends = before + np.cumsum(lengths, dtype="<i8")
+            self._open[split, side, "offsets"].write(ends.tobytes())
+            longest = max(longest, before + len(flat))
+        self._corpora[split][-1]["pairs"] += len(src_lengths)
+        if longest >= self._shard_tokens:
+            self._end_shard(split)
+            self._begin_shard(split)
+
+    def __exit__(self, *_: Any) -> None:
+        for file in self._open.values():
+            file.close()
+
+    def finish(self) -> str:
+        """Close the files, write the index last, and return the store's digest."""
+        for split in SPLITS:
+            self._end_shard(split)
+        index = {
+            "format": FORMAT,
+            "dtype": self._dtype.str,
+            "vocabulary": self._vocabulary_digest,
+            "corpora": self._corpora,
+            "shards": self._shards,
+            "files": self._finished,
+        }
+        text = (json.dumps(index, indent=2) + "\n").encode()
+        (self._directory / INDEX).write_bytes(text)
+        return hashlib.sha256(text).hexdigest()
+
+    def _begin_shard(self, split: str) -> None:
+        for side, part in itertools.product(SIDES, _PARTS):
+            path = self._directory / file_name(split, self._shards[split], side, part)
+            file = self._open[split, side, part] = open(path, "wb")
+            if part == "offsets":
+                file.write(bytes(8))
+        self._shards[split] += 1
+
+    def _end_shard(self, split: str) -> None:
+        for side, part in itertools.product(SIDES, _PARTS):
+            file = self._open[split, side, part]
+            file.close()
+            path = Path(file.name)
+            self._finished[path.name] = file_record(path)
