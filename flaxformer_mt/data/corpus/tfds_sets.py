@@ -116,9 +116,7 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
     with paths.reaching(directory):
         if (directory / "dataset_info.json").exists():
             return tfds.builder_from_directory(str(directory))
-    # The setting, else TFDS_DATA_DIR, else TFDS's own default.
-    default = os.environ.get("TFDS_DATA_DIR") or DEFAULT_DATA_DIR
-    data_dir = paths.locate(corpus.data_dir or default, folder if corpus.data_dir else "")
+    data_dir = data_dir_of(corpus, folder)
     with paths.reaching(data_dir):
         try:
             return read_only_builder.builder_from_files(corpus.path, data_dir=str(data_dir))
@@ -137,6 +135,13 @@ def _prepared(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Any
     if not (archives is None or isinstance(archives, Path)):
         raise CorpusError(f"{key}.archives: {archives} is not on a local disk: copy it to one")
     return tfds_prepare.prepare(corpus.path, data_dir, archives, key)
+
+
+def data_dir_of(corpus: CorpusConfig, folder: str) -> AnyPath:
+    """Where prepared sets are: the setting, else TFDS_DATA_DIR, else TFDS's own default."""
+    if corpus.data_dir:
+        return paths.locate(corpus.data_dir, folder)
+    return paths.locate(os.environ.get("TFDS_DATA_DIR") or DEFAULT_DATA_DIR, "")
 
 
 def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
