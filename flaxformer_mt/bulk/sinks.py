@@ -105,7 +105,7 @@ class StreamSink(Sink):
 
 @contextlib.contextmanager
 def _explained(path: str | Path, kept: str | Path = "") -> Iterator[None]:
-    """What the system or a store refuses is an OutputError; without a `path`, only the latter."""
+    """Raises refusals of the system or a store as OutputError. Without `path`, OSError passes."""
     hint = f"; what is complete is in {kept}" if kept else ""
     try:
         yield

@@ -1,6 +1,9 @@
 """Frozen typed configuration: schema, validation, loading of config files and overrides."""
 
-from flaxformer_mt.config.consistency import expected_types as expected_types
+from flaxformer_mt.config.consistency import (
+    expected_types as expected_types,
+    loss_chunk as loss_chunk,
+)
 from flaxformer_mt.config.digest_keys import (
     check_resume as check_resume,
     differences as differences,

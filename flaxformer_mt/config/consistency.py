@@ -1,4 +1,4 @@
-"""What settings must satisfy beyond their types (ranges, agreement), and which say nothing."""
+"""Checks beyond a setting's type (ranges, agreement, settings that nothing reads), and defaults."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from flaxformer_mt.config.schema import (
     CorpusConfig,
     ExperimentConfig,
     ScheduleConfig,
+    TrainingConfig,
     VocabularyConfig,
 )
 
@@ -322,6 +323,14 @@ def _unread(corpus: CorpusConfig, key: str) -> Iterator[_Vain]:
         yield _Vain(
             f"'{key}.weight' = {corpus.weight}: only corpora to train on are mixed; set it to 0"
         )
+
+
+def loss_chunk(training: TrainingConfig, platform: str) -> int:
+    """`training.loss_chunk` as a step on "cpu", "gpu" or "tpu" uses it: -1 is resolved."""
+    if training.loss_chunk >= 0:
+        return training.loss_chunk
+    # On a GPU slices would add to the gradient of the whole softmax matrix one after another.
+    return 0 if platform == "gpu" else 4096
 
 
 def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:

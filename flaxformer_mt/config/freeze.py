@@ -27,7 +27,7 @@ class ConfigError(UserError):
 def field_types(cls: type) -> dict[str, Any]:
     """The resolved annotation of each setting of a config dataclass.
 
-    A corpus's name is none: it is the key that the corpus stands under.
+    A corpus's name isn't a setting: it is the corpus's key.
     """
     hints = typing.get_type_hints(cls)
     if cls is CorpusConfig:

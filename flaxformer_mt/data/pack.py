@@ -75,7 +75,7 @@ def packed_shape(
 def plan_packed(
     src_lengths: Lengths, tgt_lengths: Lengths, shape: Shape, random: np.random.Philox
 ) -> Plan:
-    """Every pair exactly once, in nearly full rows. Raises PlanError for one too long for them."""
+    """Every pair exactly once, in nearly full rows. Raises PlanError if one exceeds the shape."""
     for side, lengths, limit in (
         ("source", src_lengths, shape.src_length),
         ("target", tgt_lengths, shape.tgt_length),

@@ -28,7 +28,7 @@ VALIDATION_SHAPES = 4
 
 
 class PlannedWindow(NamedTuple):
-    """Its batches name pairs of the store or, where segmentations are drawn, of its own."""
+    """The plan indexes the store's pairs, or the window's own where segmentations are drawn."""
 
     pairs: TokenPairs
     plan: Plan

@@ -97,7 +97,9 @@ class Vocabulary:
             processor = vocabulary._processor
         except RuntimeError as error:
             raise VocabularyError(f"{path}: not a SentencePiece model") from error
-        for mark, expected in _MARKS.items() if table is None else ():
+        if vocabulary.table is not None:
+            return vocabulary
+        for mark, expected in _MARKS.items():
             if (found := getattr(processor, f"{mark}_id")()) != expected:
                 raise VocabularyError(
                     f"{path}: the {mark} mark has id {found} where this program has {expected}; "
@@ -134,9 +136,7 @@ class Vocabulary:
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of each sentence, without marks; an empty or blank one has none."""
         sentences = [sentence.replace(_BLANK, " ") for sentence in sentences]
-        return self._encode(sentences, min(os.cpu_count() or 1, 16) if len(sentences) > 64 else 1)
-
-    def _encode(self, sentences: Sequence[str], threads: int) -> list[list[int]]:
+        threads = min(os.cpu_count() or 1, 16) if len(sentences) > 64 else 1
         if self.table is not None:
             return self.table.encode(self._processor, sentences, num_threads=threads)
         return self._processor.encode(sentences, out_type=int, num_threads=threads)
@@ -152,9 +152,16 @@ class Vocabulary:
         sentences = [sentence.replace(blank, b" ") for sentence in sentences]
         if self._words is not None:
             return self._words.encode(sentences, end=EOS)
-        rows = self._encode([sentence.decode() for sentence in sentences], 1)
-        lengths = np.array([len(row) + 1 for row in rows], np.int32)
-        return np.array([token for row in rows for token in (*row, EOS)], np.int32), lengths
+        if self.table is not None:
+            texts = [sentence.decode() for sentence in sentences]
+            rows = self.table.encode(self._processor, texts, num_threads=1)
+            encoded = [np.array([*row, EOS], np.int32) for row in rows]
+        else:
+            encoded = self._processor.encode(
+                sentences, return_type="numpy", add_eos=True, num_threads=1
+            )
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        return np.concatenate([np.zeros(0, np.int32), *encoded]), lengths
 
     def encode_with_spans(self, sentence: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids as `encode` gives them, and where each stands in the sentence's UTF-8 bytes.
@@ -271,7 +278,7 @@ class Vocabularies:
         """Write the models, a table of their pieces and `vocabulary.json` with their digests.
 
         The folder appears complete or not at all: it is written aside and renamed into place.
-        Raises VocabularyError if it is there already and is not empty.
+        Raises VocabularyError if it exists and is not empty.
         """
         directory = Path(directory)
         if directory.exists() and any(directory.iterdir()):

@@ -1,6 +1,6 @@
 """What the machine has: versions, devices and their speed, and whether they reach each other.
 
-Each check gives findings, the lines of the report.
+Each check yields findings, the lines of the report.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def examined(name: str, check: Check) -> Iterator[Finding]:
 def noted(
     name: str, text: str, advice: str = "", values: Mapping[str, Value] | None = None
 ) -> Finding:
-    """A warning where there is advice, else all is well."""
+    """A warning if there is advice, otherwise ok."""
     return Finding(name, "warn" if advice else "ok", text, advice, values or {})
 
 
 def spread(rows: int, columns: int, part: Callable[[int], np.ndarray]) -> jax.Array:
-    """`rows` rows on every device, which `part` makes of the first one's number."""
+    """An array with `rows` rows per device; `part` maps a device's first row to its block."""
     shape = (rows * jax.device_count(), columns)
 
     def block(index: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ class ExportError(UserError):
 
 
 def package_of_extra(module: str, purpose: str) -> Any:
-    """Imports `module`, whose package the extra `export` installs. `purpose` begins the error."""
+    """Imports a module that the extra `export` installs. `purpose` opens the error message."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -173,7 +173,7 @@ class _Decoding:
 
 
 def nested(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree of arrays that are given by path."""
+    """A tree from arrays keyed by path."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
         *folders, name = path.split("/")

@@ -16,6 +16,7 @@ from jax.stages import Lowered
 
 from flaxformer_mt.planning.hlo import Program, parse
 
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EXCEEDS = re.compile(
     r"(?:\(|Used )([\d.]+)([KMGT]?)(?:\) exceeds available HBM \(| of )([\d.]+)([KMGT]?)[) ]",
     re.IGNORECASE,
@@ -119,10 +120,7 @@ def too_large(error: Exception) -> TooLarge | None:
     found = _EXCEEDS.search(text) if "RESOURCE_EXHAUSTED" in text else None
     if found is None:
         return None
-    needed, available = (
-        round(float(found[at]) * 1024 ** " KMGT".index(found[at + 1].upper() or " "))
-        for at in (1, 3)
-    )
+    needed, available = (round(float(found[at]) * _UNITS[found[at + 1].upper()]) for at in (1, 3))
     return TooLarge(needed=needed, available=available, message=text.splitlines()[0])
 
 

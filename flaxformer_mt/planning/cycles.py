@@ -147,7 +147,7 @@ def place(op_name: str, opcode: str) -> Place:
         phase = "forward"
     else:
         phase = "update" if parts[0] == "jit(train_step)" else parts[0][4:-1].strip("_")
-    # Of a wrapper an einsum's name is left, as in `transpose(jvp(rld,vd->rlv))`, or nothing.
+    # A wrapper leaves its einsum's name, as in `transpose(jvp(rld,vd->rlv))`, or nothing.
     named = [_EINSUM.findall(part)[:1] if _WRAPPER.match(part) else [part] for part in parts]
     inner = [part for found in named for part in found]
     path = [part for part in inner[:-1] if not _LAYER.match(part)]
@@ -185,7 +185,7 @@ def part_of(at: Place) -> str:
 
 
 def _moved(item: Instruction, operands: int) -> int:
-    """Bytes that an instruction reads and writes, at most, of operands of so many."""
+    """Bytes that an instruction reads and writes, at most; `operands` are the bytes it takes."""
     if item.opcode.endswith("-start"):
         # Its result holds the operand as well: what is left is copied, one side of it in HBM.
         return abs(item.bytes - operands)

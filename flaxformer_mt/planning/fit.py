@@ -180,12 +180,13 @@ def applied(
 
     `split` is the number of devices that share a batch's rows.
     """
-    replace, training, data = dataclasses.replace, config.training, config.data
-    optimizer = replace(training.optimizer, accumulation=accumulation)
+    training, data = config.training, config.data
+    optimizer = dataclasses.replace(training.optimizer, accumulation=accumulation)
     multiple = math.lcm(data.batch.multiple, split * accumulation)
-    return replace(
+    batch = dataclasses.replace(data.batch, multiple=multiple)
+    return dataclasses.replace(
         config,
-        model=replace(config.model, remat=remat),
-        training=replace(training, optimizer=optimizer),
-        data=replace(data, batch=replace(data.batch, multiple=multiple)),
+        model=dataclasses.replace(config.model, remat=remat),
+        training=dataclasses.replace(training, optimizer=optimizer),
+        data=dataclasses.replace(data, batch=batch),
     )

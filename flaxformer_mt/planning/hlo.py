@@ -43,7 +43,7 @@ class Instruction:
     rest: str
 
     def attribute(self, pattern: str) -> str | None:
-        """The group of a regular expression, where `rest` has it."""
+        """The first group of a pattern, if `rest` contains it."""
         found = re.search(pattern, self.rest)
         return found[1] if found else None
 

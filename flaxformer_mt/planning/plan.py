@@ -179,9 +179,11 @@ def plan(
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """The plan as JSON values, with what follows from its fields."""
-    followed = "fits needed_bytes collective_bytes collective_seconds positions_per_second hours "
-    followed += "chip_hours cost"
-    return dataclasses.asdict(plan) | {name: getattr(plan, name) for name in followed.split()}
+    followed = (
+        *("fits", "needed_bytes", "collective_bytes", "collective_seconds"),
+        *("positions_per_second", "hours", "chip_hours", "cost"),
+    )
+    return dataclasses.asdict(plan) | {name: getattr(plan, name) for name in followed}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, load_config
+from flaxformer_mt.config import (
+    ExperimentConfig,
+    expected_types,
+    flatten,
+    load_config,
+    loss_chunk,
+)
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.reproduction.paper import ROWS, Row
@@ -151,6 +157,5 @@ def _layers(config: ExperimentConfig) -> tuple[int, int]:
 
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:
     of_a_step = {k: v for k, v in flatten(config).items() if k.startswith(_OF_A_STEP)}
-    if config.training.loss_chunk < 0:
-        of_a_step["training.loss_chunk"] = 4096  # as `program.build` settles it on a TPU
+    of_a_step["training.loss_chunk"] = loss_chunk(config.training, "tpu")
     return of_a_step, expected_types(config.data.vocabulary)

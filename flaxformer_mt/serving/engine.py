@@ -114,8 +114,8 @@ class Engine:
     def prepare(
         self, key: int, texts: Sequence[str], *, longest: str
     ) -> frozenset[tuple[int, int]]:
-        """Compiles all that a batch of so many sentences may need, those as long as `longest`
-        among them, and runs it. Returns the shapes of its searches, (rows, source length).
+        """Compiles all that a batch of this many sentences may need, up to the length of
+        `longest`, and runs it. Returns the shapes of its searches, (rows, source length).
         """
         filled = self._filled(key, texts)
         shapes = self.translator.compile(filled, n_best=key, longest=longest)

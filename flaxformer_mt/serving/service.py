@@ -189,7 +189,7 @@ class Service:
 async def _until_one(
     work: Coroutine[Any, Any, _T], other: Coroutine[Any, Any, Any], seconds: float
 ) -> tuple[asyncio.Task[_T] | None, asyncio.Task[Any] | None]:
-    """Whichever ended first, or neither within `seconds`; what has not ended is cancelled."""
+    """The tasks that have ended once one has or `seconds` are over; the rest is cancelled."""
     tasks = asyncio.create_task(work), asyncio.create_task(other)
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

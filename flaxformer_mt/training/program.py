@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.stages import Lowered
 
-from flaxformer_mt.config import ExperimentConfig
+from flaxformer_mt.config import ExperimentConfig, loss_chunk
 from flaxformer_mt.data.batch import Share
 from flaxformer_mt.data.pipeline import Batch  # there it becomes a pytree
 from flaxformer_mt.data.plan import Shape
@@ -81,11 +81,9 @@ def build(
     """
     mesh = make_mesh(config.mesh, devices)
     config = with_dtype(config, mesh.devices.flat[0])
-    if config.training.loss_chunk < 0:
-        # On a GPU slices would add to the gradient of the whole softmax matrix one after another.
-        chunk = 0 if mesh.devices.flat[0].platform == "gpu" else 4096
-        training = dataclasses.replace(config.training, loss_chunk=chunk)
-        config = dataclasses.replace(config, training=training)
+    chunk = loss_chunk(config.training, mesh.devices.flat[0].platform)
+    training = dataclasses.replace(config.training, loss_chunk=chunk)
+    config = dataclasses.replace(config, training=training)
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
     schedule = learning_rate(config.training.schedule, config.model.d_model)
     optimizer = make_optimizer(config.training.optimizer, schedule, config.training.freeze)

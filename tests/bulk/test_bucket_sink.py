@@ -169,3 +169,17 @@ def test_restarted_with_fewer_parts_none_is_left(gcs, bucket):
     sink.finish()
     assert gcs.names(f"{bucket}/") == [f"{bucket}/out/de.txt"]
     assert gcs.objects[f"{bucket}/out/de.txt"] == b"one\n"
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # gcsfs, to aiohttp
+def test_an_output_of_many_megabytes_is_joined(gcs, bucket):
+    sink, _ = begun(bucket, Clock())
+    whole = b""
+    for number in range(1, 4):
+        data = bytes([64 + number]) * (9 << 20)
+        whole += data
+        sink.write(data)
+        sink.commit(done(number))
+    sink.finish()
+    assert gcs.objects[f"{bucket}/out/de.txt"] == whole

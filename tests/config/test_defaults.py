@@ -6,7 +6,13 @@ import dataclasses
 
 import pytest
 
-from flaxformer_mt.config import ExperimentConfig, flatten, load_config
+from flaxformer_mt.config import (
+    ExperimentConfig,
+    TrainingConfig,
+    flatten,
+    load_config,
+    loss_chunk,
+)
 from flaxformer_mt.config.schema import CorpusConfig
 
 # Table 3, row "base", and sections 5.1 to 5.4 and 6.1.
@@ -141,3 +147,11 @@ def test_every_output_that_may_be_needed_fits(variant):
     longest = config.data.filter.max_length
     assert longest + config.decoding.max_extra_tokens <= config.model.max_length
     assert {"XX", "(NP", ")NP", "(WHADJP"} <= set(config.data.vocabulary.tgt_words)
+
+
+def test_the_default_loss_has_one_slice_on_a_gpu():
+    default = TrainingConfig()
+    given = TrainingConfig(loss_chunk=128)
+    for platform, positions in {"cpu": 4096, "gpu": 0, "tpu": 4096}.items():
+        assert loss_chunk(default, platform) == positions
+        assert loss_chunk(given, platform) == 128

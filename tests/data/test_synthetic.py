@@ -9,6 +9,7 @@ import statistics
 from collections import Counter, defaultdict
 
 import pytest
+import sacrebleu
 
 from flaxformer_mt.data import synthetic
 from flaxformer_mt.data.grammar.splits import Combination, assignments, combinations, held_out
@@ -120,3 +121,50 @@ def test_text_is_cased_and_punctuated(train):
             assert not re.search(r",[.?]", text)
             assert 3 <= len(text.split()) <= 35
         assert derivation.src[-1] == derivation.tgt[-1]
+
+
+def test_splits_share_no_sentence(train, test):
+    seen = {derivation.src for derivation in train}
+    valid = {src for src, _ in synthetic.pairs("valid", 3000)}
+    tested = {derivation.src for derivation in test}
+    assert not seen & valid
+    assert not seen & tested
+    assert not valid & tested
+
+
+def test_training_shows_the_word_forms_that_the_test_asks_for(train, test):
+    for side in ("src", "tgt"):
+        trained = {word for derivation in train for word in words(getattr(derivation, side))}
+        asked = Counter(word for derivation in test for word in words(getattr(derivation, side)))
+        unseen = sum(count for word, count in asked.items() if word not in trained)
+        assert unseen / asked.total() < 0.005
+
+
+def bleu(hypotheses: list[str], references: list[str]) -> float:
+    return sacrebleu.corpus_bleu(hypotheses, [references]).score
+
+
+def test_copying_and_translating_word_by_word_score_below_40(train, test):
+    assert bleu([t.src for t in test[:1000]], [t.tgt for t in test[:1000]]) < 40
+    dictionary = learned_dictionary(train[:5000])
+    # The words' translations in English order, with the source's commas and mark.
+    some = test[:1000]
+    hypotheses = [re.sub(WORD, lambda word: dictionary.get(word[0], word[0]), t.src) for t in some]
+    score = bleu(hypotheses, [t.tgt for t in some])
+    assert 5 < score < 40  # a dictionary that knew nothing would prove nothing
+
+
+def learned_dictionary(train: list[synthetic.Derivation]) -> dict[str, str]:
+    """Of each English word the German one that most nearly occurs in the same sentences."""
+    together: dict[str, Counter[str]] = defaultdict(Counter)
+    english, german = Counter(), Counter()
+    for derivation in train:
+        src, tgt = set(words(derivation.src)), set(words(derivation.tgt))
+        english.update(src)
+        german.update(tgt)
+        for word in src:
+            together[word].update(tgt)
+    return {
+        word: max(counts, key=lambda other: 2 * counts[other] / (english[word] + german[other]))
+        for word, counts in together.items()
+    }

@@ -344,7 +344,7 @@ def combinations(sentence: t.Sentence) -> set[Combination]:
 
 
 def _add(found: set[Combination], tree: object, position: str = "") -> None:
-    """The combinations of a part of a tree, which stands in a clause at a position."""
+    """Adds the combinations of a subtree; `position` is that of its clause."""
     if isinstance(tree, t.Clause):
         position = t.POSITION[tree.kind]
         found.add((tree.verb.lemma, f"{tree.tense}.{tree.kind}"))

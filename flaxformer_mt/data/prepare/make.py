@@ -193,13 +193,18 @@ def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
 
 
 def _put_vocabulary(directory: Path) -> None:
-    """Moves a vocabulary made with the store out of its folder: the last step of a call.
+    """Moves a newly made vocabulary out of the store's folder, the last step of a call.
 
-    A call that was killed before it leaves that step to the next one.
+    If that call was killed before this step, the next one does it. Raises PrepareError.
     """
     made, place = directory / "data" / "vocabulary", directory / "vocabulary"
     if made.exists() and not (place / vocabulary.INDEX).exists():
-        os.replace(made, place)
+        try:
+            os.replace(made, place)
+        except OSError as error:
+            raise PrepareError(
+                f"{place}: cannot be written: {error.strerror}; make room for {made} there"
+            ) from error
 
 
 def _scripts(config: DataConfig) -> tuple[str, str]:

@@ -342,3 +342,10 @@ def two_sides(folder: Path) -> Path:
     (folder / "text.de").write_text("eins zwei")
     (folder / "text.en").write_text("one two")
     return folder
+
+
+def test_direction_is_explicit(prepared: Path) -> None:
+    there = list(read_pairs(tiny(prepared, src="en", tgt="de")))
+    back = list(read_pairs(tiny(prepared, src="de", tgt="en")))
+    assert "sentence" in there[0].src and "Satz" in there[0].tgt
+    assert back == [Pair(pair.line, pair.tgt, pair.src) for pair in there]
