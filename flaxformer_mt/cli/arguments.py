@@ -1,25 +1,29 @@
-"""What several commands take: a config with overrides, a run directory."""
+"""What several commands take: a config with overrides, a run directory, numbers, weights."""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.config import DecodingConfig, ExperimentConfig, freeze
 from flaxformer_mt.config.consistency import LARGEST_BEAM
 from flaxformer_mt.config.freeze import field_types
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import is_primary
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
-def make_parser(prog: str, purpose: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(prog=prog, description=purpose, formatter_class=_WithDefaults)
+def make_parser(prog: str, purpose: str, epilog: str = "") -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults
+    )
 
 
 class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
@@ -29,6 +33,28 @@ class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
         if action.default in (None, False, "") or action.default == []:
             return action.help
         return super()._get_help_string(action)
+
+
+def flags(parser: argparse._ActionsContainer, table: Mapping[str, str], **defaults: Any) -> None:
+    """Adds the arguments of a table: what each looks like, and its help.
+
+    "--json" is a switch; "--input FILE" takes a text, "--column N" an integer of at least 1,
+    "--format text|tsv" one of these, "--columns N N" two of these, "--only ROW..." one or more.
+    """
+    for form, help in table.items():
+        name, *words = form.split()
+        metavars = tuple(word.removesuffix("...") for word in words)
+        more: dict[str, Any] = {"metavar": metavars if len(words) > 1 else "".join(metavars)}
+        if not words:
+            more = {"action": "store_true"}
+        elif "|" in form:
+            more = {"choices": words[0].split("|")}
+        elif len(words) > 1 or form.endswith("..."):
+            more["nargs"] = len(words) if len(words) > 1 else "+"
+        if set(metavars) == {"N"}:
+            more["type"] = positive
+        parser.add_argument(name, help=help, **more)
+    parser.set_defaults(**defaults)
 
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool) -> None:
@@ -58,12 +84,15 @@ def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         match = _OVERRIDE.fullmatch(word)
         if match is None:
             rest.append(word)
-        elif match[2] is not None:
-            overrides.append(f"{match[1]}={match[2]}")
         else:
-            value = next(words, None)
+            value = next(words, None) if match[2] is None else match[2]
             overrides.append(match[1] if value is None else f"{match[1]}={value}")
     return rest, overrides
+
+
+def config_of(run: RunDirectory) -> ExperimentConfig:
+    """The config on record."""
+    return freeze(read_record(run).config, str(run.config_file))
 
 
 def say(text: str) -> None:
@@ -85,6 +114,15 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def weights(text: str, parser: argparse.ArgumentParser) -> Any:
+    """`--weights` as `Translator.load` takes it."""
+    if text in ("auto", "average", "best", "latest"):
+        return text
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    parser.error(f"--weights {text}: write average, best, latest, auto, or a step's number")
+
+
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
     add_settings(parser, "beam_size", "length_penalty", note=" (default: the run's decoding.{})")
@@ -96,42 +134,28 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, note: str = ""
     `note` is added to it, with the setting's name for `{}`.
     """
     hints = field_types(DecodingConfig)
+    numbers = {"beam_size": beam_size, "no_repeat_ngram": count}
     for name in names:
-        field = DecodingConfig.__dataclass_fields__[name]
         form: dict[str, Any] = {"choices": get_args(hints[name])}
         if hints[name] is float:
             form = {"type": not_negative, "metavar": "X"}
         elif hints[name] is int:
-            numbers = {"beam_size": _beam, "no_repeat_ngram": count}
             form = {"type": numbers.get(name, positive), "metavar": "N"}
-        explanation = f"{field.metadata['help']}{note.format(name)}".replace("%", "%%")
-        parser.add_argument(f"--{name.replace('_', '-')}", help=explanation, **form)
+        field = DecodingConfig.__dataclass_fields__[name]
+        explained = f"{field.metadata['help']}{note.format(name)}".replace("%", "%%")
+        parser.add_argument(f"--{name.replace('_', '-')}", help=explained, **form)
 
 
-def positive(text: str) -> int:
-    """An argument that counts something."""
-    return integer(text, least=1)
-
-
-def count(text: str) -> int:
-    """An argument that is a number from 0 on."""
-    return integer(text, least=0)
-
-
-def integer(text: str, *, least: int) -> int:
+def integer(text: str, *, least: int, most: int = 999_999_999) -> int:
     """An argument that is an integer of at most nine digits."""
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r} must be an integer from {least} to 999,999,999")
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} must be an integer from {least} to {most:,}")
     return int(text)
 
 
-def _beam(text: str) -> int:
-    """An argument that is a beam size."""
-    if (value := positive(text)) > LARGEST_BEAM:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is more than {LARGEST_BEAM:,}, the largest beam"
-        )
-    return value
+positive = functools.partial(integer, least=1)
+count = functools.partial(integer, least=0)
+beam_size = functools.partial(integer, least=1, most=LARGEST_BEAM)
 
 
 def not_negative(text: str) -> float:
@@ -151,12 +175,3 @@ def positive_number(text: str) -> float:
     if value == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return value
-
-
-def weights(text: str, parser: argparse.ArgumentParser) -> Any:
-    """`--weights` as `Translator.load` takes it."""
-    if text in ("auto", "average", "best", "latest"):
-        return text
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return int(text)
-    parser.error(f"--weights {text}: write average, best, latest, auto, or a step's number")

@@ -9,15 +9,15 @@ from typing import Any, cast
 from flaxformer_mt.cli.arguments import (
     add_decoding,
     add_workdir,
+    config_of,
+    flags,
     make_parser,
-    positive,
     print_json,
     say,
     weights,
 )
 from flaxformer_mt.cli.pictures import add_size, drawn, make_folder, write_page, write_picture
 from flaxformer_mt.cli.searching import as_asked
-from flaxformer_mt.config import freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.evaluation.evaluation_files import read_segments
@@ -30,7 +30,7 @@ from flaxformer_mt.figures.sentences import attend, sentence_of, sentences_of
 from flaxformer_mt.figures.statistics import FAR, pronouns_of
 from flaxformer_mt.progress import Meter
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path, write_json
 
 _EPILOG = """Rows are queries, the pieces that attend; in the decoder, the piece about to be said.
@@ -39,15 +39,43 @@ and heads: --kind, --layer, --head and --query say what it opens with."""
 # What one of the two ways to call it has no use for.
 _OF_PICTURES = ("src", "tgt", "layer", "head", "query")
 _OF_FIND = ("input", "target", "draw", "pronouns")
+_PICTURE = {
+    "--src TEXT": "the sentence, as `translate` would be given it",
+    "--tgt TEXT": "its translation (default: the model's own)",
+    "--output FILE": "FILE.png, .svg or .pdf (these need the extra `figures`), or .html with "
+    "pickers for everything; with --find: FILE.json",
+    f"--kind {'|'.join(KINDS)}": "the encoder's own attention, the decoder's own, or the decoder's "
+    "over the source (default: cross; with --find: all)",
+    "--layer N": "from 1 (default: the last)",
+    "--head N...": "from 1 (default: all of the layer)",
+    "--query WORD": "from this word alone, or from the row of this number",
+    "--style lines|heat": "lines from piece to piece, as in the paper's figures 3 to 5, or heat "
+    "maps",
+}
+_FIND = {
+    "--find": "statistics of every head over many sentences, and the heads that best show "
+    "long-distance dependency, anaphora, structure and reordering",
+    "--input FILE": "source lines; plain, .gz, .xz or .zst",
+    "--target FILE": "their translations (default: the model's own)",
+    "--sentences N": "at most the first N of them",
+    "--far N": "pieces that are a long distance",
+    "--top N": "heads that each search names",
+    "--pronouns WORD...": "of either language (default: lists for en, de and fr, by the run's "
+    "languages)",
+    "--json": "print JSON in place of the table",
+    "--draw FOLDER": "an SVG of each example, by --style and --size",
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    parser = make_parser(prog, purpose)
-    parser.epilog = _EPILOG
+    parser = make_parser(prog, purpose, _EPILOG)
     add_workdir(parser)
     add_decoding(parser)
-    _add_picture(parser)
-    _add_find(parser)
+    picture = parser.add_argument_group("a picture of one sentence")
+    flags(picture, _PICTURE, style="lines")
+    add_size(picture)
+    search = parser.add_argument_group("a search for heads worth a picture")
+    flags(search, _FIND, far=FAR, top=3, sentences=500)
     options = parser.parse_args(arguments)
     _check(options, parser)
     which = weights(options.weights, parser)
@@ -85,40 +113,6 @@ def draw(options: argparse.Namespace, which: Any) -> int:
     return 0
 
 
-def _add_picture(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("a picture of one sentence")
-    group.add_argument(
-        "--src", metavar="TEXT", help="the sentence, as `translate` would be given it"
-    )
-    group.add_argument("--tgt", metavar="TEXT", help="its translation (default: the model's own)")
-    group.add_argument(
-        "--output",
-        metavar="FILE",
-        help="FILE.png, .svg or .pdf (these need the extra `figures`), or .html with pickers for "
-        "everything; with --find: FILE.json",
-    )
-    group.add_argument(
-        "--kind",
-        choices=KINDS,
-        help="the encoder's own attention, the decoder's own, or the decoder's over the source "
-        "(default: cross; with --find: all)",
-    )
-    group.add_argument("--layer", type=positive, metavar="N", help="from 1 (default: the last)")
-    group.add_argument(
-        "--head", type=positive, nargs="+", metavar="N", help="from 1 (default: all of the layer)"
-    )
-    group.add_argument(
-        "--query", metavar="WORD", help="from this word alone, or from the row of this number"
-    )
-    group.add_argument(
-        "--style",
-        choices=("lines", "heat"),
-        default="lines",
-        help="lines from piece to piece, as in the paper's figures 3 to 5, or heat maps",
-    )
-    add_size(group)
-
-
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     wrong = _OF_PICTURES if options.find else _OF_FIND
     for name in wrong:
@@ -129,39 +123,6 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         parser.error("--find searches in --input FILE")
     if not options.find and (options.src is None or options.output is None):
         parser.error("give --src TEXT and --output FILE, or --find and --input FILE")
-
-
-def _add_find(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("a search for heads worth a picture")
-    group.add_argument(
-        "--find",
-        action="store_true",
-        help="statistics of every head over many sentences, and the heads that best show "
-        "long-distance dependency, anaphora, structure and reordering",
-    )
-    group.add_argument("--input", metavar="FILE", help="source lines; plain, .gz, .xz or .zst")
-    group.add_argument(
-        "--target", metavar="FILE", help="their translations (default: the model's own)"
-    )
-    group.add_argument(
-        "--sentences", type=positive, default=500, metavar="N", help="at most the first N of them"
-    )
-    group.add_argument(
-        "--far", type=positive, default=FAR, metavar="N", help="pieces that are a long distance"
-    )
-    group.add_argument(
-        "--top", type=positive, default=3, metavar="N", help="heads that each search names"
-    )
-    group.add_argument(
-        "--pronouns",
-        nargs="+",
-        metavar="WORD",
-        help="of either language (default: lists for en, de and fr, by the run's languages)",
-    )
-    group.add_argument("--json", action="store_true", help="print JSON in place of the table")
-    group.add_argument(
-        "--draw", metavar="FOLDER", help="an SVG of each example, by --style and --size"
-    )
 
 
 def _find(options: argparse.Namespace, which: Any) -> int:
@@ -206,8 +167,7 @@ def _pronouns(options: argparse.Namespace) -> tuple[frozenset[str], frozenset[st
     if options.pronouns is not None:
         given = frozenset(word.casefold() for word in options.pronouns)
         return given, given
-    run = open_run(options.workdir)
-    data = freeze(read_record(run).config, str(run.config_file)).data
+    data = config_of(open_run(options.workdir)).data
     source, target = (pronouns_of(language) for language in (data.src_lang, data.tgt_lang))
     for language, listed in ((data.src_lang, source), (data.tgt_lang, target)):
         if not listed:

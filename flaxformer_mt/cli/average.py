@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import add_workdir, make_parser, positive, say
-from flaxformer_mt.config import freeze
+from flaxformer_mt.cli.arguments import add_workdir, config_of, flags, make_parser, say
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.checkpoint_choice import averaged_steps, has_average, stale_average
-from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
+from flaxformer_mt.rundir.layout import RunDirectory, open_run
+
+_WHICH = {
+    "--last N": "average the N newest regular checkpoints",
+    "--best N": "average the N best by validation",
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_workdir(parser)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--last", type=positive, metavar="N", help="average the N newest regular checkpoints"
-    )
-    which.add_argument(
-        "--best", type=positive, metavar="N", help="average the N best by validation"
-    )
+    flags(parser.add_mutually_exclusive_group(), _WHICH)
     options = parser.parse_args(arguments)
     run = open_run(options.workdir)
-    settings = freeze(read_record(run).config, str(run.config_file)).training
     if options.best is not None:
         params, steps = average_checkpoints(run, options.best, "best")
     else:
-        count = settings.keep_for_average if options.last is None else options.last
+        kept = config_of(run).training.keep_for_average
+        count = kept if options.last is None else options.last
         # Of a run that was told to keep none, the newest alone.
         params, steps = average_checkpoints(run, max(1, count), "latest")
     write_average(run, params, steps)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import make_parser, positive, print_json, say
+from flaxformer_mt.cli.arguments import flags, make_parser, print_json, say
 from flaxformer_mt.cli.scoring import (
+    TESTSET,
     add_scoring,
-    add_testset,
     check_testset_options,
     given_text,
     language_of,
@@ -31,27 +31,24 @@ which --set names an evaluation; or the NAME.json that `evaluate` has written. N
 it a name. The first system is the baseline. Runs bring their references along; files need --ref."""
 
 
+_WHAT = {
+    "systems SYSTEM...": "two or more: see below",
+    "--ref FILE": "reference, if the systems bring none",
+    "--src FILE": "source, for scores by its length and COMET",
+    **TESTSET,
+    "--set NAME": "which evaluation of run directories",
+    f"--method {'|'.join(METHODS)}|both": "test of significance",
+    "--trials N": f"of approximate randomization (default: {TRIALS}); --resamples are those of the "
+    "bootstrap",
+    "--json": "print JSON in place of the tables",
+    "--output FILE": "write the JSON to this file as well",
+}
+
+
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    parser = make_parser(prog, purpose)
-    parser.epilog = _EPILOG
-    parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="two or more: see below")
-    parser.add_argument("--ref", metavar="FILE", help="reference, if the systems bring none")
-    parser.add_argument("--src", metavar="FILE", help="source, for scores by its length and COMET")
-    add_testset(parser)
-    parser.add_argument("--set", metavar="NAME", help="which evaluation of run directories")
-    parser.add_argument(
-        "--method", choices=(*METHODS, "both"), default="both", help="test of significance"
-    )
-    parser.add_argument(
-        "--trials",
-        type=positive,
-        metavar="N",
-        help=f"of approximate randomization (default: {TRIALS}); --resamples are those of the "
-        "bootstrap",
-    )
+    parser = make_parser(prog, purpose, _EPILOG)
+    flags(parser, _WHAT, method="both")
     add_scoring(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON in place of the tables")
-    parser.add_argument("--output", metavar="FILE", help="write the JSON to this file as well")
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)
     comparison = compare_systems(options, parser)

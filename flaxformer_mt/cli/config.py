@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flaxformer_mt.cli.arguments import add_config, make_parser, take_overrides
+from flaxformer_mt.cli.arguments import add_config, flags, make_parser, print_json, take_overrides
 from flaxformer_mt.config import ExperimentConfig, load_config, to_dict, to_text
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
@@ -20,8 +20,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
     add_config(parser, required=False)
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--explain", action="store_true", help="what each setting means")
+    flags(parser, {"--json": "as JSON", "--explain": "what each setting means"})
     options = parser.parse_args(rest)
     if options.explain and (overrides or options.config is not None):
         parser.error("--explain shows all settings and their defaults: leave --config out")
@@ -33,8 +32,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error("--config FILE[:VARIANT] or --explain is needed")
     config = load_config(options.config, overrides)
     if options.json:
-        json.dump(to_dict(config), sys.stdout, indent=2)
-        print()
+        print_json(to_dict(config))
     else:
         sys.stdout.write(to_text(config))
     return 0

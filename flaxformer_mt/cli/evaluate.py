@@ -13,6 +13,8 @@ from typing import Any
 from flaxformer_mt.cli.arguments import (
     add_decoding,
     add_workdir,
+    config_of,
+    flags,
     make_parser,
     print_json,
     say,
@@ -20,9 +22,9 @@ from flaxformer_mt.cli.arguments import (
 )
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.scoring import (
+    TESTSET,
     VALID,
     add_scoring,
-    add_testset,
     check_testset_options,
     count,
     given_text,
@@ -31,7 +33,6 @@ from flaxformer_mt.cli.scoring import (
     sets_of,
 )
 from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
-from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator, translate_together
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, evaluate
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
@@ -39,8 +40,23 @@ from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import assess
 from flaxformer_mt.parallel import HEARTBEAT, Processes, joined
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
+
+_WHAT = {
+    "--set NAME": "one of the run's data.test (default: all), or `valid`, which the run has in "
+    "itself",
+    "--src FILE": "a source file instead, with --ref",
+    "--ref FILE": "its reference translation",
+    **TESTSET,
+    "--hypotheses FILE": "score this file, in place of translations of a run: with --ref, and "
+    "--src if at hand",
+    "--output DIR": "where scores and translations are kept (default: the run's evaluation folder; "
+    "with --hypotheses: nowhere)",
+    "--name NAME": "what to call it in the evaluation folder",
+    "--folder DIR": "where the test files are, if not in data.folder",
+    "--json": "print the scores as JSON",
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -48,29 +64,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_workdir(parser, required=False)
     add_decoding(parser)
     add_search(parser)
-    parser.add_argument(
-        "--set",
-        metavar="NAME",
-        help="one of the run's data.test (default: all), or `valid`, which the run has in itself",
-    )
-    parser.add_argument("--src", metavar="FILE", help="a source file instead, with --ref")
-    parser.add_argument("--ref", metavar="FILE", help="its reference translation")
-    add_testset(parser)
-    parser.add_argument(
-        "--hypotheses",
-        metavar="FILE",
-        help="score this file, in place of translations of a run: with --ref, and --src if at hand",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="DIR",
-        help="where scores and translations are kept (default: the run's evaluation folder; with "
-        "--hypotheses: nowhere)",
-    )
-    parser.add_argument("--name", help="what to call it in the evaluation folder")
-    parser.add_argument(
-        "--folder", metavar="DIR", help="where the test files are, if not in data.folder"
-    )
+    flags(parser, _WHAT)
     add_scoring(parser)
     parser.add_argument(
         "--examples",
@@ -79,7 +73,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         metavar="N",
         help="a page with so many of the worst and best translations (0: none)",
     )
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_processes(parser)
     options = parser.parse_args(arguments)
     check_testset_options(options, parser)
@@ -95,7 +88,7 @@ def evaluate_run(
 ) -> int:
     """Several processes share the sentences of each set; the first scores and prints."""
     run = open_run(options.workdir)
-    data = freeze(read_record(run).config, str(run.config_file)).data
+    data = config_of(run).data
     if options.langpair not in (None, f"{data.src_lang}-{data.tgt_lang}"):
         if options.tgt_lang is None:  # which the paper's BLEU has rules for, or has not
             parser.error(

@@ -8,18 +8,26 @@ from pathlib import Path
 from flaxformer_mt.cli.arguments import (
     add_weights,
     add_workdir,
+    config_of,
+    flags,
     make_parser,
     positive_number,
     say,
     weights,
 )
-from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.export.export import FORMATS, QUANTIZATIONS, Sample, export
 from flaxformer_mt.export.parity import sample_lines
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
+from flaxformer_mt.rundir.layout import RunDirectory, open_run
+
+_WHAT = {
+    f"--quantization {'|'.join(QUANTIZATIONS)}": "how ctranslate2 keeps weights; all but float32 "
+    "change translations a little; int8 may go wrong on x86 CPUs without VNNI, int7 does not",
+    "--sample FILE": "source lines to compare on (default: from the run's validation text)",
+    "--unchecked": "compare nothing: the other program is not needed",
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -28,18 +36,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser.add_argument("--format", required=True, choices=FORMATS, help="the program to write for")
     parser.add_argument("--output", required=True, metavar="DIR", help="a new folder for the model")
     add_weights(parser)
-    parser.add_argument(
-        "--quantization",
-        default="float32",
-        choices=QUANTIZATIONS,
-        help="how ctranslate2 keeps weights; all but float32 change translations a little; int8 "
-        "may go wrong on x86 CPUs without VNNI, int7 does not",
-    )
-    parser.add_argument(
-        "--sample",
-        metavar="FILE",
-        help="source lines to compare on (default: from the run's validation text)",
-    )
+    flags(parser, _WHAT, quantization="float32")
     parser.add_argument(
         "--bound",
         type=positive_number,
@@ -47,14 +44,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         help="largest difference of a token's natural log-probability that passes "
         "(default: by format)",
     )
-    parser.add_argument(
-        "--unchecked", action="store_true", help="compare nothing: the other program is not needed"
-    )
     options = parser.parse_args(arguments)
     if options.unchecked and (options.sample is not None or options.bound is not None):
         parser.error("--unchecked compares nothing: leave --sample and --bound out")
     run = open_run(options.workdir)
-    config = freeze(read_record(run).config, str(run.config_file))
     translator = Translator.load(run.path, which=weights(options.weights, parser))
     sample = None
     if not options.unchecked:
@@ -64,15 +57,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         options.output,
         form=options.format,
         quantization=options.quantization,
-        languages=config.data,
+        languages=config_of(run).data,
         sample=sample,
         bound=options.bound,
     )
-    say(
-        "the outputs were not compared (--unchecked)"
-        if parity is None
-        else f"compared with {parity}"
-    )
+    say(f"compared with {parity}" if parity else "the outputs were not compared (--unchecked)")
     say(f"{options.output}: the weights '{translator.name}'; its README.md says how to translate")
     return 0
 

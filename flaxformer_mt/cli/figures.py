@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import cast
 
-from flaxformer_mt.cli.arguments import make_parser, positive, say
+from flaxformer_mt.cli.arguments import flags, make_parser, say
 from flaxformer_mt.cli.pictures import add_size, write_page, write_picture
 from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
 from flaxformer_mt.figures.curves import all_notes, curves, curves_page
@@ -16,57 +16,35 @@ _EPILOG = """A RUN is a run directory; NAME=RUN gives it a name. The numbers are
 metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
 
 
+_WHAT = {
+    "what curves|schedule|positions": "curves: what runs have reported; schedule: the paper's "
+    "learning rate; positions: its sinusoids",
+    f"--against {'|'.join(AXES)}": "curves: steps; target tokens; hours of training steps, in "
+    "which validation, checkpoints and pauses are left out",
+    "--values NAME...": "curves: what to draw, by the names of metrics.jsonl (default: loss, "
+    "perplexity, bleu, learning_rate, tgt_tokens_per_second)",
+    "--warmup N...": "schedule: numbers of warm-up steps (the paper's: 4000)",
+    "--steps N": "schedule: how far",
+    "--length N": "positions: how many",
+    "--d-model N": "schedule and positions (default: the paper's 512; positions: 128, whose "
+    "columns can be told apart)",
+}
+
+
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    parser = make_parser(prog, purpose)
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "what",
-        choices=("curves", "schedule", "positions"),
-        help="curves: what runs have reported; schedule: the paper's learning rate; positions: its "
-        "sinusoids",
+    parser = make_parser(prog, purpose, _EPILOG)
+    flags(
+        parser,
+        _WHAT,
+        against="steps",
+        values=(),
+        warmup=(1000, 4000, 16000),
+        steps=100_000,
+        length=100,
     )
     parser.add_argument("runs", metavar="RUN", nargs="*", help="curves: runs to compare")
     parser.add_argument(
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="FILE.png, .svg or .pdf; curves: or .html",
-    )
-    parser.add_argument(
-        "--values",
-        nargs="+",
-        default=(),
-        metavar="NAME",
-        help="curves: what to draw, by the names of metrics.jsonl (default: loss, perplexity, "
-        "bleu, learning_rate, tgt_tokens_per_second)",
-    )
-    parser.add_argument(
-        "--against",
-        choices=AXES,
-        default="steps",
-        help="curves: steps; target tokens; hours of training steps, in which validation, "
-        "checkpoints and pauses are left out",
-    )
-    parser.add_argument(
-        "--warmup",
-        type=positive,
-        nargs="+",
-        default=(1000, 4000, 16000),
-        metavar="N",
-        help="schedule: numbers of warm-up steps (the paper's: 4000)",
-    )
-    parser.add_argument(
-        "--steps", type=positive, default=100_000, metavar="N", help="schedule: how far"
-    )
-    parser.add_argument(
-        "--length", type=positive, default=100, metavar="N", help="positions: how many"
-    )
-    parser.add_argument(
-        "--d-model",
-        type=positive,
-        metavar="N",
-        help="schedule and positions (default: the paper's 512; positions: 128, whose columns can "
-        "be told apart)",
+        "--output", required=True, metavar="FILE", help="FILE.png, .svg or .pdf; curves: or .html"
     )
     add_size(parser)
     options = parser.parse_args(arguments)

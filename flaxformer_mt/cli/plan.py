@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import add_config, make_parser, say, take_overrides
+from flaxformer_mt.cli.arguments import (
+    add_config,
+    flags,
+    make_parser,
+    print_json,
+    say,
+    take_overrides,
+)
 from flaxformer_mt.config import load_config
 from flaxformer_mt.planning import set_for_compiler
+
+_REPORT = {
+    "--workdir DIR": "take vocabulary sizes and batch shapes from this run (default: from the "
+    "config)",
+    "--lengths SRC,TGT": "positions of a row (default: the longest, which take the most memory); "
+    "of --decode SRC alone counts",
+    "--json": "as JSON",
+    "--save-hlo FILE": "write the compiled step's text",
+}
+_INSTEAD = {
+    "--shardings": "how parameters lie on the mesh; compiles nothing",
+    "--fit": "find what makes the batch fit (remat, accumulation), and the largest that does",
+    "--decode": "beam search on one device instead",
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -38,7 +58,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         result = report.report_decoding(config, request, say)
     else:
         result = report.report_step(config, request, say)
-    print(json.dumps(result.values, indent=2) if options.json else result.text)
+    if options.json:
+        print_json(result.values)
+    else:
+        print(result.text)
     return 0 if result.fits else 1
 
 
@@ -52,31 +75,10 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         "--slices", type=int, default=1, metavar="N", help="slices of that topology"
     )
     parser.add_argument(
-        "--workdir",
-        metavar="DIR",
-        help="take vocabulary sizes and batch shapes from this run (default: from the config)",
-    )
-    parser.add_argument(
-        "--lengths",
-        metavar="SRC,TGT",
-        help="positions of a row (default: the longest, which take the most memory); of --decode "
-        "SRC alone counts",
-    )
-    parser.add_argument(
         "--price-per-chip-hour", type=float, metavar="X", help="adds what the run would cost"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--save-hlo", metavar="FILE", help="write the compiled step's text")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
-        "--shardings", action="store_true", help="how parameters lie on the mesh; compiles nothing"
-    )
-    instead.add_argument(
-        "--fit",
-        action="store_true",
-        help="find what makes the batch fit (remat, accumulation), and the largest that does",
-    )
-    instead.add_argument("--decode", action="store_true", help="beam search on one device instead")
+    flags(parser, _REPORT)
+    flags(parser.add_mutually_exclusive_group(), _INSTEAD)
     return parser
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
+from flaxformer_mt.cli.arguments import (
+    add_config,
+    add_workdir,
+    config_of,
+    flags,
+    make_parser,
+    say,
+    take_overrides,
+)
 from flaxformer_mt.cli.preparation import planner_of, prepared
 from flaxformer_mt.config import (
     ExperimentConfig,
     check_resume,
     differences,
-    freeze,
     load_config,
     to_dict,
 )
@@ -33,11 +40,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_config(parser, required=True)
     add_workdir(parser)
-    parser.add_argument(
-        "--inspect",
-        action="store_true",
-        help="show the batch shapes and rows of the first ten batches as text",
-    )
+    inspected = "show the batch shapes and rows of the first ten batches as text"
+    flags(parser, {"--inspect": inspected})
     options = parser.parse_args(rest)
     config = load_config(options.config, overrides)
     run = RunDirectory(as_path(options.workdir))
@@ -46,7 +50,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     layout.make_folder(run)
     with locked(run, "preparing its data"):
         if layout.has_record(run):
-            recorded = freeze(layout.read_record(run).config, str(run.config_file))
+            recorded = config_of(run)
             changed = differences(recorded, config)
             if list_steps(run.checkpoints):
                 check_resume(recorded, config, str(run))

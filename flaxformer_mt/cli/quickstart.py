@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from flaxformer_mt.cli import average, evaluate, train
-from flaxformer_mt.cli.arguments import make_parser, say, take_overrides
+from flaxformer_mt.cli.arguments import flags, make_parser, say, take_overrides
 from flaxformer_mt.config import DataConfig, load_config
 from flaxformer_mt.data.synthetic import Split, pairs
 from flaxformer_mt.decoding.translator import Translator
@@ -19,16 +19,17 @@ UNSEEN_SEED = 2
 UNSEEN = 6
 
 
+_WHAT = {
+    "--workdir DIR": "run directory",
+    "--write-text DIR": "write the grammar's sentences into files (train.en, train.de, valid.en "
+    "and so on), as text of your own would be, and end",
+}
+
+
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    parser.add_argument("--workdir", default="runs/quickstart", metavar="DIR", help="run directory")
-    parser.add_argument(
-        "--write-text",
-        metavar="DIR",
-        help="write the grammar's sentences into files (train.en, train.de, valid.en and so on), "
-        "as text of your own would be, and end",
-    )
+    flags(parser, _WHAT, workdir="runs/quickstart")
     options = parser.parse_args(rest)
     if options.write_text is not None:
         data = load_config("quickstart", overrides).data

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flaxformer_mt.cli import train
-from flaxformer_mt.cli.arguments import make_parser, positive, say, take_overrides
+from flaxformer_mt.cli.arguments import flags, make_parser, say, take_overrides
 from flaxformer_mt.cli.pictures import make_folder
 from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction import report as page
@@ -30,6 +30,34 @@ _EPILOG = f"""Each row is prepared, trained, averaged where the paper averaged, 
 that is done is not done again, a stopped one goes on, a failed one is noted and the others go on.
 --scale S is: {RULE} --config.a.b=VALUE changes the base that the rows are variations of: sizes of
 a row keep their ratio to it. docs/reproducing.md has examples."""
+_WHAT = {
+    f"what {'|'.join(TABLES)}|figures|report": "a table's rows; figures 3 to 5, from a run; or the "
+    "report of the results there are",
+    "--workdir DIR": "runs, results, the report and figures are below it",
+    "--dry-run": "list the rows, their state and cost, and end",
+}
+_ROWS = {"--only ROW...": "these rows alone", "--seeds N...": "a run for each (default: 1)"}
+_TEXT = {
+    f"--text {'|'.join(TEXTS)}": "the paper's text as files, or as TensorFlow Datasets has it "
+    "(default: files)",
+    "--folder DIR": "where the text is, if not where the configs have it; of tfds the prepared "
+    "sets",
+    "--corpus NAME": "other text than the paper's, by this name",
+    "--train SRC TGT": "--corpus: its files in --folder",
+    "--valid SRC TGT": "--corpus: its files in --folder",
+    "--test SRC TGT": "--corpus: its files in --folder (Table 3 is scored on valid)",
+}
+_RESULTS = {
+    "--results DIR": "result files (default: DIR/results)",
+    "--report FILE": "default: DIR/reproduction.md",
+    "--check": "report: write nothing, fail if it says otherwise",
+}
+_REPEATED = {
+    "--plan": "a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be repeated",
+    "--also": "a result of what was trained on other text, to stand after the rows; may be "
+    "repeated",
+}
+_FIGURES = {"--run DIR": "a trained run (default: Table 2's base below --workdir)"}
 _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
 
 
@@ -46,8 +74,7 @@ class Places:
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
-    parser = make_parser(prog, purpose)
-    parser.epilog = _EPILOG.replace("\n", " ")
+    parser = make_parser(prog, purpose, _EPILOG)
     _add_arguments(parser)
     options = parser.parse_args(rest)
     _check(options, overrides, parser)
@@ -148,65 +175,18 @@ def _figures(places: Places, run_dir: str | None, *, dry_run: bool) -> int:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what",
-        choices=(*TABLES, "figures", "report"),
-        help="a table's rows; figures 3 to 5, from a run; or the report of the results there are",
-    )
-    parser.add_argument(
-        "--workdir",
-        default="runs/reproduction",
-        metavar="DIR",
-        help="runs, results, the report and figures are below it",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="list the rows, their state and cost, and end"
-    )
+    flags(parser, _WHAT, workdir="runs/reproduction")
     group = parser.add_argument_group("rows")
-    group.add_argument("--only", nargs="+", metavar="ROW", help="these rows alone")
+    flags(group, _ROWS)
     group.add_argument(
         "--scale", type=float, metavar="S", help="a share of the paper's training (default: 1)"
     )
-    group.add_argument(
-        "--seeds", type=positive, nargs="+", metavar="N", help="a run for each (default: 1)"
-    )
-    text = parser.add_argument_group("text")
-    text.add_argument(
-        "--text",
-        choices=TEXTS,
-        help="the paper's text as files, or as TensorFlow Datasets has it (default: files)",
-    )
-    text.add_argument(
-        "--folder",
-        metavar="DIR",
-        help="where the text is, if not where the configs have it; of tfds the prepared sets",
-    )
-    text.add_argument("--corpus", metavar="NAME", help="other text than the paper's, by this name")
-    for part, needed in (("train", True), ("valid", True), ("test", False)):
-        text.add_argument(
-            f"--{part}",
-            nargs=2,
-            metavar=("SRC", "TGT"),
-            help="--corpus: its files in --folder"
-            + ("" if needed else " (Table 3 is scored on valid)"),
-        )
+    flags(parser.add_argument_group("text"), _TEXT)
     results = parser.add_argument_group("results")
-    results.add_argument("--results", metavar="DIR", help="result files (default: DIR/results)")
-    results.add_argument("--report", metavar="FILE", help="default: DIR/reproduction.md")
-    for name, what in (
-        ("--plan", "a result of benchmarks.plan or plan_rows, steps compiled for TPUs"),
-        ("--also", "a result of what was trained on other text, to stand after the rows"),
-    ):
-        results.add_argument(
-            name, action="append", default=[], metavar="FILE", help=f"{what}; may be repeated"
-        )
-    results.add_argument(
-        "--check", action="store_true", help="report: write nothing, fail if it says otherwise"
-    )
-    group = parser.add_argument_group("figures")
-    group.add_argument(
-        "--run", metavar="DIR", help="a trained run (default: Table 2's base below --workdir)"
-    )
+    flags(results, _RESULTS)
+    for name, help in _REPEATED.items():
+        results.add_argument(name, action="append", default=[], metavar="FILE", help=help)
+    flags(parser.add_argument_group("figures"), _FIGURES)
 
 
 def _check(

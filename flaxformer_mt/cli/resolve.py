@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from flaxformer_mt.cli.arguments import say
+from flaxformer_mt.cli.arguments import config_of, say
 from flaxformer_mt.config import (
     ConfigError,
     ExperimentConfig,
@@ -69,7 +69,7 @@ def continued_config(
     Before the first checkpoint nothing is trained that a change could contradict: a first attempt
     may have failed for just that setting.
     """
-    recorded = freeze(layout.read_record(run).config, str(run.config_file))
+    recorded = config_of(run)
     if spec is None:
         config = _changed(run, overrides)
     else:
@@ -84,7 +84,7 @@ def continued_config(
 
 def _changed(run: RunDirectory, overrides: Sequence[str]) -> ExperimentConfig:
     """The recorded config with overrides. Raises ConfigError also for what these say in vain."""
-    recorded = freeze(layout.read_record(run).config, str(run.config_file))
+    recorded = config_of(run)
     thawed = thaw(recorded)
     for override in overrides:
         apply_override(thawed, override)

@@ -8,15 +8,28 @@ from collections.abc import Sequence
 from flaxformer_mt.bulk.forms import PairForm
 from flaxformer_mt.bulk.reading import open_lines, open_pairs
 from flaxformer_mt.bulk.work import ScoreSettings
-from flaxformer_mt.cli.arguments import (
-    add_settings,
-    add_weights,
-    add_workdir,
-    make_parser,
-    positive,
-)
-from flaxformer_mt.cli.searching import add_dtype
-from flaxformer_mt.cli.streams import add_output, streamed
+from flaxformer_mt.cli.arguments import add_settings, add_weights, add_workdir, flags, make_parser
+from flaxformer_mt.cli.searching import DTYPE
+from flaxformer_mt.cli.streams import OUTPUT, streamed
+
+_LINES = {
+    "--per-token": "each token's log-probability as well",
+    "--overlong split|refuse": "a side longer than the model takes is an error, or the pair is "
+    "scored in parts: those of `translate`, and of a text those that are likely to belong together",
+}
+_PAIRS = {
+    "--src FILE": "source lines, with --tgt",
+    "--tgt FILE": "their translations, line by line",
+    "--input FILE": "pairs in one file instead (default: standard input)",
+    "--format tsv|jsonl": "of --input. tsv (the default): columns, to which log-probability and "
+    "score are added; jsonl: a JSON object a line, to which an object with them is added",
+    "--columns N N": "tsv: those of source and translation (default: 1 2)",
+    "--key KEY": "jsonl: the source's key; a dot leads into an object (default: source)",
+    "--translation-key KEY": "jsonl: the translation's key (default: translation)",
+    "--from-tokens": "jsonl: score the tokens under `tokens`, as `translate --tokens` writes them, "
+    "and not those of the text",
+    "--scored-key KEY": "jsonl: the key that is added (default: scored)",
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -25,69 +38,15 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     add_weights(parser)
     names = ("length_penalty", "length_norm", "coverage_penalty", "batch_tokens")
     add_settings(parser, *names, note=" (default: the run's decoding.{})")
-    add_dtype(parser)
-    _add_input(parser)
-    add_output(parser)
-    parser.add_argument(
-        "--per-token", action="store_true", help="each token's log-probability as well"
-    )
-    parser.add_argument(
-        "--overlong",
-        choices=("split", "refuse"),
-        default="refuse",
-        help="a side longer than the model takes is an error, or the pair is scored in parts: "
-        "those of `translate`, and of a text those that are likely to belong together",
-    )
+    flags(parser, DTYPE)
+    pairs = "pairs (text files plain, .gz, .xz or .zst; gs:// too)"
+    flags(parser.add_argument_group(pairs), _PAIRS)
+    flags(parser, OUTPUT | _LINES, overlong="refuse")
     options = parser.parse_args(arguments)
     settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
-    return streamed(
-        options,
-        parser,
-        what="score",
-        reading=open_lines(options.input)
-        if options.src is None
-        else open_pairs(options.src, options.tgt),
-        settings=settings,
-    )
-
-
-def _add_input(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("pairs (text files plain, .gz, .xz or .zst; gs:// too)")
-    group.add_argument("--src", metavar="FILE", help="source lines, with --tgt")
-    group.add_argument("--tgt", metavar="FILE", help="their translations, line by line")
-    group.add_argument(
-        "--input", metavar="FILE", help="pairs in one file instead (default: standard input)"
-    )
-    group.add_argument(
-        "--format",
-        choices=("tsv", "jsonl"),
-        help="of --input. tsv (the default): columns, to which log-probability and score are "
-        "added; jsonl: a JSON object a line, to which an object with them is added",
-    )
-    group.add_argument(
-        "--columns",
-        nargs=2,
-        type=positive,
-        metavar=("SRC", "TGT"),
-        help="tsv: those of source and translation (default: 1 2)",
-    )
-    group.add_argument(
-        "--key", help="jsonl: the source's key; a dot leads into an object (default: source)"
-    )
-    group.add_argument(
-        "--translation-key",
-        metavar="KEY",
-        help="jsonl: the translation's key (default: translation)",
-    )
-    group.add_argument(
-        "--from-tokens",
-        action="store_true",
-        help="jsonl: score the tokens under `tokens`, as `translate --tokens` writes them, and not "
-        "those of the text",
-    )
-    group.add_argument(
-        "--scored-key", metavar="KEY", help="jsonl: the key that is added (default: scored)"
-    )
+    two = options.src is not None
+    lines = open_pairs(options.src, options.tgt) if two else open_lines(options.input)
+    return streamed(options, parser, what="score", reading=lines, settings=settings)
 
 
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairForm:

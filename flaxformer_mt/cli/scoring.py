@@ -8,7 +8,7 @@ import functools
 import re
 from pathlib import PurePath
 
-from flaxformer_mt.cli.arguments import count, say
+from flaxformer_mt.cli.arguments import count, flags, say
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare import valid_text
@@ -27,14 +27,24 @@ from flaxformer_mt.rundir.paths import exists
 VALID = "valid"  # what the set is called that training validates on
 
 
+_METRICS = {
+    f"--tokenize {'|'.join(TOKENIZERS)}": "sacreBLEU's tokenisation; none: the text is tokenised "
+    "already (default: 13a, or none where the run's config says data.tokenized)",
+    "--lowercase": "BLEU and chrF ignore case",
+    "--tgt-lang CODE": "target language, for the paper's BLEU, which has rules for "
+    f"{', '.join(LANGUAGES)} (default: the run's data.tgt_lang, --langpair's, or the reference's "
+    "file name)",
+    "--no-ter": "leave TER out, the slowest of them",
+}
+TESTSET = {
+    "--testset NAME": "one of sacreBLEU's test sets, such as wmt14/full, with --langpair",
+    "--langpair XX-YY": "its languages, such as en-de",
+}
+
+
 def add_scoring(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("metrics")
-    group.add_argument(
-        "--tokenize",
-        choices=TOKENIZERS,
-        help="sacreBLEU's tokenisation; none: the text is tokenised already (default: 13a, or "
-        "none where the run's config says data.tokenized)",
-    )
+    flags(group, _METRICS)
     group.add_argument(
         "--tokenized",
         dest="tokenize",
@@ -43,14 +53,6 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="the same as --tokenize none",
     )
-    group.add_argument("--lowercase", action="store_true", help="BLEU and chrF ignore case")
-    group.add_argument(
-        "--tgt-lang",
-        metavar="CODE",
-        help=f"target language, for the paper's BLEU, which has rules for {', '.join(LANGUAGES)} "
-        "(default: the run's data.tgt_lang, --langpair's, or the reference's file name)",
-    )
-    group.add_argument("--no-ter", action="store_true", help="leave TER out, the slowest of them")
     group.add_argument(
         "--comet",
         nargs="?",
@@ -58,28 +60,12 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help=f"COMET as well, by the package unbabel-comet ({MODEL}, another name, or a path)",
     )
-    group.add_argument(
-        "--comet-gpus", type=count, default=0, metavar="N", help="GPUs that COMET may use"
-    )
-    group.add_argument(
-        "--resamples",
-        type=count,
-        default=RESAMPLES,
-        metavar="N",
-        help="bootstrap resamples for 95%% intervals (0: none)",
-    )
-    group.add_argument(
-        "--seed", type=count, default=SEED, metavar="N", help="of all resampling; sacreBLEU's"
-    )
-
-
-def add_testset(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--testset",
-        metavar="NAME",
-        help="one of sacreBLEU's test sets, such as wmt14/full, with --langpair",
-    )
-    parser.add_argument("--langpair", metavar="XX-YY", help="its languages, such as en-de")
+    for name, default, help in (
+        ("--comet-gpus", 0, "GPUs that COMET may use"),
+        ("--resamples", RESAMPLES, "bootstrap resamples for 95%% intervals (0: none)"),
+        ("--seed", SEED, "of all resampling; sacreBLEU's"),
+    ):
+        group.add_argument(name, metavar="N", type=count, default=default, help=help)
 
 
 def scoring(

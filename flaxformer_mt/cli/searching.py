@@ -6,10 +6,21 @@ import argparse
 import dataclasses
 from typing import Any
 
-from flaxformer_mt.cli.arguments import add_settings, not_negative, positive
+from flaxformer_mt.cli.arguments import add_settings, flags, not_negative
 from flaxformer_mt.config import ConfigError, DecodingConfig
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.translator import Translator
+
+DTYPE = {
+    "--dtype float32|bfloat16": "of the operands of matrix products, by default the run's "
+    "model.dtype: bfloat16 is faster on chips, and on CPUs that have it, and changes a few "
+    "translations",
+}
+_SAMPLING = {
+    "--sample": "draw --beam-size samples; return the --n-best most likely",
+    "--top-k N": "draw from the likeliest N tokens alone",
+    "--seed N": "a line's draw depends on it and the line's number",
+}
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -17,16 +28,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
     names = [field.name for field in dataclasses.fields(DecodingConfig)]
     add_settings(group, *(name for name in names if name not in ("beam_size", "length_penalty")))
-    add_dtype(group)
-
-
-def add_dtype(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--dtype",
-        choices=("float32", "bfloat16"),
-        help="of the operands of matrix products, by default the run's model.dtype: bfloat16 is "
-        "faster on chips, and on CPUs that have it, and changes a few translations",
-    )
+    flags(group, DTYPE)
 
 
 def as_asked(options: argparse.Namespace, translator: Translator) -> Translator:
@@ -58,25 +60,10 @@ def given_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling, instead of searching")
-    group.add_argument(
-        "--sample",
-        action="store_true",
-        help="draw --beam-size samples; return the --n-best most likely",
-    )
-    group.add_argument("--temperature", type=not_negative, default=1.0, metavar="T", help="above 0")
-    group.add_argument(
-        "--top-k", type=positive, metavar="K", help="draw from the likeliest K tokens alone"
-    )
-    group.add_argument(
-        "--top-p",
-        type=not_negative,
-        default=1.0,
-        metavar="P",
-        help="draw from the fewest tokens that have the probability P together",
-    )
-    group.add_argument(
-        "--seed", type=positive, default=1, help="a line's draw depends on it and the line's number"
-    )
+    flags(group, _SAMPLING, seed=1)
+    share = "draw from the fewest tokens that have the probability P together"
+    for name, metavar, help in (("--temperature", "T", "above 0"), ("--top-p", "P", share)):
+        group.add_argument(name, metavar=metavar, type=not_negative, default=1.0, help=help)
 
 
 def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:

@@ -16,19 +16,20 @@ from typing import Any, get_args
 from flaxformer_mt.cli.arguments import (
     add_decoding,
     add_workdir,
+    config_of,
+    flags,
     integer,
     make_parser,
     say,
     weights,
 )
-from flaxformer_mt.cli.searching import add_dtype, as_asked
-from flaxformer_mt.config import freeze
+from flaxformer_mt.cli.searching import DTYPE, as_asked
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import codes_among
-from flaxformer_mt.serving.settings import Log, ServerSettings, flags, read_keys
+from flaxformer_mt.serving.settings import Log, ServerSettings, flags as limits, read_keys
 
 
 class ServeError(UserError):
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
     keys = options.api_keys
     settings = ServerSettings(
-        **{name: getattr(options, name) for name in flags()},
+        **{name: getattr(options, name) for name in limits()},
         keys=read_keys(_text(keys), keys) if keys else frozenset(),
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
 def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
     run = open_run(options.workdir)
-    config = freeze(read_record(run).config, str(run.config_file))
+    config = config_of(run)
     translator = as_asked(options, Translator.load(options.workdir, which=which))
     src = translator.vocabularies.src
     return translator, Model(
@@ -92,14 +93,23 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
     )
 
 
+_PAGE = {
+    "--host HOST": "address to listen on; 0.0.0.0: all of the machine's",
+    "--api-keys FILE": "only requests with one of the file's keys, one a line",
+    **DTYPE,
+    "--examples FILE": "texts that the page offers, one a line",
+    f"--log {'|'.join(get_args(Log))}": "a line for each request; `text` also logs what is "
+    "translated",
+}
+
+
 def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     parser = make_parser(prog, purpose)
     add_workdir(parser)
     add_decoding(parser)
+    flags(parser, _PAGE, host="127.0.0.1", log=ServerSettings.log)
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all of the machine's")
     add("--port", type=_port, default=8000, help="port to listen on; 0: a free one")
-    add("--api-keys", metavar="FILE", help="only requests with one of the file's keys, one a line")
     add(
         "--cors",
         action="append",
@@ -115,14 +125,6 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
         help="name by which a proxy or others ask for it, such as translate.example.org, beside "
         "localhost and addresses; repeatable",
     )
-    add_dtype(parser)
-    add("--examples", metavar="FILE", help="texts that the page offers, one a line")
-    add(
-        "--log",
-        choices=get_args(Log),
-        default=ServerSettings.log,
-        help="a line for each request; `text` also logs what is translated",
-    )
     _add_limits(parser)
     return parser
 
@@ -130,7 +132,7 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     """The settings that are numbers, under the headings that they name."""
     groups: dict[str, argparse._ArgumentGroup] = {}
-    for name, option in flags().items():
+    for name, option in limits().items():
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
         default = getattr(ServerSettings, name)

@@ -18,7 +18,7 @@ from flaxformer_mt.bulk.reading import Lines, TwoInputs
 from flaxformer_mt.bulk.sinks import BucketSink, FileSink, OutputError, Sink, StreamSink
 from flaxformer_mt.bulk.stream import WINDOW, stream
 from flaxformer_mt.bulk.work import ScoreSettings, TranslateSettings
-from flaxformer_mt.cli.arguments import positive, say, weights
+from flaxformer_mt.cli.arguments import say, weights
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.progress import Meter
@@ -31,23 +31,13 @@ class Stopped(BaseException):
     """SIGTERM came, and the same command can go on."""
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        help="written as FILE.part until it is complete; called again after an interruption, the "
-        "same command goes on with that; gs:// too (default: standard output)",
-    )
-    parser.add_argument(
-        "--restart", action="store_true", help="begin anew, whatever an earlier call has left"
-    )
-    parser.add_argument(
-        "--window",
-        type=positive,
-        metavar="N",
-        help=f"lines read before any is written (default: {WINDOW}; 1 at a terminal). More of them "
-        "share batches; fewer are lost to an interruption",
-    )
+OUTPUT = {
+    "--output FILE": "written as FILE.part until it is complete; called again after an "
+    "interruption, the same command goes on with that; gs:// too (default: standard output)",
+    "--restart": "begin anew, whatever an earlier call has left",
+    "--window N": f"lines read before any is written (default: {WINDOW}; 1 at a terminal). More of "
+    "them share batches; fewer are lost to an interruption",
+}
 
 
 @contextlib.contextmanager

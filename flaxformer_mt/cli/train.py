@@ -5,7 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from flaxformer_mt.cli.arguments import add_config, add_workdir, make_parser, say, take_overrides
+from flaxformer_mt.cli.arguments import (
+    add_config,
+    add_workdir,
+    flags,
+    make_parser,
+    say,
+    take_overrides,
+)
 from flaxformer_mt.cli.average import tell_of_average
 from flaxformer_mt.cli.preparation import open_data, prepared
 from flaxformer_mt.cli.processes import add_processes, cluster
@@ -38,26 +45,21 @@ from flaxformer_mt.training.validation import loss_evaluator
 STOPPED = 75  # EX_TEMPFAIL: not finished, and the same command goes on
 
 
+_WHAT = {
+    "--init-from RUN": "start from the weights of another run, and from its settings if there is "
+    "no --config",
+    "--profile-steps A:B": "trace steps A to B into the run's profile/, for XProf or TensorBoard",
+    "--dry-run": "compile the longest batch shape, show memory, time and ETA on this machine, and "
+    "end",
+}
+
+
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
     add_config(parser, required=False)
     add_workdir(parser)
-    parser.add_argument(
-        "--init-from",
-        metavar="RUN",
-        help="start from the weights of another run, and from its settings if there is no --config",
-    )
-    parser.add_argument(
-        "--profile-steps",
-        metavar="A:B",
-        help="trace steps A to B into the run's profile/, for XProf or TensorBoard",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="compile the longest batch shape, show memory, time and ETA on this machine, and end",
-    )
+    flags(parser, _WHAT)
     add_processes(parser)
     options = parser.parse_args(rest)
     if options.dry_run and (options.profile_steps or options.init_from):

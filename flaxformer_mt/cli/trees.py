@@ -7,13 +7,12 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
-from flaxformer_mt.cli.arguments import make_parser, say
+from flaxformer_mt.cli.arguments import flags, make_parser, print_json, say
 from flaxformer_mt.parsing import linearization
 from flaxformer_mt.parsing.evalb import (
     describe_left_out,
@@ -39,42 +38,39 @@ _FILES = {
 }
 
 
+_LINEARIZE = {
+    "trees TREES...": "bracketed trees",
+    "--leaves xx|tags": "what stands for a word: XX, or its part-of-speech tag (default: xx)",
+}
+_REBUILD = {
+    "src SRC": _SOURCE,
+    "predicted PREDICTED": "linearised trees, one a line",
+    "--output FILE": "default: standard output",
+    "--malformed repair|flat": "repair what is no tree, or put the words alone in its place "
+    "(default: repair)",
+    "--json FILE": "write the counts of repairs to this file",
+}
+_SCORE = {
+    "gold GOLD": "bracketed trees",
+    "predicted PREDICTED": "a tree for each; (()) where there is none",
+    "--json": "print JSON in place of the table",
+    "--output FILE": "write the JSON to this file as well",
+}
+
+
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
-    parser = make_parser(prog, purpose)
-    parser.epilog = _EPILOG
+    parser = make_parser(prog, purpose, _EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     linearize = actions.add_parser("linearize", help="treebank files to source and target text")
-    linearize.add_argument("trees", metavar="TREES", nargs="+", help="bracketed trees")
+    flags(linearize, _LINEARIZE, leaves="xx")
     linearize.add_argument("--output-src", metavar="FILE", required=True, help=_SOURCE)
     linearize.add_argument("--output-tgt", metavar="FILE", required=True, help="linearised trees")
-    linearize.add_argument(
-        "--leaves",
-        choices=("xx", "tags"),
-        default="xx",
-        help="what stands for a word: XX, or its part-of-speech tag (default: xx)",
-    )
-    back = actions.add_parser("rebuild", help="sentences and linearised trees to trees")
-    back.add_argument("src", metavar="SRC", help=_SOURCE)
-    back.add_argument("predicted", metavar="PREDICTED", help="linearised trees, one a line")
-    back.add_argument("--output", metavar="FILE", help="default: standard output")
-    back.add_argument(
-        "--malformed",
-        choices=("repair", "flat"),
-        default="repair",
-        help="repair what is no tree, or put the words alone in its place (default: repair)",
-    )
-    back.add_argument("--json", metavar="FILE", help="write the counts of repairs to this file")
-    score = actions.add_parser("score", help="EVALB's labelled bracket scores")
-    score.add_argument("gold", metavar="GOLD", help="bracketed trees")
-    score.add_argument(
-        "predicted", metavar="PREDICTED", help="a tree for each; (()) where there is none"
-    )
-    score.add_argument("--json", action="store_true", help="print JSON in place of the table")
-    score.add_argument("--output", metavar="FILE", help="write the JSON to this file as well")
+    rebuilding = actions.add_parser("rebuild", help="sentences and linearised trees to trees")
+    flags(rebuilding, _REBUILD, malformed="repair")
+    flags(actions.add_parser("score", help="EVALB's labelled bracket scores"), _SCORE)
     options = parser.parse_args(arguments)
     _check_files(options, parser)
-    action = {"linearize": _linearize, "rebuild": _rebuild, "score": _score}[options.action]
-    action(options)
+    {"linearize": _linearize, "rebuild": _rebuild, "score": _score}[options.action](options)
     return 0
 
 
@@ -160,8 +156,7 @@ def _score(options: argparse.Namespace) -> None:
     if options.output is not None:
         write_json(as_path(options.output), scores_json(scores))
     if options.json:
-        json.dump(scores_json(scores), sys.stdout, indent=2)
-        print()
+        print_json(scores_json(scores))
     else:
         print(scores_table(scores))
 

@@ -14,7 +14,7 @@ CALLS = [
     ("average --workdir . --last 9999999999", "must be an integer from 1"),
     ("evaluate --workdir . --seed -1", "'-1' must be an integer from 0"),
     ("translate --workdir . --beam-size -3", "'-3' must be an integer from 1"),
-    ("translate --workdir . --beam-size 9000000", "is more than 65,536, the largest beam"),
+    ("translate --workdir . --beam-size 9000000", "'9000000' must be an integer from 1 to 65,536"),
     ("translate --workdir . --length-penalty nan", "'nan' is no finite number of at least 0"),
     ("translate --workdir . --length-penalty -5", "'-5' is no finite number of at least 0"),
     ("export --workdir . --format huggingface --output x --bound 0", "'0' is no number above 0"),
