@@ -5,54 +5,71 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from flaxformer_mt.config.languages import contradicted, undecided
 from flaxformer_mt.config.schema import (
     CorpusConfig,
+    DataConfig,
     ExperimentConfig,
-    ScheduleConfig,
     TrainingConfig,
     VocabularyConfig,
 )
 
 # PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
-# Group -> its settings, for each range.
-_AT_LEAST_ONE = {
-    "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length "
-    "vocab_multiple",
-    "data.batch": "tokens max_shapes multiple window",
-    "data.vocabulary": "size sample",
-    "data.filter": "max_length",
-    "training": "steps log_every save_every keep_latest validate_beam max_bad_updates",
-    "training.schedule": "warmup_steps",
-    "training.optimizer": "accumulation",
-    "decoding": "beam_size diverse_groups max_extra_tokens batch_tokens",
-}
-_SHARES = {
-    "model": "dropout attention_dropout ffn_dropout",
-    "data.filter": "script",
-    "data.vocabulary": "sampling",
-    "training": "label_smoothing",
-    "training.optimizer": "beta1 beta2 ema_decay",
-}
-_NOT_NEGATIVE = {
-    "training": (
-        "seed validate_every patience keep_best keep_for_average max_rollbacks chip_tflops"
-    ),
-    "training.optimizer": "weight_decay clip_norm",
-    "data": "epoch_pairs workers",
-    "data.batch": "src_length tgt_length",
-    "data.filter": "max_ratio",
-    "decoding": "length_penalty coverage_penalty diversity max_ratio no_repeat_ngram",
-}
-_POSITIVE = {"model": "norm_epsilon", "training.optimizer": "epsilon"}
 # No setting needs more, and the libraries below take no more.
 _LARGEST = 2**31 - 1
 # Positions among the candidates of a beam are int32; nobody searches as widely.
 LARGEST_BEAM = 1 << 16
+# What a range is called -> its test, and group -> the settings that must lie in it.
+_RANGES = {
+    "must be at least 1": (
+        lambda value: value >= 1,
+        {
+            "model": "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v max_length "
+            "vocab_multiple",
+            "data.batch": "tokens max_shapes multiple window",
+            "data.vocabulary": "size sample",
+            "data.filter": "max_length",
+            "training": "steps log_every save_every keep_latest validate_beam max_bad_updates",
+            "training.schedule": "warmup_steps",
+            "training.optimizer": "accumulation",
+            "decoding": "beam_size diverse_groups max_extra_tokens batch_tokens",
+        },
+    ),
+    "must lie in [0, 1)": (
+        lambda value: 0 <= value < 1,
+        {
+            "model": "dropout attention_dropout ffn_dropout",
+            "data.filter": "script",
+            "data.vocabulary": "sampling",
+            "training": "label_smoothing",
+            "training.optimizer": "beta1 beta2 ema_decay",
+        },
+    ),
+    "must not be negative": (
+        lambda value: value >= 0,
+        {
+            "training": "seed validate_every patience keep_best keep_for_average max_rollbacks "
+            "chip_tflops",
+            "training.optimizer": "weight_decay clip_norm",
+            "data": "epoch_pairs workers",
+            "data.batch": "src_length tgt_length",
+            "data.filter": "max_ratio",
+            "decoding": "length_penalty coverage_penalty diversity max_ratio no_repeat_ngram",
+        },
+    ),
+    "must be positive": (
+        lambda value: value > 0,
+        {"model": "norm_epsilon", "training.optimizer": "epsilon"},
+    ),
+    f"must be at most {LARGEST_BEAM:,}": (
+        lambda value: not LARGEST_BEAM < value <= _LARGEST,
+        {"training": "validate_beam", "decoding": "beam_size"},
+    ),
+}
 
 
 class CorpusSettings(NamedTuple):
@@ -77,24 +94,16 @@ CORPUS_SETTINGS = {
 }
 # Of the built-in grammar.
 SPLITS = ("train", "valid", "test")
-# The marks and one piece.
-_FEWEST_TYPES = 5
 
 
 def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     """Every contradiction in a config, each naming its keys."""
-    for key, value in _values(config, _AT_LEAST_ONE):
-        if value < 1:
-            yield f"'{key}' = {value} must be at least 1"
-    for key, value in _values(config, _SHARES):
-        if not 0 <= value < 1:
-            yield f"'{key}' = {value} must lie in [0, 1)"
-    for key, value in _values(config, _NOT_NEGATIVE):
-        if value < 0:
-            yield f"'{key}' = {value} must not be negative"
-    for key, value in _values(config, _POSITIVE):
-        if value <= 0:
-            yield f"'{key}' = {value} must be positive"
+    for problem, (lies_within, groups) in _RANGES.items():
+        for group, names in groups.items():
+            section: Any = functools.reduce(getattr, group.split("."), config)
+            for name in names.split():
+                if not lies_within(value := getattr(section, name)):
+                    yield f"'{group}.{name}' = {value} {problem}"
     for key, value in _integers(config):
         if value > _LARGEST:
             yield f"'{key}' = {value} must be at most {_LARGEST:,}"
@@ -103,39 +112,35 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
             f"'decoding.beam_size' = {config.decoding.beam_size} must be divisible by "
             f"'decoding.diverse_groups' = {groups}"
         )
-    for key, value in _values(config, {"training": "validate_beam", "decoding": "beam_size"}):
-        if LARGEST_BEAM < value <= _LARGEST:
-            yield f"'{key}' = {value} must be at most {LARGEST_BEAM:,}"
     yield from _model_and_data(config)
+    yield from _target_words(config.data.vocabulary)
     yield from _training(config)
-    yield from _mesh(config)
-    yield from _mixture(config)
-    for key, item in _corpora(config):
+    yield from _mixture(config.data)
+    yield from _batches(config)
+    for key, item in _corpora(config.data):
         # A point would divide the keys of its settings.
         if not re.fullmatch(r"\w[\w-]*", item.name):
             yield f"'{key}': a corpus's name may have letters, digits, '_' and '-'"
-        yield from _corpus(item, key)
-
-
-def _values(config: ExperimentConfig, groups: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    for group, names in groups.items():
-        section: Any = functools.reduce(getattr, group.split("."), config)
-        for name in names.split():
-            yield f"{group}.{name}", getattr(section, name)
+        if item.kind not in ("tsv", "synthetic") and bool(item.src) != bool(item.tgt):
+            yield f"'{key}': a corpus of kind '{item.kind}' needs both 'src' and 'tgt'"
+        if item.kind == "synthetic" and item.size < 1:
+            yield f"'{key}.size' must be at least 1 for the built-in grammar"
+        if item.kind == "synthetic" and item.split not in SPLITS:
+            yield f"'{key}.split' = '{item.split}' must be train, valid or test"
 
 
 def _integers(section: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
     """Every whole number in a config, corpora's included."""
     for field in dataclasses.fields(section):
-        value = getattr(section, field.name)
+        value, key = getattr(section, field.name), f"{prefix}{field.name}"
         if isinstance(value, int) and not isinstance(value, bool):
-            yield f"{prefix}{field.name}", value
+            yield key, value
         elif dataclasses.is_dataclass(value):
-            yield from _integers(value, f"{prefix}{field.name}.")
+            yield from _integers(value, f"{key}.")
         elif isinstance(value, tuple):
             for item in value:
                 if isinstance(item, CorpusConfig):
-                    yield from _integers(item, f"{prefix}{field.name}.{item.name}.")
+                    yield from _integers(item, f"{key}.{item.name}.")
 
 
 def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
@@ -148,7 +153,6 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
             "(or set 'model.tie' to 'target')"
         )
     yield from undecided(data)
-    yield from _target_words(data.vocabulary)
     if data.filter.max_length > model.max_length:
         yield (
             f"'data.filter.max_length' = {data.filter.max_length} lets in pairs longer than "
@@ -156,17 +160,17 @@ def _model_and_data(config: ExperimentConfig) -> Iterator[str]:
         )
     if 0 < data.filter.max_ratio < 1:
         yield f"'data.filter.max_ratio' = {data.filter.max_ratio} must be 0 (off) or at least 1"
-    if 1 <= data.vocabulary.size < _FEWEST_TYPES:
-        yield (
-            f"'data.vocabulary.size' = {data.vocabulary.size} must be at least {_FEWEST_TYPES}: "
-            "four marks and a piece"
-        )
-    coverage = data.vocabulary.character_coverage
-    if not 0 < coverage <= 1:
-        yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"
 
 
 def _target_words(vocabulary: VocabularyConfig) -> Iterator[str]:
+    if 1 <= vocabulary.size <= _MARKS:
+        yield (
+            f"'data.vocabulary.size' = {vocabulary.size} must be at least {_MARKS + 1}: four marks "
+            "and a piece"
+        )
+    if not 0 < vocabulary.character_coverage <= 1:
+        coverage = vocabulary.character_coverage
+        yield f"'data.vocabulary.character_coverage' = {coverage} must lie in (0, 1]"
     if vocabulary.tgt_types == "words" and vocabulary.shared:
         yield (
             "'data.vocabulary.tgt_types' = 'words' needs 'data.vocabulary.shared' = false: the "
@@ -187,27 +191,17 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
         yield f"'training.schedule.factor' = {schedule.factor} must be positive"
     if training.loss_chunk < -1:
         yield f"'training.loss_chunk' = {training.loss_chunk} must be at least -1"
-    multiple, accumulation = config.data.batch.multiple, training.optimizer.accumulation
-    if accumulation > 0 and multiple % accumulation:
-        yield (
-            f"'data.batch.multiple' = {multiple} must be divisible by "
-            f"'training.optimizer.accumulation' = {accumulation}"
-        )
     if training.best_metric == "bleu" and not training.validate_bleu:
         yield "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true"
-
-
-def _mesh(config: ExperimentConfig) -> Iterator[str]:
     sizes = {"data": config.mesh.data, "fsdp": config.mesh.fsdp, "tensor": config.mesh.tensor}
-    if sum(size == -1 for size in sizes.values()) > 1:
+    if list(sizes.values()).count(-1) > 1:
         yield "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"
     for name, size in sizes.items():
         if size < 1 and size != -1:
             yield f"'mesh.{name}' = {size} must be at least 1, or -1 for what is left"
 
 
-def _mixture(config: ExperimentConfig) -> Iterator[str]:
-    data = config.data
+def _mixture(data: DataConfig) -> Iterator[str]:
     weighted = [item.name for item in data.train if item.weight > 0]
     for item in data.train:
         if item.weight < 0:
@@ -222,7 +216,15 @@ def _mixture(config: ExperimentConfig) -> Iterator[str]:
             "'data.epoch_pairs' is for mixtures, in which every corpus has a weight: without "
             "weights an epoch is every pair once"
         )
-    batch = data.batch
+
+
+def _batches(config: ExperimentConfig) -> Iterator[str]:
+    batch, accumulation = config.data.batch, config.training.optimizer.accumulation
+    if accumulation > 0 and batch.multiple % accumulation:
+        yield (
+            f"'data.batch.multiple' = {batch.multiple} must be divisible by "
+            f"'training.optimizer.accumulation' = {accumulation}"
+        )
     if batch.form == "pack" and config.model.positions == "learned":
         yield (
             "'data.batch.form' = 'pack' needs 'model.positions' = 'sinusoidal': a packed row is "
@@ -234,25 +236,6 @@ def _mixture(config: ExperimentConfig) -> Iterator[str]:
         yield "'data.batch.src_length' and '.tgt_length' go together: set both, or neither"
 
 
-def _corpus(item: CorpusConfig, key: str) -> Iterator[str]:
-    if item.kind not in ("tsv", "synthetic") and bool(item.src) != bool(item.tgt):
-        yield f"'{key}': a corpus of kind '{item.kind}' needs both 'src' and 'tgt'"
-    if item.kind == "synthetic":
-        if item.size < 1:
-            yield f"'{key}.size' must be at least 1 for the built-in grammar"
-        if item.split not in SPLITS:
-            yield f"'{key}.split' = '{item.split}' must be train, valid or test"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Vain:
-    """What is said in vain by `key`, which is read where `kind`, another key, has another value."""
-
-    text: str
-    key: str = ""
-    kind: str = ""
-
-
 def unused_settings(config: ExperimentConfig, overrides: Sequence[str] = ()) -> Iterator[str]:
     """What is said in vain: a mistake in what is to be run, no damage to what was.
 
@@ -260,69 +243,66 @@ def unused_settings(config: ExperimentConfig, overrides: Sequence[str] = ()) -> 
     over, and no mistake.
     """
     given = {override.partition("=")[0] for override in overrides}
-    return (said.text for said in _said(config) if said.kind not in given or said.key in given)
-
-
-def _said(config: ExperimentConfig) -> Iterator[_Vain]:
+    for text, key in _of_other_kinds(config):
+        kind = f"{key.rpartition('.')[0]}.kind"
+        if kind not in given or key in given:
+            yield text
     training = config.training
     if training.patience > 0 and not training.validate_every:
-        yield _Vain(
+        yield (
             f"'training.patience' = {training.patience} counts validations, and there are none "
             "while 'training.validate_every' = 0: set one of them"
         )
-    yield from _other_schedule(training.schedule)
-    yield from map(_Vain, contradicted(config.data))
-    for key, corpus in _corpora(config):
-        yield from _unread(corpus, key)
+    yield from contradicted(config.data)
+    for key, corpus in _corpora(config.data):
+        if corpus.weight and not key.startswith("data.train."):
+            yield (
+                f"'{key}.weight' = {corpus.weight}: only corpora to train on are mixed; set it to 0"
+            )
     if any(corpus.name == "valid" for corpus in config.data.test):
-        yield _Vain(
+        yield (
             "'data.test.valid': `evaluate --set valid` means 'data.valid', and keeps its scores "
             "under that name: call the test set something else"
         )
 
 
-def _other_schedule(schedule: ScheduleConfig) -> Iterator[_Vain]:
-    group = "training.schedule"
-    for kind, (name, default) in {"paper": ("factor", 1.0), "peak": ("peak", 0.0)}.items():
+def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
+    """What is said of each setting that is not read of the `kind` beside it, and its key."""
+    group, schedule = "training.schedule", config.training.schedule
+    for kind, name, default in (("paper", "factor", 1.0), ("peak", "peak", 0.0)):
         value = getattr(schedule, name)
         if kind != schedule.kind and value != default:
-            said = (
+            yield (
                 f"'{group}.{name}' = {value} is for '{group}.kind' = '{kind}', and that is "
-                f"'{schedule.kind}': set it to '{kind}', or {name} to {default}"
+                f"'{schedule.kind}': set it to '{kind}', or {name} to {default}",
+                f"{group}.{name}",
             )
-            yield _Vain(said, f"{group}.{name}", f"{group}.kind")
+    for key, corpus in _corpora(config.data):
+        read = CORPUS_SETTINGS[corpus.kind].all
+        for name in ("src", "tgt", "path", "size"):
+            if (value := getattr(corpus, name)) and name not in read:
+                others = (kind for kind, found in CORPUS_SETTINGS.items() if name in found.all)
+                kinds = " or ".join(f"'{kind}'" for kind in others)
+                yield (
+                    f"'{key}.{name}' = {value!r} is not read of a corpus of kind '{corpus.kind}' "
+                    f"(but of {kinds}): set '{key}.kind', or {key}.{name}="
+                    f"{'0' if name == 'size' else ''}",
+                    f"{key}.{name}",
+                )
+        # A mere name asks for no part of a corpus.
+        if "split" not in read and corpus.split not in SPLITS:
+            yield (
+                f"'{key}.split' = {corpus.split!r} is not read of a corpus of kind "
+                f"'{corpus.kind}', which is taken whole: set it to 'train'",
+                f"{key}.split",
+            )
 
 
-def _corpora(config: ExperimentConfig) -> Iterator[tuple[str, CorpusConfig]]:
-    for group, corpora in (("train", config.data.train), ("test", config.data.test)):
+def _corpora(data: DataConfig) -> Iterator[tuple[str, CorpusConfig]]:
+    for group, corpora in (("train", data.train), ("test", data.test)):
         for corpus in corpora:
             yield f"data.{group}.{corpus.name}", corpus
-    yield "data.valid", config.data.valid
-
-
-def _unread(corpus: CorpusConfig, key: str) -> Iterator[_Vain]:
-    """Settings that would say what is read, were the corpus of another kind."""
-    read = CORPUS_SETTINGS[corpus.kind].all
-    for name in ("src", "tgt", "path", "size"):
-        if (value := getattr(corpus, name)) and name not in read:
-            others = (kind for kind, settings in CORPUS_SETTINGS.items() if name in settings.all)
-            kinds = " or ".join(f"'{kind}'" for kind in others)
-            said = (
-                f"'{key}.{name}' = {value!r} is not read of a corpus of kind '{corpus.kind}' (but "
-                f"of {kinds}): set '{key}.kind', or {key}.{name}={'0' if name == 'size' else ''}"
-            )
-            yield _Vain(said, f"{key}.{name}", f"{key}.kind")
-    # A mere name asks for no part of a corpus.
-    if "split" not in read and corpus.split not in SPLITS:
-        said = (
-            f"'{key}.split' = {corpus.split!r} is not read of a corpus of kind '{corpus.kind}', "
-            "which is taken whole: set it to 'train'"
-        )
-        yield _Vain(said, f"{key}.split", f"{key}.kind")
-    if corpus.weight and not key.startswith("data.train."):
-        yield _Vain(
-            f"'{key}.weight' = {corpus.weight}: only corpora to train on are mixed; set it to 0"
-        )
+    yield "data.valid", data.valid
 
 
 def loss_chunk(training: TrainingConfig, platform: str) -> int:
@@ -338,6 +318,5 @@ def expected_types(vocabulary: VocabularyConfig) -> tuple[int, int]:
 
     How many words a target of whole words has, its text decides: at least the ones that are named.
     """
-    if vocabulary.tgt_types == "words":
-        return vocabulary.size, _MARKS + len(vocabulary.tgt_words)
-    return vocabulary.size, vocabulary.size
+    words = vocabulary.tgt_types == "words"
+    return vocabulary.size, _MARKS + len(vocabulary.tgt_words) if words else vocabulary.size

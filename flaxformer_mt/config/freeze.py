@@ -71,8 +71,7 @@ def thaw(config: ExperimentConfig) -> ConfigDict:
     """A `ConfigDict` to change: known keys only, but corpora of any name may be added."""
     thawed = ConfigDict(_defaults(config)).lock()
     for corpora in (thawed.data.train, thawed.data.test):
-        corpora.unlock()
-        # Unlocking reaches down to the corpora that are there; their keys are fixed.
+        corpora.unlock()  # down to the corpora that are there, whose keys are fixed
         for item in corpora.values():
             item.lock()
     return thawed
@@ -108,42 +107,18 @@ def _fill(config: ConfigDict, full: ConfigDict, prefix: str, origin: str) -> Non
                 config[key] = float(config[key])
 
 
-def corpus(
-    *,
-    kind: str = "files",
-    src: str = "",
-    tgt: str = "",
-    path: str = "",
-    split: str = "train",
-    data_dir: str = "",
-    archives: str = "",
-    size: int = 0,
-    weight: float = 0.0,
-) -> ConfigDict:
+def corpus(**settings: Any) -> ConfigDict:
     """One corpus for `config.data.train.NAME = corpus(...)`; keys as in `CorpusConfig`."""
-    values = CorpusConfig(
-        kind=typing.cast(Any, kind),
-        src=src,
-        tgt=tgt,
-        path=path,
-        split=split,
-        data_dir=data_dir,
-        archives=archives,
-        size=size,
-        weight=weight,
-    )
-    return ConfigDict(_defaults(values)).lock()
+    return ConfigDict(_defaults(_build(CorpusConfig, settings, "", "corpus(...)"))).lock()
 
 
 def _defaults(config: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    cls: Any = type(config)
-    for name, hint in field_types(cls).items():
-        value = getattr(config, name)
-        if is_corpora(hint):
+    values = {name: getattr(config, name) for name in field_types(type(config))}
+    for name, value in values.items():
+        if dataclasses.is_dataclass(value):
+            values[name] = _defaults(value)
+        elif is_corpora(field_types(type(config))[name]):
             values[name] = {item.name: _defaults(item) for item in value}
-        else:
-            values[name] = _defaults(value) if dataclasses.is_dataclass(value) else value
     return values
 
 
@@ -156,8 +131,7 @@ def freeze(config: Mapping[str, Any] | ConfigDict, origin: str) -> ExperimentCon
     plain = config.to_dict() if isinstance(config, ConfigDict) else config
     frozen: ExperimentConfig = _build(ExperimentConfig, plain, "", origin)
     frozen = dataclasses.replace(frozen, data=with_languages(frozen.data))
-    problems = list(inconsistencies(frozen))
-    if problems:
+    if problems := list(inconsistencies(frozen)):
         raise ConfigError(f"{origin}: " + "; ".join(problems))
     return frozen
 
@@ -170,15 +144,15 @@ def to_dict(config: ExperimentConfig) -> dict[str, Any]:
 
 def flatten(config: ExperimentConfig) -> dict[str, Any]:
     """Dotted key -> value of every setting."""
+    return _flat(to_dict(config))
 
-    def walk(mapping: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for key, value in mapping.items():
-            if isinstance(value, dict):
-                yield from walk(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value
 
-    return dict(walk(to_dict(config), ""))
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        flat |= _flat(value, f"{key}.") if isinstance(value, dict) else {key: value}
+    return flat
 
 
 def to_text(config: ExperimentConfig) -> str:
@@ -186,50 +160,49 @@ def to_text(config: ExperimentConfig) -> str:
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in flatten(config).items())
 
 
-def _build(cls: type, values: Mapping[str, Any], prefix: str, origin: str) -> Any:
+def _build(cls: type, values: Any, prefix: str, origin: str) -> Any:
     if not isinstance(values, Mapping):
         raise ConfigError(
             f"{origin}: '{prefix.rstrip('.')}' is a group of settings, not {values!r}"
         )
     hints = field_types(cls)
-    for key in values:
-        if key not in hints:
-            raise ConfigError(f"{origin}: unknown key '{prefix}{key}'; {nearest(key, hints)}")
     built: dict[str, Any] = {}
-    for name, hint in hints.items():
-        if name not in values:
-            continue
-        value, key = values[name], f"{prefix}{name}"
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if name not in hints:
+            raise ConfigError(f"{origin}: unknown key '{key}'; {nearest(name, hints)}")
+        hint = hints[name]
         if is_corpora(hint):
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{origin}: '{key}' maps names to corpora, not {value!r}")
             built[name] = tuple(
-                dataclasses.replace(
-                    _build(CorpusConfig, item, f"{key}.{label}.", origin), name=label
-                )
-                for label, item in value.items()
+                _named(label, item, f"{key}.{label}.", origin) for label, item in value.items()
             )
+        elif hint is CorpusConfig:
+            built[name] = _named(name, value, f"{key}.", origin)
         elif dataclasses.is_dataclass(hint):
             built[name] = _build(typing.cast(type, hint), value, f"{key}.", origin)
-            if hint is CorpusConfig:
-                built[name] = dataclasses.replace(built[name], name=name)
         else:
             built[name] = check_value(value, hint, key, origin)
     return cls(**built)
 
 
+def _named(name: str, values: Any, prefix: str, origin: str) -> CorpusConfig:
+    built: CorpusConfig = _build(CorpusConfig, values, prefix, origin)
+    return dataclasses.replace(built, name=name)
+
+
 def check_value(value: Any, hint: Any, key: str, origin: str) -> Any:
     """`value` as `hint` asks for it: an int may stand for a float, a list for a tuple."""
     problem = f"{origin}: '{key}' = {value!r}: "
-    if typing.get_origin(hint) is typing.Literal:
-        choices = typing.get_args(hint)
+    if choices := typing.get_args(hint):
+        if hint == tuple[str, ...]:
+            if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+                return tuple(value)
+            raise ConfigError(problem + "must be a list of texts")
         if value not in choices:
             raise ConfigError(problem + f"must be one of {', '.join(map(repr, choices))}")
         return value
-    if typing.get_origin(hint) is tuple:
-        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
-            return tuple(value)
-        raise ConfigError(problem + "must be a list of texts")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

@@ -27,10 +27,7 @@ from flaxformer_mt.config.freeze import (
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
-BUILT_IN = (
-    Path(__file__).parent.parent / "configs",
-    Path(__file__).parent.parent.parent / "configs",
-)
+BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
 
 
 def built_in_names() -> list[str]:
@@ -80,10 +77,10 @@ def load_config(
         raise ConfigError(f"{path}: defines no get_config(variant)")
     try:
         config = get_config(variant)
-    except ValueError as error:
-        raise ConfigError(f"{spec}: {error}") from error
     except Exception as error:
-        raise ConfigError(_explained(error, path)) from error
+        # A plain ValueError is what a config says of a variant that it lacks.
+        told = f"{spec}: {error}" if type(error) is ValueError else _explained(error, path)
+        raise ConfigError(told) from error
     if not isinstance(config, ConfigDict):
         raise ConfigError(
             f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
@@ -103,10 +100,7 @@ def refuse_vain(
     *,
     recorded: ExperimentConfig | None,
 ) -> None:
-    """Raises ConfigError for what a config says in vain.
-
-    What was recorded once keeps nobody from going on.
-    """
+    """Raises ConfigError for what a config says in vain, but not for what was recorded once."""
     known = set() if recorded is None else set(unused_settings(recorded))
     if found := [said for said in unused_settings(config, overrides) if said not in known]:
         raise ConfigError(f"{origin}: " + "; ".join(found))
@@ -130,59 +124,47 @@ def _explained(error: Exception, path: Path) -> str:
         if unknown:
             hint = f"; {nearest(unknown[1], [a or b for a, b in names])}" if names else ""
             return f"{where}: unknown key '{unknown[1]}'{hint}"
-    return f"{where}: {type(error).__name__}: {text}"
+    kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
+    return f"{where}: {kind}{text}"
 
 
 def apply_override(config: ConfigDict, override: str) -> None:
     """Sets one `a.b=value` in place; the schema's type decides how the text is read."""
+    origin = f"--config.{override}"
     key, equals, text = override.partition("=")
     if not equals:
-        raise ConfigError(f"--config.{override}: write --config.KEY=VALUE")
-    origin, parts = f"--config.{override}", key.split(".")
+        raise ConfigError(f"{origin}: write --config.KEY=VALUE")
     cls: Any = ExperimentConfig
-    node = config
-    for depth, part in enumerate(parts):
-        hints = field_types(cls)
-        if part not in hints:
-            raise ConfigError(
-                f"{origin}: unknown key '{'.'.join(parts[: depth + 1])}'; {nearest(part, hints)}"
-            )
-        hint = hints[part]
-        rest = parts[depth + 1 :]
-        if is_corpora(hint):
-            if len(rest) != 2:
-                raise ConfigError(
-                    f"{origin}: write --config.{'.'.join(parts[: depth + 1])}.NAME.KEY=VALUE"
-                )
-            label, leaf = rest
-            if label not in node[part]:
-                node[part][label] = corpus()
-            if leaf not in node[part][label]:
-                raise ConfigError(
-                    f"{origin}: unknown key '{leaf}'; {nearest(leaf, node[part][label])}"
-                )
-            node[part][label][leaf] = parse_value(text, field_types(CorpusConfig)[leaf], origin)
-            return
-        if dataclasses.is_dataclass(hint):
-            if not rest:
-                settings = ", ".join(field_types(typing.cast(type, hint)))
-                raise ConfigError(f"{origin}: '{key}' is a group of settings: {settings}")
-            cls, node = hint, node[part]
+    node, parts = config, key.split(".")
+    for depth, part in enumerate(parts, start=1):
+        if is_corpora(cls):
+            if part not in node:
+                node[part] = corpus()
+            cls, node = CorpusConfig, node[part]
             continue
-        if rest:
-            raise ConfigError(
-                f"{origin}: '{'.'.join(parts[: depth + 1])}' is a setting and has no '{rest[0]}'"
-            )
-        # The schema's type holds, whatever the file has put there.
-        with node.ignore_type():
-            node[part] = parse_value(text, hint, origin)
+        here, hints = ".".join(parts[:depth]), field_types(cls)
+        if part not in hints:
+            raise ConfigError(f"{origin}: unknown key '{here}'; {nearest(part, hints)}")
+        cls = hints[part]
+        if is_corpora(cls) or dataclasses.is_dataclass(cls):
+            node = node[part]
+        elif depth < len(parts):
+            raise ConfigError(f"{origin}: '{here}' is a setting and has no '{parts[depth]}'")
+        else:
+            # The schema's type holds, whatever the file has put there.
+            with node.ignore_type():
+                node[part] = parse_value(text, cls, origin)
+            return
+    if is_corpora(cls):
+        raise ConfigError(f"{origin}: write --config.{key}.NAME.KEY=VALUE")
+    raise ConfigError(f"{origin}: '{key}' is a group of settings: {', '.join(field_types(cls))}")
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:
     """The text of an override as the setting's type: true/false, numbers, a,b,c lists."""
-    if typing.get_origin(hint) is tuple:
+    if hint == tuple[str, ...]:
         return tuple(part for part in text.split(",") if part)
-    if typing.get_origin(hint) is typing.Literal or hint is str:
+    if typing.get_args(hint) or hint is str:
         return text
     if hint is bool:
         if text.lower() not in ("true", "false"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from flaxformer_mt.config.setting import setting
+from flaxformer_mt.config.setting import operational, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,11 +69,8 @@ class ModelConfig:
         "stack the layers' parameters and scan: compiles in the time of one layer",
         decides="nothing",
     )
-    remat: bool = setting(
-        False,
-        "recompute each layer in the backward pass: less memory, a third more work",
-        resume=True,
-        decides="nothing",
+    remat: bool = operational(
+        False, "recompute each layer in the backward pass: less memory, a third more work"
     )
 
 
@@ -96,20 +93,13 @@ class CorpusConfig:
         "tfds: the set, such as wmt14_translate/de-en",
     )
     split: str = setting(
-        "train",
-        "synthetic: train, valid or test; tfds: as TFDS writes it, such as train[:10%]",
+        "train", "synthetic: train, valid or test; tfds: as TFDS writes it, such as train[:10%]"
     )
-    data_dir: str = setting(
-        "",
-        "tfds: where prepared sets are (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)",
-        resume=True,
-        decides="nothing",
+    data_dir: str = operational(
+        "", "tfds: where prepared sets are (empty: TFDS_DATA_DIR, or ~/tensorflow_datasets)"
     )
-    archives: str = setting(
-        "",
-        "tfds: folder with the set's original archives, fetched by hand",
-        resume=True,
-        decides="nothing",
+    archives: str = operational(
+        "", "tfds: folder with the set's original archives, fetched by hand"
     )
     size: int = setting(0, "synthetic: how many pairs")
     weight: float = setting(
@@ -144,8 +134,7 @@ class VocabularyConfig:
         "Unicode form; part of the vocabulary's model, so translation does the same",
     )
     sampling: float = setting(
-        0.0,
-        "subword regularisation of training text: BPE-dropout's p, or unigram's alpha (0: off)",
+        0.0, "subword regularisation of training text: BPE-dropout's p, or unigram's alpha (0: off)"
     )
     sample: int = setting(
         2_000_000, "train on at most this many pairs, drawn evenly over the corpus"
@@ -205,9 +194,7 @@ class DataConfig:
         resume=True,
         decides="scoring",
     )
-    folder: str = setting(
-        "", "relative corpus paths stand in this folder", resume=True, decides="nothing"
-    )
+    folder: str = operational("", "relative corpus paths stand in this folder")
     train: tuple[CorpusConfig, ...] = setting((), "training corpora, by name")
     valid: CorpusConfig = setting(
         CorpusConfig(name="valid"), "validation corpus, for every choice made in training"
@@ -220,11 +207,8 @@ class DataConfig:
         "mixture: pairs that count as one epoch, to within one for each corpus (0: as many as the "
         "corpora hold)",
     )
-    workers: int = setting(
-        0,
-        "processes that put batches together (0: a thread of the trainer's)",
-        resume=True,
-        decides="nothing",
+    workers: int = operational(
+        0, "processes that put batches together (0: a thread of the trainer's)"
     )
     vocabulary: VocabularyConfig = setting(VocabularyConfig, "")
     filter: FilterConfig = setting(FilterConfig, "")
@@ -261,28 +245,20 @@ class TrainingConfig:
         100_000, "optimizer updates in all, skipped ones (max_bad_updates) included", resume=True
     )
     label_smoothing: float = setting(0.1, "epsilon_ls, spread evenly over every other type")
-    loss_chunk: int = setting(
+    loss_chunk: int = operational(
         -1,
         "target positions whose logits a device holds at once (0: all; -1: all on GPU, else 4096)",
-        resume=True,
-        decides="nothing",
     )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
-    log_every: int = setting(100, "steps between reports", resume=True, decides="nothing")
-    validate_every: int = setting(
+    log_every: int = operational(100, "steps between reports")
+    validate_every: int = operational(
         1500,
         "steps between validations (0: only at the end). Each saves a checkpoint: with a multiple "
         "of save_every those that are averaged lie equally far apart",
-        resume=True,
-        decides="nothing",
     )
-    validate_bleu: bool = setting(
-        True, "decode the validation set at each validation", resume=True, decides="nothing"
-    )
-    validate_beam: int = setting(
-        1, "beam size of that decoding: 1 is greedy", resume=True, decides="nothing"
-    )
+    validate_bleu: bool = operational(True, "decode the validation set at each validation")
+    validate_beam: int = operational(1, "beam size of that decoding: 1 is greedy")
     best_metric: Literal["bleu", "loss"] = setting(
         "bleu", "what `best` means for checkpoints and patience", decides="nothing"
     )
@@ -290,38 +266,26 @@ class TrainingConfig:
         0, "stop after this many validations without a new best (0: off)", resume=True
     )
     save_every: int = setting(1500, "steps between checkpoints (paper: 10 minutes)", resume=True)
-    keep_latest: int = setting(
-        2, "newest checkpoints kept for resuming", resume=True, decides="nothing"
-    )
-    keep_best: int = setting(1, "best checkpoints kept", resume=True, decides="nothing")
+    keep_latest: int = operational(2, "newest checkpoints kept for resuming")
+    keep_best: int = operational(1, "best checkpoints kept")
     keep_for_average: int = setting(
         5, "newest checkpoints kept for `average` (paper: 5 base, 20 big)", resume=True
     )
-    max_bad_updates: int = setting(
+    max_bad_updates: int = operational(
         20,
         "consecutive updates skipped for a non-finite loss or gradient before the last good "
         "checkpoint is restored",
-        resume=True,
-        decides="nothing",
     )
-    max_rollbacks: int = setting(
-        3,
-        "such restores, without a checkpoint beyond the place, before the run stops",
-        resume=True,
-        decides="nothing",
+    max_rollbacks: int = operational(
+        3, "such restores, without a checkpoint beyond the place, before the run stops"
     )
-    chip_tflops: float = setting(
+    chip_tflops: float = operational(
         0.0,
         "MFU is a share of this many TFLOP/s of each device (0: bfloat16 peak by the device's "
         "name; on a CPU, measured)",
-        resume=True,
-        decides="nothing",
     )
-    deterministic: bool = setting(
-        False,
-        "GPU: the same bits from every run, at some cost in speed (CPU and TPU: always so)",
-        resume=True,
-        decides="nothing",
+    deterministic: bool = operational(
+        False, "GPU: the same bits from every run, at some cost in speed (CPU and TPU: always so)"
     )
     freeze: tuple[str, ...] = setting(
         (), "glob patterns of parameter paths that do not train, such as 'encoder/*'"
@@ -330,61 +294,51 @@ class TrainingConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
-    beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy", resume=True)
-    length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha", resume=True)
+    beam_size: int = setting(4, "hypotheses kept at each step; 1 is greedy")
+    length_penalty: float = setting(0.6, "alpha in ((5 + |Y|) / 6)^alpha")
     length_norm: Literal["gnmt", "average"] = setting(
-        "gnmt",
-        "gnmt: the paper's penalty, above; average: |Y|^alpha, as other toolkits have it",
-        resume=True,
+        "gnmt", "gnmt: the paper's penalty, above; average: |Y|^alpha, as other toolkits have it"
     )
     coverage_penalty: float = setting(
         0.0,
         "beta in beta * sum_i log min(sum_j p_ij, 1), which lowers scores of outputs that leave "
         "source tokens i without attention p_ij (0: off, as in the paper; Wu et al. had 0.2)",
-        resume=True,
     )
     diverse_groups: int = setting(
         1,
         "diverse beam search: the beam in this many groups, which shun what earlier ones say; "
         "without effect on sampling",
-        resume=True,
     )
     diversity: float = setting(
         0.5,
         "how much lower a group ranks a token for each hypothesis of an earlier one that says it",
-        resume=True,
     )
     ends_among: Literal["candidates", "beam"] = setting(
         "candidates",
         "candidates: any of the 2 * beam_size best continuations may end a hypothesis, as in "
         "tensor2tensor; beam: the beam_size best alone, as in other toolkits",
-        resume=True,
     )
-    max_ratio: float = setting(
-        1.0, "an output has at most this many times the input's length ...", resume=True
-    )
-    max_extra_tokens: int = setting(50, "... plus this many tokens", resume=True)
+    max_ratio: float = setting(1.0, "an output has at most this many times the input's length ...")
+    max_extra_tokens: int = setting(50, "... plus this many tokens")
     no_repeat_ngram: int = setting(
-        0, "no sequence of this many tokens occurs twice in an output (0: any may)", resume=True
+        0, "no sequence of this many tokens occurs twice in an output (0: any may)"
     )
     batch_tokens: int = setting(
         8192,
         "source positions times beams in a device's part of a decoding batch",
-        resume=True,
         decides="nothing",
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeshConfig:
-    data: int = setting(-1, "devices that split the batch (-1: what is left)", resume=True)
-    fsdp: int = setting(1, "devices that split the batch and the parameters", resume=True)
-    tensor: int = setting(1, "devices that split heads, feed-forward and vocabulary", resume=True)
+    data: int = setting(-1, "devices that split the batch (-1: what is left)")
+    fsdp: int = setting(1, "devices that split the batch and the parameters")
+    tensor: int = setting(1, "devices that split heads, feed-forward and vocabulary")
     shard_optimizer: bool = setting(
         True,
         "split the optimizer's state and its update over `data` as well, up to 32 ways: "
         "less memory and work",
-        resume=True,
     )
 
 
@@ -392,9 +346,9 @@ class MeshConfig:
 class ExperimentConfig:
     """One experiment. Source of the defaults: the paper's base model, sections 3 and 5."""
 
-    name: str = setting("experiment", "title in reports", resume=True, decides="nothing")
+    name: str = operational("experiment", "title in reports")
     model: ModelConfig = setting(ModelConfig, "")
     data: DataConfig = setting(DataConfig, "")
     training: TrainingConfig = setting(TrainingConfig, "")
-    decoding: DecodingConfig = setting(DecodingConfig, "", decides="scoring")
-    mesh: MeshConfig = setting(MeshConfig, "", decides="nothing")
+    decoding: DecodingConfig = setting(DecodingConfig, "", resume=True, decides="scoring")
+    mesh: MeshConfig = setting(MeshConfig, "", resume=True, decides="nothing")

@@ -21,3 +21,8 @@ def setting(
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def operational(default: Any, help: str) -> Any:
+    """A setting that decides nothing and may change at any time: where, how fast, what is said."""
+    return setting(default, help, resume=True, decides="nothing")

@@ -177,7 +177,7 @@ def test_a_test_set_called_valid_is_a_mistake_too():
         ("mesh=3", "'mesh' is a group of settings: data, fsdp, tensor"),
         ("model.d_model.x=3", "'model.d_model' is a setting and has no 'x'"),
         ("data.train=x", "write --config.data.train.NAME.KEY=VALUE"),
-        ("data.train.a.source=x", "unknown key 'source'; did you mean 'src'?"),
+        ("data.train.a.source=x", "unknown key 'data.train.a.source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),
     ],
 )
@@ -239,7 +239,7 @@ CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n  
         ("config.model.d_model = 'wide'", ":4: TypeError: Could not override field 'd_model'"),
         (
             "config.data.train.a = corpus(source='x')",
-            ":4: TypeError: corpus() got an unexpected keyword argument 'source'",
+            ":4: corpus(...): unknown key 'source'; did you mean 'src'?",
         ),
         ("config.model.d_model = 0", ": 'model.d_model' = 0 must be at least 1"),
         (
