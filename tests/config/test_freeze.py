@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -32,7 +32,9 @@ def nested(key: str, value: Any) -> dict[str, Any]:
 def message(values: Any) -> str:
     with pytest.raises(ConfigError) as error:
         freeze(values, "the origin")
-    return str(error.value)
+    start, _, said = str(error.value).partition(": ")
+    assert start == "the origin"
+    return said
 
 
 def test_an_empty_mapping_is_the_defaults():
@@ -44,10 +46,14 @@ def test_an_empty_mapping_is_the_defaults():
 def test_corpora_carry_their_names_in_order():
     corpora = {name: {"src": f"{name}.en", "tgt": f"{name}.de"} for name in ("z", "a", "m")}
     config = freeze({"data": {"train": corpora}}, "test")
-    assert [item.name for item in config.data.train] == ["z", "a", "m"]
+    assert [(item.name, item.src) for item in config.data.train] == [
+        *(("z", "z.en"), ("a", "a.en"), ("m", "m.en"))
+    ]
     assert freeze(json.loads(json.dumps(to_dict(config))), "a file") == config
-    assert config.data.train[1].src == "a.en"
     assert config.data.valid.name == "valid"
+    lines = to_text(config).splitlines()
+    assert len(lines) == len(flatten(config))
+    assert {'data.train.a.src = "a.en"', "training.freeze = []", "model.d_model = 512"} < set(lines)
 
 
 def test_thawed_config_takes_corpora_and_no_other_key():
@@ -57,39 +63,24 @@ def test_thawed_config_takes_corpora_and_no_other_key():
     frozen = freeze(thawed, "test")
     assert [item.name for item in frozen.data.train] == ["a", "b"]
     assert [item.name for item in frozen.data.test] == ["c"]
-    for group, key in (
-        *((thawed.data, "trains"), (thawed.model, "dropouts"), (thawed.data.train.a, "source")),
-    ):
+    groups = ((thawed.data, "trains"), (thawed.model, "dropouts"), (thawed.data.train.a, "source"))
+    for group, key in groups:
         with pytest.raises(AttributeError):
             setattr(group, key, 1)
 
 
-# --- what is refused --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
-        ({"modle": {}}, "the origin: unknown key 'modle'; did you mean 'model'?"),
-        (nested("model.d_modell", 3), "unknown key 'model.d_modell'; did you mean 'd_model'?"),
-        (
-            nested("data.train.mine.source", "x"),
-            "unknown key 'data.train.mine.source'; did you mean 'src'?",
-        ),
-        (nested("data.valid.name", "x"), "unknown key 'data.valid.name'; valid names: kind, src"),
-        (nested("mesh.zzz", 1), "unknown key 'mesh.zzz'; valid names: data, fsdp, tensor"),
-    ],
-)
-def test_unknown_keys_name_the_nearest(values, wanted):
-    said = message(values)
-    assert wanted in said
-    assert said.startswith("the origin: ")
+def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
+    config = freeze({"model": {"dropout": 0}, "training": {"freeze": ["encoder/*"]}}, "test")
+    assert isinstance(config.model.dropout, float)
+    assert config.training.freeze == ("encoder/*",)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "wanted"),
     [
-        ("model.d_model", "512", "'model.d_model' = '512': must be of type int"),
+        ("modle", {}, "unknown key 'modle'; did you mean 'model'?"),
+        ("data.train.mine.source", "x", "unknown key 'data.train.mine.source'; did you mean 'src'"),
+        ("data.valid.name", "x", "unknown key 'data.valid.name'; valid names: kind, src"),
         ("model.d_model", 512.0, "'model.d_model' = 512.0: must be of type int"),
         ("model.d_model", True, "'model.d_model' = True: must be of type int"),
         ("model.dropout", False, "'model.dropout' = False: must be of type float"),
@@ -104,15 +95,11 @@ def test_unknown_keys_name_the_nearest(values, wanted):
         ("data.train.a", "x", "'data.train.a' is a group of settings, not 'x'"),
     ],
 )
-def test_wrong_types_are_named(key, value, wanted):
-    assert message(nested(key, value)).startswith(f"the origin: {wanted}")
+def test_unknown_keys_and_wrong_types_are_named(key, value, wanted):
+    assert message(nested(key, value)).startswith(wanted)
 
 
-def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
-    config = freeze({"model": {"dropout": 0}, "training": {"freeze": ["encoder/*"]}}, "test")
-    assert config.model.dropout == 0.0
-    assert isinstance(config.model.dropout, float)
-    assert config.training.freeze == ("encoder/*",)
+OF_WORDS = {"tgt_types": "words", "shared": False}
 
 
 @pytest.mark.parametrize(
@@ -121,74 +108,39 @@ def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
         ("model.num_heads", 0, "'model.num_heads' = 0 must be at least 1"),
         ("training.seed", 10**22, "must be at most 2,147,483,647"),
         ("data.train.mine.size", 3 * 10**9, "'data.train.mine.size' = 3000000000 must be at most"),
+        ("decoding.beam_size", 9_000_000, "'decoding.beam_size' = 9000000 must be at most 65,536"),
         ("data.vocabulary.size", 4, "must be at least 5: four marks and a piece"),
         ("model.dropout", 1.0, "'model.dropout' = 1.0 must lie in [0, 1)"),
         ("training.patience", -1, "'training.patience' = -1 must not be negative"),
         ("training.optimizer.epsilon", 0, "'training.optimizer.epsilon' = 0.0 must be positive"),
         ("training.schedule.factor", 0, "'training.schedule.factor' = 0.0 must be positive"),
-        (
-            "training.schedule.kind",
-            "peak",
-            "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'",
-        ),
+        ("training.schedule.kind", "peak", "'training.schedule.peak' must be set when"),
         ("model.d_model", 511, "'model.d_model' = 511 must be even for sinusoidal positions"),
-        (
-            "data.vocabulary.shared",
-            False,
-            "'model.tie' = 'all' needs 'data.vocabulary.shared' = true (or set 'model.tie' to "
-            "'target')",
-        ),
+        ("data.vocabulary.shared", False, "'model.tie' = 'all' needs 'data.vocabulary.shared' ="),
         (
             "model.max_length",
             100,
-            "'data.filter.max_length' = 256 lets in pairs longer than 'model.max_length' = 100",
+            "'data.filter.max_length' = 256 lets in pairs longer than 'model",
         ),
         ("data.filter.max_ratio", 0.5, "'data.filter.max_ratio' = 0.5 must be 0 (off) or at least"),
-        (
-            "data.vocabulary.character_coverage",
-            0,
-            "'data.vocabulary.character_coverage' = 0.0 must lie in (0, 1]",
-        ),
+        ("data.vocabulary.character_coverage", 0, "character_coverage' = 0.0 must lie in (0, 1]"),
         ("data.vocabulary", {"tgt_types": "words"}, "'data.vocabulary.tgt_types' = 'words' needs"),
         ("data.vocabulary", {"tgt_words": ["a"]}, "is for 'data.vocabulary.tgt_types' = 'words'"),
-        ("data.vocabulary", {"tgt_types": "words", "tgt_words": ["a b"]}, "'a b' is not one word"),
-        ("data.vocabulary", {"tgt_types": "words", "tgt_words": ["▁a"]}, "'▁a' is not one word"),
-        ("data.vocabulary", {"tgt_types": "words", "tgt_words": [""]}, "'' is not one word"),
-        (
-            "training.optimizer.accumulation",
-            3,
-            "'data.batch.multiple' = 8 must be divisible by 'training.optimizer.accumulation' = 3",
-        ),
-        (
-            "training.validate_bleu",
-            False,
-            "'training.best_metric' = 'bleu' needs 'training.validate_bleu' = true",
-        ),
-        (
-            "mesh.tensor",
-            -1,
-            "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1",
-        ),
+        ("data.vocabulary", {**OF_WORDS, "tgt_words": ["a b"]}, "'a b' is not one word"),
+        ("data.vocabulary", {**OF_WORDS, "tgt_words": ["▁a"]}, "'▁a' is not one word"),
+        ("data.vocabulary", {**OF_WORDS, "tgt_words": [""]}, "'' is not one word"),
+        ("training.optimizer.accumulation", 3, "'data.batch.multiple' = 8 must be divisible by"),
+        ("training.validate_bleu", False, "'training.best_metric' = 'bleu' needs 'training.valid"),
+        ("mesh.tensor", -1, "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"),
         ("mesh.fsdp", 0, "'mesh.fsdp' = 0 must be at least 1, or -1 for what is left"),
-        (
-            "data.train.a.src",
-            "only.one",
-            "'data.train.a': a corpus of kind 'files' needs both 'src' and 'tgt'",
-        ),
-        (
-            "data.test.a.kind",
-            "synthetic",
-            "'data.test.a.size' must be at least 1 for the built-in grammar",
-        ),
+        ("data.train.a.src", "one", "'data.train.a': a corpus of kind 'files' needs both 'src'"),
+        ("data.test.a.kind", "synthetic", "'data.test.a.size' must be at least 1 for the built-in"),
         ("data.test", {"a.b": {}}, "'data.test.a.b': a corpus's name may have letters, digits"),
-        ("data.train", {"a/b": {}}, "'data.train.a/b': a corpus's name may have letters"),
         ("data.train", {"": {}}, "'data.train.': a corpus's name may have letters"),
     ],
 )
 def test_contradictions_are_named(key, value, wanted):
-    said = message(nested(key, value))
-    assert said.startswith("the origin: ")
-    assert wanted in said
+    assert wanted in message(nested(key, value))
 
 
 def test_every_contradiction_is_reported_at_once():
@@ -196,44 +148,25 @@ def test_every_contradiction_is_reported_at_once():
     assert said.count("must") == 3
 
 
-# --- text forms -------------------------------------------------------------------------------
-
-
-def test_text_has_a_line_for_every_setting():
-    config = freeze({"data": {"test": {"a": {"src": "x", "tgt": "y"}}}}, "test")
-    lines = to_text(config).splitlines()
-    assert len(lines) == len(flatten(config))
-    assert "model.d_model = 512" in lines
-    assert 'model.norm = "post"' in lines
-    assert 'data.test.a.src = "x"' in lines
-    assert "model.remat = false" in lines
-    assert "training.freeze = []" in lines
-
-
 def values_of(hint: Any) -> st.SearchStrategy:
-    if get_origin(hint) is not None:
+    if get_args(hint):
         return st.sampled_from(get_args(hint))
     if hint is bool:
         return st.booleans()
-    if hint is int:
-        return st.integers(1, 64).map(lambda half: 2 * half)
-    return st.floats(0, 0.99)
+    return st.integers(1, 64).map(lambda n: 2 * n) if hint is int else st.floats(0, 0.99)
+
+
+OPTIONAL = {
+    name: values_of(hint)
+    for name, hint in field_types(ModelConfig).items()
+    if name not in ("max_length", "norm_epsilon")
+}
 
 
 @settings(deadline=None)
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            name: values_of(hint)
-            for name, hint in field_types(ModelConfig).items()
-            if name not in ("max_length", "norm_epsilon")
-        },
-    )
-)
+@given(st.fixed_dictionaries({}, optional=OPTIONAL))
 def test_any_model_round_trips(values):
     config = freeze({"model": values}, "test")
-    for name, value in values.items():
-        assert getattr(config.model, name) == value
+    assert {name: getattr(config.model, name) for name in values} == values
     assert freeze(json.loads(json.dumps(to_dict(config))), "again") == config
     assert freeze(thaw(config), "thawed") == config

@@ -62,10 +62,3 @@ def test_there_is_no_golden_text_without_its_config():
 @pytest.mark.parametrize("name", built_in_names())
 def test_without_a_variant_a_config_is_its_first_one(name):
     assert load_config(name) == load_config(f"{name}:{variants(name)[0]}")
-
-
-@pytest.mark.parametrize("name", built_in_names())
-def test_config_opens_with_its_command(name):
-    path = Path(__file__).parents[2] / "configs" / f"{name}.py"
-    docstring = path.read_text(encoding="utf-8").split('"""')[1]
-    assert re.search(r"^    flaxformer-mt (train --config|quickstart)", docstring, re.MULTILINE)

@@ -45,19 +45,16 @@ def refused(*overrides: str) -> str:
     [
         ("name=a b=c", "a b=c"),
         ("training.steps=100_000", 100_000),
-        ("model.dropout=0.25", 0.25),
         ("model.dropout=0", 0.0),
         ("model.norm=pre", "pre"),
         ("model.remat=False", False),
         ("training.freeze=encoder/*,embedding/shared", ("encoder/*", "embedding/shared")),
         ("training.freeze=", ()),
-        ("data.valid.src=x=y", "x=y"),
         ("mesh.data=-1", -1),
     ],
 )
 def test_override_is_read_as_the_settings_type(override, value):
-    needed = () if "valid" not in override else ("data.valid.tgt=y",)
-    got = with_overrides(override, *needed)
+    got = with_overrides(override)
     for part in override.partition("=")[0].split("."):
         got = getattr(got, part)
     assert got == value
@@ -114,40 +111,30 @@ def test_corpora_are_added_and_changed_by_name():
     assert corpus.tgt == load_config("multi30k").data.train[0].tgt
 
 
-def test_patience_without_validations_is_a_mistake_but_no_damage_to_a_run():
-    settings = ["training.patience=3", "training.validate_every=0"]
-    with pytest.raises(ConfigError, match="'training.patience' = 3 counts validations, and there"):
-        load_config("multi30k", settings)
-    frozen = freeze({"training": {"patience": 3, "validate_every": 0}}, "an earlier run")
-    assert frozen.training.patience == 3
-
-
 @pytest.mark.parametrize(
     ("spec", "override", "wanted"),
     [
-        (
-            "wmt14_en_de",
-            "training.schedule.peak=0.001",
-            "is for 'training.schedule.kind' = 'peak', and that is 'paper': ",
-        ),
-        (
-            "multi30k",
-            "training.schedule.factor=2",
-            "is for 'training.schedule.kind' = 'paper', and that is 'peak': ",
-        ),
+        ("wmt14_en_de", "training.schedule.peak=0.001", "is for 'training.schedule.kind' = 'peak'"),
+        ("multi30k", "training.schedule.factor=2", "is for 'training.schedule.kind' = 'paper'"),
         ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (but of 'files' or"),
-        ("quickstart", "data.train.grammar.path=mine.tsv", "kind 'synthetic' (but of 'tsv' or"),
         ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (but of 'tsv' or 'jsonl'"),
         ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files', which is taken whole"),
         ("multi30k", "data.valid.weight=2", "only corpora to train on are mixed"),
+        ("table3", "training.patience=3", "counts validations, and there are none"),
     ],
 )
 def test_what_nothing_would_read_is_a_mistake(spec, override, wanted):
     name = override.partition("=")[0]
+    overrides = [override, *["training.validate_every=0"][: "patience" in override]]
     with pytest.raises(ConfigError) as caught:
-        load_config(spec, [override])
+        load_config(spec, overrides)
     said = str(caught.value)
     assert said.startswith(f"{spec}: '{name}' = ") and wanted in said
+
+
+def test_what_was_said_in_vain_is_no_damage_to_a_run():
+    frozen = freeze({"training": {"patience": 3, "validate_every": 0}}, "an earlier run")
+    assert frozen.training.patience == 3
 
 
 def test_what_is_left_over_of_another_kind_is_no_mistake():
@@ -187,7 +174,6 @@ def test_a_wrong_override_is_quoted(override, wanted):
 
 def test_values_that_only_the_whole_config_refuses_name_the_file():
     assert refused("model.dropout=1.5") == "files: 'model.dropout' = 1.5 must lie in [0, 1)"
-    assert refused("decoding.beam_size=9000000").endswith(" = 9000000 must be at most 65,536")
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -213,17 +199,7 @@ def test_a_missing_file_names_the_nearest_built_in_one():
         load_config("nowhere/x.py:big")
 
 
-def test_the_variant_is_passed_on(write):
-    path = write(
-        "def get_config(variant=''):\n"
-        "    config = default_config()\n"
-        "    config.name = 'variant ' + variant\n"
-        "    return config\n"
-    )
-    assert load_config(f"{path}:big").name == "variant big"
-    assert load_config(path).name == "variant "
-
-
+PARTIAL = "import ml_collections\ndef get_config(v):\n    return ml_collections.ConfigDict({})\n"
 CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n    return config\n"
 
 
@@ -251,6 +227,8 @@ CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n  
             ": get_config returned 3, not a ConfigDict",
         ),
         ("def get_config():\n    pass\n", ": TypeError: get_config() takes 0 positional arguments"),
+        (PARTIAL.format('{"modl": {}}'), ": unknown key 'modl'; did you mean 'model'?"),
+        (PARTIAL.format('{"data": {"train": 3}}'), ": 'data.train' is a group of settings, not 3"),
     ],
 )
 def test_an_error_in_a_file_says_where(write, body, wanted):
@@ -267,34 +245,21 @@ from ml_collections import ConfigDict
 
 def get_config(variant=""):
     train = {"mine": {"src": "a.en", "tgt": "a.de"}}
-    return ConfigDict({"model": {"d_model": 16, "dropout": 0}, "data": {"train": train}}).lock()
+    model = {"d_model": 16, "dropout": 0}
+    name = "variant " + variant
+    return ConfigDict({"name": name, "model": model, "data": {"train": train}}).lock()
 """
     overrides = ["training.schedule.warmup_steps=7", "model.d_ff=5", "model.dropout=0.5"]
     overrides += ["data.train.mine.weight=2", "data.train.other.path=b.tsv"]
     overrides += ["data.train.other.kind=tsv", "data.train.other.weight=1", "mesh.fsdp=1"]
-    config = load_config(write(body), overrides)
+    config = load_config(f"{write(body)}:v", overrides)
+    assert config.name == "variant v"
     assert (config.training.schedule.warmup_steps, config.model.d_ff) == (7, 5)
     assert (config.model.d_model, config.model.dropout) == (16, 0.5)
     assert {each.name: (each.src, each.path, each.weight) for each in config.data.train} == {
         "mine": ("a.en", "", 2.0),
         "other": ("", "b.tsv", 1.0),
     }
-
-
-@pytest.mark.parametrize(
-    ("mapping", "wanted"),
-    [
-        ('{"modl": {}}', "unknown key 'modl'; did you mean 'model'?"),
-        ('{"training": {"steps": "many"}}', "'training.steps' = 'many': must be of type int"),
-        ('{"data": {"train": 3}}', "'data.train' is a group of settings, not 3"),
-    ],
-)
-def test_what_is_wrong_in_a_partial_config_is_named(write, mapping, wanted):
-    made = f"    return ml_collections.ConfigDict({mapping})"
-    path = write(f"import ml_collections\ndef get_config(v):\n{made}")
-    with pytest.raises(ConfigError) as error:
-        load_config(path, ["training.schedule.warmup_steps=7"])
-    assert wanted in str(error.value) and path in str(error.value)
 
 
 def test_values_that_refer_to_others_or_wait_for_an_override(write):

@@ -32,37 +32,24 @@ BEFORE = changed()
 @pytest.mark.parametrize(
     "override",
     [
-        "name=other",
-        "model.dtype=bfloat16",
-        "data.folder=elsewhere",
-        "data.tgt_lang=fr",
-        "data.train.news.data_dir=elsewhere",
-        "data.test.more.src=new.en",
-        "training.steps=9000",
-        "training.loss_chunk=0",
-        "training.save_every=7",
-        "training.patience=3",
-        "decoding.beam_size=2",
-        "mesh.data=4",
+        *("name=other", "model.dtype=bfloat16", "data.folder=elsewhere", "data.tgt_lang=fr"),
+        *("data.train.news.data_dir=elsewhere", "data.test.news.src=new.en", "training.steps=9000"),
+        *("training.save_every=7", "training.patience=3", "decoding.beam_size=2", "mesh.data=4"),
     ],
 )
 def test_may_change(override):
-    after = changed(override, *(["data.test.more.tgt=new.de"] * ("test.more" in override)))
-    differing = check_resume(BEFORE, after, "runs/a")
-    key = override.partition("=")[0]
-    assert {k for k in differing if "test.more" not in k} <= {key}
-    for name, (old, new) in differing.items():
-        assert flatten(BEFORE).get(name) == old != new == flatten(after)[name]
+    after = changed(override)
+    ((key, (old, new)),) = check_resume(BEFORE, after, "runs/a").items()
+    assert key == override.partition("=")[0]
+    assert flatten(BEFORE)[key] == old != new == flatten(after)[key]
 
 
 @pytest.mark.parametrize(
     ("override", "said"),
     [
         ("model.d_model=64", "'model.d_model' was 512, is now 64"),
-        ("model.scan_layers=true", "'model.scan_layers' was False, is now True"),
         ("data.batch.tokens=4096", "'data.batch.tokens' was 25000, is now 4096"),
         ("training.seed=2", "'training.seed' was 1, is now 2"),
-        ("training.schedule.warmup_steps=5", "'training.schedule.warmup_steps' was 4000, is now 5"),
         ("training.freeze=encoder/*", "'training.freeze' was [], is now ['encoder/*']"),
         ("data.train.news.src=new", "'data.train.news.src' was 'train.news.src', is now 'new'"),
         ("data.valid.src=new", "'data.valid.src' was 'valid.src', is now 'new'"),
@@ -105,9 +92,6 @@ def test_what_gives_the_parameters_their_shapes_is_fixed():
     for field in dataclasses.fields(BEFORE.model):
         if any(word in field.name for word in shaping):
             assert not may_change(f"model.{field.name}")
-    assert not may_change("training.optimizer.ema_decay")
-    assert not may_change("data.valid.src")
-    assert may_change("data.test.any.src")
 
 
 # --- digests ------------------------------------------------------------------------------
@@ -120,12 +104,9 @@ KEYS = tuple(flatten(BEFORE))
 @pytest.mark.parametrize(
     ("override", "what"),
     [
-        ("model.d_model=64", "training"),
         ("model.dtype=bfloat16", "training"),
         ("data.train.news.src=x", "training"),
         ("data.valid.src=x", "training"),
-        ("data.vocabulary.size=9", "training"),
-        ("training.seed=2", "training"),
         ("training.keep_for_average=2", "training"),
         ("decoding.beam_size=5", "scoring"),
         ("data.tokenized=true", "scoring"),

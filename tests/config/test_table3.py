@@ -5,8 +5,6 @@ The table is transcribed here by columns and not taken from the config. A blank 
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from flaxformer_mt.config import ExperimentConfig, flatten, load_config
@@ -92,11 +90,6 @@ def test_nothing_else_differs_from_the_paper_s_recipe(row):
     assert ours["training.keep_for_average"] == 0
 
 
-def test_no_two_rows_are_one_model():
-    models = {row: {**flatten(config_of(row)), "name": ""} for row in ROWS}
-    assert all(models[one] != models[other] for one in models for other in models if one != other)
-
-
 def step_flops(row: str) -> float:
     """Of the recipe's batch, 25,000 tokens a side, in sentences of 25."""
     return shape_flops(config_of(row).model, TYPES, rows=1000, src_length=25, tgt_length=25)
@@ -110,18 +103,6 @@ def test_the_cost_of_a_step_is_ordered_as_the_rows_say():
         # "Keeping the amount of computation constant" (section 6.2).
         if row.startswith(("a_", "d_", "e_")):
             assert step_flops(row) == base
-    for fewer, more in (
-        ("c_N2", "c_N4"),
-        ("c_N4", "base"),
-        ("base", "c_N8"),
-        ("b_dk16", "b_dk32"),
-        ("b_dk32", "base"),
-        ("c_d256", "base"),
-        ("base", "c_d1024"),
-        ("c_dff1024", "base"),
-        ("base", "c_dff4096"),
-    ):
-        assert step_flops(fewer) < step_flops(more)
 
 
 def types_that_explain(row: str) -> tuple[float, float]:
@@ -146,13 +127,6 @@ def test_one_vocabulary_explains_the_paper_s_parameters_but_for_big():
     assert len(ranges) == 10
     low, high = types_that_explain("big")
     assert 35_000 < low < high < TYPES
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS if paper(row, "millions") is not None])
-def test_parameters_are_near_the_paper_s_column(row):
-    ours = sum(count_by_formula(config_of(row).model, TYPES, TYPES).values())
-    # What 4,100 types more or less come to.
-    assert math.isclose(ours, 1e6 * paper(row, "millions"), rel_tol=0.07)
 
 
 def test_other_validation_text_is_no_other_test_set():
