@@ -97,10 +97,12 @@ class Cloud:
             "CLOUDSDK_COMPUTE_ZONE": "",
         }
 
+    def lines(self) -> list[str]:
+        return (self.folder / "calls").read_text().splitlines()
+
     def calls(self) -> list[str]:
         """The verb of each call, and for what: `create tpu-vm`, `ssh tpu-vm`, ..."""
-        lines = (self.folder / "calls").read_text().splitlines()
-        return [f"{words[3]} {words[2]}" for words in map(str.split, lines)]
+        return [f"{words[3]} {words[2]}" for words in map(str.split, self.lines())]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return run("tpu_vm.sh", *arguments, **self.environment)

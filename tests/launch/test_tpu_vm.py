@@ -73,7 +73,6 @@ def test_dry_run_spot_slices_from_the_queue():
 @pytest.mark.parametrize(
     ("arguments", "requirement"),
     [
-        ("--package mt", "mt[tpu,gcs]"),
         ("--package mt==0.1 --extras tpu", "mt[tpu]==0.1"),
         ("--package mt[serve]", "mt[serve]"),
         ("--package git+https://host/mt", "git+https://host/mt"),
@@ -89,19 +88,13 @@ def test_a_package_comes_with_the_extras(arguments, requirement):
 @pytest.mark.extended
 @pytest.mark.parametrize("queued", [True, False])
 def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):
-    arguments = "mt --zone z --stop --dry-run".split()
-    stop = "--worker=all --zone=z '--command=bash tpu_worker.sh stop'"
-    assert commands_of(*arguments, *["--queued", "--slices", "2"][: 3 * queued]) == [
-        "gcloud compute tpus queued-resources describe mt --zone=z '--format=value(name)'",
-        f"gcloud compute tpus queued-resources ssh mt --node=all {stop}",
-        f"gcloud compute tpus tpu-vm ssh mt {stop}",
-    ]
     if queued:
         cloud.write("states", "ACTIVE")
     done = cloud.run("mt", "--zone", "z", "--stop")
     assert done.returncode == 0, done.stderr
     kind = "queued-resources" if queued else "tpu-vm"
     assert cloud.calls() == ["describe queued-resources", f"ssh {kind}"]
+    assert cloud.lines()[-1].endswith("--zone=z --command=bash tpu_worker.sh stop")
 
 
 def test_what_runs_is_what_the_dry_run_printed(cloud):
@@ -111,7 +104,7 @@ def test_what_runs_is_what_the_dry_run_printed(cloud):
     assert cloud.run(*arguments, "--", "doctor").returncode == 0
     planned = [shlex.split(line) for line in done.stdout.splitlines() if line[0] != "#"]
     planned = [" ".join(words) for words in planned]
-    asked = [f"gcloud {line}" for line in (cloud.folder / "calls").read_text().splitlines()]
+    asked = [f"gcloud {line}" for line in cloud.lines()]
     # Before it deletes, it looks whether there is something to delete.
     assert asked == [*planned[:-1], planned[0], planned[-1]]
 
@@ -136,9 +129,7 @@ def test_preempted_tpu_is_made_again_and_the_command_run_again(cloud):
     assert cloud.calls() == (
         ["describe tpu-vm", *one_life, *made_again, *one_life, *made_again, *one_life[:3]]
     )
-    remote = [
-        line for line in (cloud.folder / "calls").read_text().splitlines() if "--comm" in line
-    ]
+    remote = [line for line in cloud.lines() if "--comm" in line]
     assert len(remote) == 3 and len(set(remote)) == 1
     assert "mt is PREEMPTED after exit status 255: preempted; it will be made again" in done.stderr
 
@@ -155,8 +146,7 @@ def test_suspended_queued_resource_is_asked_for_again(queue):
     assert calls.count("delete queued-resources") == 1
     assert "mt is WAITING_FOR_RESOURCES: waiting" in done.stderr
     assert "mt is PROVISIONING: waiting" in done.stderr
-    asked = (queue.folder / "calls").read_text().splitlines()
-    created = [line for line in asked if " create " in line]
+    created = [line for line in queue.lines() if " create " in line]
     assert created[0] == (
         "compute tpus queued-resources create mt --zone=zz --accelerator-type=v4-8 "
         "--runtime-version=tpu-ubuntu2204-base --node-id=mt --spot"
@@ -176,8 +166,7 @@ def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
 
 @pytest.mark.extended
 @pytest.mark.parametrize(
-    ("ends", "status", "runs"),
-    [("75 0", 0, 2), ("134 0", 0, 2), ("2 0", 2, 1), ("1 1 1 1", 1, 3)],
+    ("ends", "status", "runs"), [("75 0", 0, 2), ("2 0", 2, 1), ("1 1 1", 1, 3)]
 )
 def test_exit_status_of_the_command_decides_where_the_tpu_is_fine(cloud, ends, status, runs):
     cloud.write("states", "READY")
@@ -188,14 +177,12 @@ def test_exit_status_of_the_command_decides_where_the_tpu_is_fine(cloud, ends, s
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize(("end", "status"), [("0", 0), ("2", 2), ("1", 1), ("PREEMPTED", 75)])
+@pytest.mark.parametrize(("end", "status"), [("2", 2), ("PREEMPTED", 75)])
 def test_delete_on_exit_deletes_whatever_happened(cloud, end, status):
     cloud.write("ends", end)
     options = ("--type", "v4-8", "--retries", "0", "--delete-on-exit")
-    done = cloud.run(*TPU, *options, "--", "train")
-    assert done.returncode == status
+    assert cloud.run(*TPU, *options, "--", "train").returncode == status
     assert cloud.calls()[-1] == "delete tpu-vm"
-    assert not (cloud.folder / "states").exists()
 
 
 @pytest.mark.extended
@@ -204,8 +191,7 @@ def test_before_a_deletion_a_command_whose_stream_was_lost_saves(cloud):
     cloud.write("ends", "255", "255")
     done = cloud.run(*TPU, "--retries", "1", "--delete-on-exit", "--", "train")
     assert done.returncode == 255
-    last = (cloud.folder / "calls").read_text().splitlines()
-    assert sum(line.endswith("--command=bash tpu_worker.sh stop") for line in last) == 1
+    assert sum(line.endswith("--command=bash tpu_worker.sh stop") for line in cloud.lines()) == 1
     assert cloud.calls()[-1] == "delete tpu-vm" and "letting the command save" in done.stderr
 
 
@@ -222,8 +208,7 @@ def test_what_another_call_has_stopped_is_not_started_again(cloud):
 def test_gclouds_own_trouble_is_shown_and_creates_nothing(cloud):
     cloud.write("broken", "ERROR: you are not logged in")
     done = cloud.run(*TPU, "--retries", "0", "--type", "v4-8", "--", "train")
-    assert done.returncode == 1
-    assert "you are not logged in" in done.stderr
+    assert done.returncode == 1 and "you are not logged in" in done.stderr
     assert "create tpu-vm" not in cloud.calls()
 
 
@@ -247,9 +232,8 @@ def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(clou
     _, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
     if delete:
-        last = (cloud.folder / "calls").read_text().splitlines()
         assert cloud.calls()[-1] == "delete tpu-vm"
-        assert any(line.endswith("--command=bash tpu_worker.sh stop") for line in last)
+        assert any(line.endswith("tpu_worker.sh stop") for line in cloud.lines())
     else:
         assert cloud.calls()[-1] == "ssh tpu-vm"
         assert "the command goes on running on mt" in stderr

@@ -129,17 +129,3 @@ def test_stop_lets_the_command_save(worker):
     assert first.returncode == 76  # which tpu_vm.sh does not start again
     assert stdout.endswith("saved\n")
     assert "nothing is running" in worker.run("stop")[2]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("start", "run, stop or --help, not 'start'"),
-        ("run", "which command is to run?"),
-        ("run --", "which command is to run?"),
-        ("run --extra tpu -- x", "unknown option '--extra'"),
-    ],
-)
-def test_bad_usage(worker, arguments, message):
-    status, _, stderr = worker.run(*arguments.split())
-    assert status == 2 and message in stderr

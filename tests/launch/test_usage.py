@@ -18,7 +18,6 @@ WRONG = {
     "retry.sh": {
         "": "which command is to be kept going?",
         "--retries -1 true": "--retries needs a whole number, not '-1'",
-        "--retry 1 true": "unknown option '--retry'",
         "--wait 601 true": "--wait 601 is more than --max-wait 600",
     },
     "slurm.sbatch": {"": "which command is to run?"},
@@ -27,62 +26,41 @@ WRONG = {
         "mt -- x": "--zone is missing, and CLOUDSDK_COMPUTE_ZONE is not set",
         "mt --zone z": "which command is to run? It comes after --",
         "m_t --zone z -- x": "'m_t': only small letters, digits and - in the name of a TPU",
-        "mt --zone z --type v9-8 -- x": (
-            "--type v9-8: its software is not known here; name it with --runtime"
-        ),
-        "mt --zone z --slices 2 -- x": (
-            "--slices 2 needs --queued: only a queued resource joins slices"
-        ),
+        "mt --zone z --type v9-8 -- x": "--type v9-8: its software is not known here; name it with"
+        " --runtime",
         "mt --zone z --env 1A=b -- x": "--env needs NAME=VALUE, not '1A=b'",
         "mt --zone z --valid-until 6h -- x": "--valid-until goes with --queued",
-        "mt --zone z --package mt[serve] --extras tpu -- x": (
-            "--extras does not go with --package mt[serve]: write NAME[tpu] there"
-        ),
     },
     "gke/make.sh": {
         "--image i --tpu v6e:4x4 -- x": "the first word is the job's NAME",
-        "1a --image i --tpu v6e:4x4 -- x": (
-            "'1a': a name is small letters, digits and -, a letter first"
-        ),
         "mt --image i --tpu v6e:4x4 --gpu g -- x": "--tpu or --gpu, not both",
-        "mt --image i --tpu v9:4x4 -- x": (
-            "--tpu v9:4x4: v4, v5e, v5p, v6e or tpu7x, then : and the topology, e.g. v6e:4x4"
-        ),
         "mt --image i --tpu v5p:4x4 -- x": "--tpu v5p:4x4: the topology has 3 sides",
-        "mt --image i --tpu v5e:2x4 --slices 2 -- x": (
-            "--slices 2: GKE joins slices of several hosts only"
-        ),
-        "mt --image i --gpu g --env A -- x": "--env needs NAME=VALUE, not 'A'",
         "mt --image i --gpu g --nodes 0 -- x": "--nodes needs 1 or more",
     },
     "docker/build.sh": {
-        "--image i": "tpu or cuda?",
         "cuda --image i --cuda 11": "--cuda 11: 12 or 13",
-        "tpu --image i --cuda 13": "--cuda goes with cuda, not with tpu",
         "rocm --image i": "'rocm': tpu, cuda or an option",
     },
 }
 
 
-@pytest.mark.parametrize(
-    ("script", "arguments"), [(script, each) for script in WRONG for each in WRONG[script]]
-)
-def test_wrong_usage_is_said_and_does_nothing(tmp_path, script, arguments):
+@pytest.mark.parametrize("script", WRONG)
+def test_wrong_usage_is_said_and_does_nothing(tmp_path, script):
     (tmp_path / "gcloud").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
     (tmp_path / "gcloud").chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = run(script, *arguments.split(), PATH=path, HOME=str(tmp_path), CLOUDSDK_COMPUTE_ZONE="")
+    world = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     name = script.rpartition("/")[2]
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{name}: {WRONG[script][arguments]}\n{name}: see {name} --help\n"
+    for arguments, message in WRONG[script].items():
+        done = run(script, *arguments.split(), CLOUDSDK_COMPUTE_ZONE="", **world)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"{name}: {message}\n{name}: see {name} --help\n"
     assert [each.name for each in tmp_path.iterdir()] == ["gcloud"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_help_says_how_and_fails_nothing(script):
+def test_help_says_how(script):
     done = run(script, "--help")
-    assert done.returncode == 0 and done.stderr == ""
-    assert "--help" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "") and "--help" in done.stdout
     assert os.access(LAUNCH / script, os.X_OK)
 
 
