@@ -78,19 +78,6 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder of real corpora named by FLAXFORMER_TEST_DATA; the test is skipped without it."""
-    folder = os.environ.get("FLAXFORMER_TEST_DATA", "")
-    if not folder:
-        pytest.skip(
-            "needs real corpora: set FLAXFORMER_TEST_DATA to their folder (CONTRIBUTING.md)"
-        )
-    if not Path(folder).is_dir():
-        pytest.fail(f"FLAXFORMER_TEST_DATA={folder} is not a folder")
-    return Path(folder)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A headless Chromium by Playwright, for a module's tests; skipped where there is none."""

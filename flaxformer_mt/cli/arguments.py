@@ -39,40 +39,38 @@ def flags(parser: argparse._ActionsContainer, table: Mapping[str, str], **defaul
     """Adds the arguments of a table: what each looks like, and its help.
 
     "--json" is a switch; "--input FILE" takes a text, "--column N" an integer of at least 1,
-    "--format text|tsv" one of these, "--columns N N" two of these, "--only ROW..." one or more.
+    "--bound X" a number above 0, "--format text|tsv" one of these, "--columns N N" two integers;
+    "--only ROW..." takes one or more, "--plan FILE*" may be given several times, and
+    "--output FILE!" must be given.
     """
     for form, help in table.items():
-        name, *words = form.split()
-        metavars = tuple(word.removesuffix("...") for word in words)
+        name, *words = form.rstrip("!").split()
+        metavars = tuple(word.rstrip(".*") for word in words)
         more: dict[str, Any] = {"metavar": metavars if len(words) > 1 else "".join(metavars)}
         if not words:
             more = {"action": "store_true"}
         elif "|" in form:
             more = {"choices": words[0].split("|")}
+        elif form.endswith("*"):
+            more |= {"action": "append", "default": []}
         elif len(words) > 1 or form.endswith("..."):
             more["nargs"] = len(words) if len(words) > 1 else "+"
-        if set(metavars) == {"N"}:
-            more["type"] = positive
+        if set(metavars) in ({"N"}, {"X"}):
+            more["type"] = positive if "N" in metavars else positive_number
+        if form.endswith("!"):
+            more["required"] = True
         parser.add_argument(name, help=help, **more)
     parser.set_defaults(**defaults)
 
 
 def add_config(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    parser.add_argument(
-        "--config",
-        required=required,
-        metavar="FILE[:VARIANT]",
-        help="config file, or the name of a built-in one; --config.a.b=VALUE overrides a setting",
-    )
+    explained = "config file, or the name of a built-in one; --config.a.b=VALUE overrides a setting"
+    flags(parser, {f"--config FILE[:VARIANT]{'!' * required}": explained})
 
 
 def add_workdir(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument(
-        "--workdir",
-        required=required,
-        metavar="DIR",
-        help="run directory, local or gs://BUCKET/FOLDER",
-    )
+    explained = "run directory, local or gs://BUCKET/FOLDER"
+    flags(parser, {f"--workdir DIR{'!' * required}": explained})
 
 
 def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -106,12 +104,8 @@ def print_json(content: Any) -> None:
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--weights",
-        default="auto",
-        metavar="WHICH",
-        help="average, best, latest, a step, or auto: a current average, else best, else latest",
-    )
+    explained = "average, best, latest, a step, or auto: a current average, else best, else latest"
+    flags(parser, {"--weights WHICH": explained}, weights="auto")
 
 
 def weights(text: str, parser: argparse.ArgumentParser) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import say
-from flaxformer_mt.cli.preparation import open_data, planner_of, prepared
+from flaxformer_mt.cli.preparation import open_data, planner_of, prepare_only
 from flaxformer_mt.cli.resolve import continued_config
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.plan import longest
@@ -47,8 +47,8 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
         else:
             config = load_config(spec, overrides)
             layout.make_folder(run)
-        with locked(run, "preparing its data for a dry run"), prepared(run, config):
-            pass  # each process opens what is there then
+        with locked(run, "preparing its data for a dry run"):
+            prepare_only(run, config)
         return to_dict(config)
 
     config = freeze(processes.first(begin), workdir)
@@ -74,19 +74,20 @@ def table(
 ) -> str:
     """The trial as lines for people."""
     shape, seconds = trial.shape, trial.step_seconds
-    memory = [f"state and batch {_mib(trial.arguments)}", f"temporary {_mib(trial.temporary)}"]
-    if trial.peak is not None:
-        memory.append(f"peak {_mib(trial.peak)}")
-    if trial.in_use is not None:
-        memory.append(f"used at most {_mib(trial.in_use)}")
-    if trial.limit is not None:
-        memory.append(f"there are {_mib(trial.limit)}")
+    memory = {
+        "state and batch": trial.arguments,
+        "temporary": trial.temporary,
+        "peak": trial.peak,
+        "used at most": trial.in_use,
+        "there are": trial.limit,
+    }
+    known = [f"{name} {size / _MIB:,.0f} MiB" for name, size in memory.items() if size is not None]
     rows = {
         f"longest of {shapes} shapes" if shapes > 1 else "the batches' shape": (
             f"{shape.rows} rows of {shape.src_length} + {shape.tgt_length} positions"
         ),
         "compiled in": f"{trial.compile_seconds:.1f} s",
-        "memory of a device": ", ".join(memory),
+        "memory of a device": ", ".join(known),
         "one step": f"{1000 * seconds:,.0f} ms, the best of {trial.steps}",
         "positions": (
             f"{shape.rows * shape.src_length / seconds:,.0f} source + "
@@ -107,7 +108,3 @@ def table(
         f"{duration(steps * seconds)} if all had this shape; validation and checkpoints come on top"
     )
     return "\n".join(f"{name:<24}{text}" for name, text in rows.items())
-
-
-def _mib(size: int) -> str:
-    return f"{size / _MIB:,.0f} MiB"

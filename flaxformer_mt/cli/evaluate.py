@@ -57,6 +57,9 @@ _WHAT = {
     "--folder DIR": "where the test files are, if not in data.folder",
     "--json": "print the scores as JSON",
 }
+_OF_RUNS = set(
+    "workdir weights set folder dtype coordinator num_processes process_id heartbeat".split()
+)
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -144,19 +147,19 @@ def score_file(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     assessment = assess(hypotheses, references, sources=sources, scoring=how)
     for note in assessment.scores.notes:
         say(f"{name}: {note}")
-    content = {"name": name, "hypotheses": options.hypotheses}
+    settings = {"hypotheses": options.hypotheses}
     if directory is not None:
         files = keep(
             assessment,
             name=name,
             directory=directory,
-            settings={"hypotheses": options.hypotheses},
+            settings=settings,
             examples=options.examples,
             origin=f"Hypotheses: {options.hypotheses}",
         )
         say(f"{name}: {files.scores}")
     if options.json:
-        print_json({name: {**content, **assessment.to_json()}})
+        print_json({name: {"name": name, **settings, **assessment.to_json()}})
     else:
         print(f"{name}: {assessment.scores.one_line()}\n\n{assessment.table()}")
     return 0
@@ -168,11 +171,9 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
     if options.testset is not None and given & {"src", "ref", "set", "folder"}:
         parser.error("--testset, --set, and --src with --ref exclude each other, and --folder")
     if options.hypotheses is not None:
-        of_runs = {"workdir", "set", "folder", "dtype"} & given
-        of_runs |= {"coordinator", "num_processes", "process_id"} & given
-        of_runs |= {"weights"} if options.weights != "auto" else set()
-        of_runs |= {"heartbeat"} if options.heartbeat != HEARTBEAT else set()
-        for name in sorted(of_runs | set(given_settings(options))):
+        given -= {"weights"} if options.weights == "auto" else set()
+        given -= {"heartbeat"} if options.heartbeat == HEARTBEAT else set()
+        for name in sorted(given & _OF_RUNS | set(given_settings(options))):
             parser.error(f"--hypotheses and --{name.replace('_', '-')} do not go together")
         if (options.ref is None) == (options.testset is None):
             parser.error("--hypotheses goes with --ref FILE, or with --testset and --langpair")
@@ -195,9 +196,6 @@ def say_result(result: Evaluation) -> None:
         say(f"{result.name}:{line}: longer than the model takes; translated in pieces and rejoined")
     for note in result.scores.notes:
         say(f"{result.name}: {note}")
-    lines = len(result.translations)
-    rate = lines / max(result.seconds, 1e-9)
-    say(
-        f"{result.name}: {lines:,} lines in {result.seconds:.1f} s ({rate:,.0f}/s); "
-        f"{result.files.scores}"
-    )
+    lines, seconds = len(result.translations), result.seconds
+    rate = f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f}/s)"
+    say(f"{result.name}: {rate}; {result.files.scores}")

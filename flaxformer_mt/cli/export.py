@@ -11,7 +11,6 @@ from flaxformer_mt.cli.arguments import (
     config_of,
     flags,
     make_parser,
-    positive_number,
     say,
     weights,
 )
@@ -23,9 +22,13 @@ from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 
 _WHAT = {
+    f"--format {'|'.join(FORMATS)}!": "the program to write for",
+    "--output DIR!": "a new folder for the model",
     f"--quantization {'|'.join(QUANTIZATIONS)}": "how ctranslate2 keeps weights; all but float32 "
     "change translations a little; int8 may go wrong on x86 CPUs without VNNI, int7 does not",
     "--sample FILE": "source lines to compare on (default: from the run's validation text)",
+    "--bound X": "largest difference of a token's natural log-probability that passes (default: by "
+    "format)",
     "--unchecked": "compare nothing: the other program is not needed",
 }
 
@@ -33,17 +36,8 @@ _WHAT = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
     add_workdir(parser)
-    parser.add_argument("--format", required=True, choices=FORMATS, help="the program to write for")
-    parser.add_argument("--output", required=True, metavar="DIR", help="a new folder for the model")
     add_weights(parser)
     flags(parser, _WHAT, quantization="float32")
-    parser.add_argument(
-        "--bound",
-        type=positive_number,
-        metavar="X",
-        help="largest difference of a token's natural log-probability that passes "
-        "(default: by format)",
-    )
     options = parser.parse_args(arguments)
     if options.unchecked and (options.sample is not None or options.bound is not None):
         parser.error("--unchecked compares nothing: leave --sample and --bound out")

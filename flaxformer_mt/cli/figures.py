@@ -17,6 +17,7 @@ metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
 
 
 _WHAT = {
+    "--output FILE!": "FILE.png, .svg or .pdf; curves: or .html",
     "what curves|schedule|positions": "curves: what runs have reported; schedule: the paper's "
     "learning rate; positions: its sinusoids",
     f"--against {'|'.join(AXES)}": "curves: steps; target tokens; hours of training steps, in "
@@ -43,9 +44,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         length=100,
     )
     parser.add_argument("runs", metavar="RUN", nargs="*", help="curves: runs to compare")
-    parser.add_argument(
-        "--output", required=True, metavar="FILE", help="FILE.png, .svg or .pdf; curves: or .html"
-    )
     add_size(parser)
     options = parser.parse_args(arguments)
     if options.what == "curves":

@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import make_parser, positive_number, say
+from flaxformer_mt.cli.arguments import flags, make_parser, say
 from flaxformer_mt.export.import_run import BOUND, import_marian
+
+_WHAT = {
+    "--from DIR!": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "
+    "target.spm",
+    "--workdir DIR!": "a new run directory",
+    "--sample FILE": "source lines to compare both models on (default: pieces of the vocabulary)",
+    "--bound X": "largest difference of a token's natural log-probability that passes",
+}
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    parser.add_argument(
-        "--from",
-        required=True,
-        dest="folder",
-        metavar="DIR",
-        help="folder of a Marian model: config.json, weights, vocab.json, source.spm, target.spm",
-    )
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="a new run directory")
-    parser.add_argument(
-        "--sample",
-        metavar="FILE",
-        help="source lines to compare both models on (default: pieces of the vocabulary)",
-    )
-    parser.add_argument(
-        "--bound",
-        type=positive_number,
-        default=BOUND,
-        metavar="X",
-        help="largest difference of a token's natural log-probability that passes",
-    )
+    flags(parser, _WHAT, bound=BOUND)
     options = parser.parse_args(arguments)
     parity = import_marian(
-        options.folder,
+        getattr(options, "from"),
         options.workdir,
         [*prog.split(), *arguments],
         sample=options.sample,

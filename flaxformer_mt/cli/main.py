@@ -46,12 +46,9 @@ _BATCH = (
     "training.optimizer.accumulation"
 )
 _SMALLER = {
-    "train": _BATCH,
-    "quickstart": _BATCH,
-    "reproduce": _BATCH,
+    **dict.fromkeys(("train", "quickstart", "reproduce"), _BATCH),
+    **dict.fromkeys(("translate", "evaluate"), "lower --batch-tokens or --beam-size"),
     "prepare": "set data.vocabulary.sample to fewer pairs, or data.filter.duplicates to False",
-    "translate": "lower --batch-tokens or --beam-size",
-    "evaluate": "lower --batch-tokens or --beam-size",
     "score": "lower --batch-tokens",
     "serve": "lower --beam-size, or decoding.batch_tokens in the run's config.json",
 }
@@ -59,24 +56,21 @@ _STATUSES = (
     "0 done; 1 failed, and may succeed when run again; 2 wrong usage, settings or input, which no "
     "repetition mends; 75 stopped on request, and the same command goes on; 130 interrupted"
 )
-_ROOM = "make room; the same command goes on with what is complete"
-_RIGHTS = "choose another place, or ask for the right to it"
-_DISK = "the disk or its connection fails"
 # What a system refuses whatever the program does.
 _OF_THE_MACHINE = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EFBIG: _ROOM,
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-    errno.EROFS: _RIGHTS,
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+        "make room; the same command goes on with what is complete",
+    ),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "choose another place, or ask for the right to it"
+    ),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "the disk or its connection fails"),
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ELOOP: "its symbolic links lead in a circle: choose another name",
     errno.ENOTDIR: "it is a file, or lies below one: choose another place",
     errno.EISDIR: "it is a folder: choose another name",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EIO: _DISK,
-    errno.ESTALE: _DISK,
 }
 
 
@@ -101,7 +95,10 @@ def main(
     chosen, rest = parser.parse_args(arguments[:1]), arguments[1:]
     _quiet_libraries()
     if chosen.command not in _WITHOUT_PROGRAMS:
-        _keep_compiled()
+        from flaxformer_mt.parallel.compile_cache import keep_compiled
+        from flaxformer_mt.rundir.cache import cache_folder
+
+        keep_compiled(cache_folder() / "xla")
     command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
     try:
         imported()
@@ -145,14 +142,6 @@ class _StandardOutput(io.FileIO):
 def module_of(command: str) -> str:
     """The module of a command: its name, with an underscore where Python has the word itself."""
     return f"{command}_" if keyword.iskeyword(command) else command
-
-
-def _keep_compiled() -> None:
-    """What this process compiles is kept in the user's cache folder for the next one."""
-    from flaxformer_mt.parallel.compile_cache import keep_compiled
-    from flaxformer_mt.rundir.cache import cache_folder
-
-    keep_compiled(cache_folder() / "xla")
 
 
 def explained(error: Exception, command: str) -> str | None:

@@ -18,6 +18,8 @@ from flaxformer_mt.config import load_config
 from flaxformer_mt.planning import set_for_compiler
 
 _REPORT = {
+    "--topology VERSION:AxB[xC]!": "such as v5e:2x4 or v5p:2x2x1",
+    "--slices N": "slices of that topology",
     "--workdir DIR": "take vocabulary sizes and batch shapes from this run (default: from the "
     "config)",
     "--lengths SRC,TGT": "positions of a row (default: the longest, which take the most memory); "
@@ -34,7 +36,12 @@ _INSTEAD = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
-    parser = _parser(prog, purpose)
+    parser = make_parser(prog, purpose)
+    add_config(parser, required=True)
+    flags(parser, _REPORT, slices=1)
+    cost = "adds what the run would cost"
+    parser.add_argument("--price-per-chip-hour", type=float, metavar="X", help=cost)
+    flags(parser.add_mutually_exclusive_group(), _INSTEAD)
     options = parser.parse_args(rest)
     lengths = _lengths(options.lengths, parser)
     _refuse_unused(options, parser)
@@ -63,23 +70,6 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     else:
         print(result.text)
     return 0 if result.fits else 1
-
-
-def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
-    parser = make_parser(prog, purpose)
-    add_config(parser, required=True)
-    parser.add_argument(
-        "--topology", required=True, metavar="VERSION:AxB[xC]", help="such as v5e:2x4 or v5p:2x2x1"
-    )
-    parser.add_argument(
-        "--slices", type=int, default=1, metavar="N", help="slices of that topology"
-    )
-    parser.add_argument(
-        "--price-per-chip-hour", type=float, metavar="X", help="adds what the run would cost"
-    )
-    flags(parser, _REPORT)
-    flags(parser.add_mutually_exclusive_group(), _INSTEAD)
-    return parser
 
 
 def _refuse_unused(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

@@ -58,6 +58,14 @@ def prepared(
         yield store, folder
 
 
+def prepare_only(
+    run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None = None
+) -> None:
+    """As `prepared`, for the first of several processes: each then opens what is there."""
+    with prepared(run, config, source=source):
+        pass
+
+
 def planner_of(config: ExperimentConfig, store: Store, vocabularies: Vocabularies) -> Planner:
     """The batches that the run will train on."""
     seed = config.training.seed

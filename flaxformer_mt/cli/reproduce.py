@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,26 +49,14 @@ _TEXT = {
 _RESULTS = {
     "--results DIR": "result files (default: DIR/results)",
     "--report FILE": "default: DIR/reproduction.md",
-    "--check": "report: write nothing, fail if it says otherwise",
-}
-_REPEATED = {
-    "--plan": "a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be repeated",
-    "--also": "a result of what was trained on other text, to stand after the rows; may be "
+    "--plan FILE*": "a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be "
     "repeated",
+    "--also FILE*": "a result of what was trained on other text, to stand after the rows; may be "
+    "repeated",
+    "--check": "report: write nothing, fail if it says otherwise",
 }
 _FIGURES = {"--run DIR": "a trained run (default: Table 2's base below --workdir)"}
 _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where runs are, and what is made of them."""
-
-    workdir: Path
-    results: Path
-    report: Path
-    plans: tuple[Path, ...]
-    others: tuple[Path, ...]
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
@@ -79,28 +66,26 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     _check(options, overrides, parser)
     workdir = Path(options.workdir)
-    places = Places(
-        workdir=workdir,
-        results=workdir / "results" if options.results is None else Path(options.results),
-        report=workdir / "reproduction.md" if options.report is None else Path(options.report),
-        plans=tuple(map(Path, options.plan)),
-        others=tuple(map(Path, options.also)),
-    )
+    # Beside the runs, unless they are told another place.
+    options.results = Path(options.results or workdir / "results")
+    options.report = Path(options.report or workdir / "reproduction.md")
     if options.what == "report":
-        return _report(places, check=options.check)
+        return _report(options)
     if options.what == "figures":
-        return _figures(places, options.run, dry_run=options.dry_run)
+        return _figures(workdir, options.run, dry_run=options.dry_run)
     experiments, refused = _experiments(options, overrides)
     for line in refused:
         say(line)
     if options.dry_run:
-        print(listing(experiments, places.results))
+        print(listing(experiments, options.results))
         return 1 if refused else 0
-    status = _run(places, experiments, [*prog.split(), *arguments])
+    status = _run(options, experiments, [*prog.split(), *arguments])
     return status or (1 if refused else 0)
 
 
-def _run(places: Places, experiments: Sequence[Experiment], command: Sequence[str]) -> int:
+def _run(
+    options: argparse.Namespace, experiments: Sequence[Experiment], command: Sequence[str]
+) -> int:
     """Does what is not done, compares, writes the report; returns the exit status."""
     # Here, as main imports the commands.
     from flaxformer_mt.cli.main import explained
@@ -110,63 +95,64 @@ def _run(places: Places, experiments: Sequence[Experiment], command: Sequence[st
         return endings[train.train_run(str(run), None, changes, command)]
 
     rows = Rows(
-        workdir=places.workdir,
-        results=places.results,
+        workdir=Path(options.workdir),
+        results=options.results,
         train=trained,
         explain=lambda error: explained(error, "reproduce"),
         say=say,
         command=command,
     )
-    make_folder(str(places.results))
+    make_folder(str(options.results))
     outcomes = rows.run(experiments)
     of_table = [one for one in experiments if one.row.table == "table3"]
     if of_table:
         # They differ in seeds alone, and all of these are compared.
-        settings, results = of_table[0].settings, places.results
+        settings, results = of_table[0].settings, options.results
         if write_orderings(settings, run_of=rows.run_of, results=results) is None:
             say("no ordering to test yet: the base and another row of the same seed make one")
-    _report(places, check=False)
+    _report(options)
     for outcome in outcomes:
         print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())
     kinds = {outcome.kind for outcome in outcomes}
     return train.STOPPED if "stopped" in kinds else int("failed" in kinds)
 
 
-def _report(places: Places, *, check: bool) -> int:
-    """Writes the report; with `check` nothing, and status 1 where the file says something else."""
-    plans, others = (list(map(read_result, paths)) for paths in (places.plans, places.others))
-    for path, plan in zip(places.plans, plans, strict=True):
+def _report(options: argparse.Namespace) -> int:
+    """Writes the report; with --check nothing, and status 1 where the file says something else."""
+    plans, others = (
+        [read_result(Path(p)) for p in paths] for paths in (options.plan, options.also)
+    )
+    for path, plan in zip(options.plan, plans, strict=True):
         if not is_plan(plan):
             raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
-    for path, other in zip(places.others, others, strict=True):
+    for path, other in zip(options.also, others, strict=True):
         if not is_scored(other):
             raise ResultError(f"{path}: has none of the scores {', '.join(OTHER_SCORES)}")
-    text = page.report(read_records(places.results), plans, others)
-    if not check:
-        make_folder(str(places.report.parent))
-        write_text(places.report, text)
-        say(f"{places.report}: written from {places.results}")
-        return 0
-    if places.report.exists() and places.report.read_text(encoding="utf-8") == text:
-        return 0
-    say(f"{places.report}: is not what {places.results} gives: `reproduce report` writes it anew")
-    return 1
+    text, report = page.report(read_records(options.results), plans, others), options.report
+    if not options.check:
+        make_folder(str(report.parent))
+        write_text(report, text)
+        say(f"{report}: written from {options.results}")
+    elif not report.exists() or report.read_text(encoding="utf-8") != text:
+        say(f"{report}: is not what {options.results} gives: `reproduce report` writes it anew")
+        return 1
+    return 0
 
 
-def _figures(places: Places, run_dir: str | None, *, dry_run: bool) -> int:
+def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
     """Draws the formulas, and figures 3 to 5 where there is a run; status 1 where there is none."""
-    found = open_run(run_dir) if run_dir is not None else base_run(places.workdir)
+    found = open_run(run_dir) if run_dir is not None else base_run(workdir)
     if dry_run:
         print("schedule, positions: formulas of the paper, no run needed")
         for search, name in FIGURES.items():
             print(f"{name}: {search}: {found or 'no run to draw it from: --run DIR'}")
         return 0
     require_matplotlib()
-    folder = make_folder(str(places.workdir / "figures"))
+    folder = make_folder(str(workdir / "figures"))
     draw_formulas(folder, say=say)
     if found is None:
         say(
-            f"figures 3 to 5 are not drawn: {places.workdir} has no run of Table 2's base, English "
+            f"figures 3 to 5 are not drawn: {workdir} has no run of Table 2's base, English "
             "to German: name a trained one with --run DIR"
         )
         return 1
@@ -182,10 +168,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", type=float, metavar="S", help="a share of the paper's training (default: 1)"
     )
     flags(parser.add_argument_group("text"), _TEXT)
-    results = parser.add_argument_group("results")
-    flags(results, _RESULTS)
-    for name, help in _REPEATED.items():
-        results.add_argument(name, action="append", default=[], metavar="FILE", help=help)
+    flags(parser.add_argument_group("results"), _RESULTS)
     flags(parser.add_argument_group("figures"), _FIGURES)
 
 

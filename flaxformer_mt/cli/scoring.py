@@ -19,7 +19,7 @@ from flaxformer_mt.evaluation.metrics import TOKENIZERS, ScoringError
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.significance import RESAMPLES, SEED
-from flaxformer_mt.evaluation.testsets import NamedSet, check_testset, load_testset
+from flaxformer_mt.evaluation.testsets import check_testset, load_testset
 from flaxformer_mt.parallel import ALONE, Processes
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
@@ -168,23 +168,17 @@ def given_text(
 
     Raises ScoringError, and CorpusError for files that cannot be read.
     """
-    if options.testset is not None:
-        found = _named(options, processes)
-        return found.sources, found.references
-    sources, references = (
-        None if path is None else read_segments(path) for path in (options.src, options.ref)
-    )
-    return sources, references
-
-
-def _named(options: argparse.Namespace, processes: Processes) -> NamedSet:
+    if options.testset is None:
+        files = (options.src, options.ref)
+        sources, references = (None if path is None else read_segments(path) for path in files)
+        return sources, references
     load = functools.cache(lambda: load_testset(options.testset, options.langpair))
     # One fetches it first: those that share its disk then find it there.
     processes.first(lambda: load() and None)
     found = load()
     if found.further_references:
         say(f"{found.name}: has {found.further_references} more references, which are not used")
-    return found
+    return found.sources, found.references
 
 
 def _configured(corpus: CorpusConfig, folder: str) -> TextSet:

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         keys=read_keys(_text(keys), keys) if keys else frozenset(),
         cors_origins=tuple(options.cors),
         allowed_hosts=tuple(options.allowed_host),
-        examples=tuple(_lines(options.examples)) if options.examples else (),
+        examples=tuple(filter(None, map(str.strip, _text(options.examples).split("\n")))),
         log=options.log,
     )
     # Before the model is loaded, so that errors show at once.
@@ -95,6 +95,10 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
 
 _PAGE = {
     "--host HOST": "address to listen on; 0.0.0.0: all of the machine's",
+    "--cors ORIGIN*": "let pages of this origin use the API, such as https://example.org; "
+    "repeatable",
+    "--allowed-host NAME*": "name by which a proxy or others ask for it, such as "
+    "translate.example.org, beside localhost and addresses; repeatable",
     "--api-keys FILE": "only requests with one of the file's keys, one a line",
     **DTYPE,
     "--examples FILE": "texts that the page offers, one a line",
@@ -108,50 +112,28 @@ def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     add_workdir(parser)
     add_decoding(parser)
     flags(parser, _PAGE, host="127.0.0.1", log=ServerSettings.log)
-    add = parser.add_argument
-    add("--port", type=_port, default=8000, help="port to listen on; 0: a free one")
-    add(
-        "--cors",
-        action="append",
-        default=[],
-        metavar="ORIGIN",
-        help="let pages of this origin use the API, such as https://example.org; repeatable",
+    parser.add_argument(
+        "--port",
+        type=functools.partial(integer, least=0, most=65535),
+        default=8000,
+        help="port to listen on; 0: a free one",
     )
-    add(
-        "--allowed-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="name by which a proxy or others ask for it, such as translate.example.org, beside "
-        "localhost and addresses; repeatable",
-    )
-    _add_limits(parser)
-    return parser
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    """The settings that are numbers, under the headings that they name."""
+    # The settings that are numbers, under the headings that they name.
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in limits().items():
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
         default = getattr(ServerSettings, name)
+        whole = functools.partial(integer, least=option.least)
         groups[option.group].add_argument(
             option.flag,
             dest=name,
-            type=_seconds
-            if isinstance(default, float)
-            else functools.partial(integer, least=option.least),
+            type=_seconds if isinstance(default, float) else whole,
             default=default,
             metavar=option.metavar,
             help=option.help,
         )
-
-
-def _port(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: write 0 to 65535")
-    return int(text)
+    return parser
 
 
 def _seconds(text: str) -> float:
@@ -160,15 +142,10 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def _lines(path: str) -> list[str]:
-    """Lines of a text file; blank ones are none."""
-    lines = (line.strip() for line in _text(path).split("\n"))
-    return [line for line in lines if line]
-
-
-def _text(path: str) -> str:
+def _text(path: str | None) -> str:
+    """The text of a file; empty if none is named."""
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return Path(path).read_text(encoding="utf-8-sig") if path else ""
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8 text"
         raise ServeError(f"{path}: cannot be read: {reason}") from error

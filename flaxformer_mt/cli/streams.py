@@ -102,10 +102,11 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
         else:
             flat[name] = value
     digests = tree_digest([params for params, _ in translator.members])
+    listed = "".join(f"{path} {digest}\n" for path, digest in sorted(digests.items()))
     return {
         "program": f"flaxformer_mt {flaxformer_mt.__version__}",
         "weights": translator.name,
-        "parameters": _digest(digests),
+        "parameters": hashlib.sha256(listed.encode()).hexdigest()[:16],
         "vocabulary": translator.vocabularies.digest[:16],
         "dtype": ", ".join(model.config.dtype for _, model in translator.members),
         **flat,
@@ -180,17 +181,11 @@ def _told(sink: Sink, meter: Meter) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        meter.close()
         left = f"; the same command goes on with {sink.kept}" if sink.kept else ""
         if isinstance(error, Stopped):
-            say(f"SIGTERM received{left}")
+            meter.say(f"SIGTERM received{left}")
         elif sink.kept:
-            say(f"not finished{left}")
+            meter.say(f"not finished{left}")
         raise
     finally:
         meter.close()
-
-
-def _digest(digests: Mapping[str, str]) -> str:
-    text = "".join(f"{path} {digest}\n" for path, digest in sorted(digests.items()))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,7 +14,7 @@ from flaxformer_mt.cli.arguments import (
     take_overrides,
 )
 from flaxformer_mt.cli.average import tell_of_average
-from flaxformer_mt.cli.preparation import open_data, prepared
+from flaxformer_mt.cli.preparation import open_data, prepare_only
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.resolve import recorded, run_to_start_from, wants_determinism, weights_of
 from flaxformer_mt.config import ExperimentConfig
@@ -70,20 +70,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         # Where processes join each other, devices are counted: it would be too late.
         make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
+        place, spec = options.workdir, options.config
         if options.dry_run:
             # Only here: training has no use for it.
             from flaxformer_mt.cli.dry_run import dry_run
 
-            return dry_run(options.workdir, options.config, overrides, processes)
-        return train_run(
-            options.workdir,
-            options.config,
-            overrides,
-            command,
-            options.init_from,
-            processes,
-            profile,
-        )
+            return dry_run(place, spec, overrides, processes)
+        return train_run(place, spec, overrides, command, options.init_from, processes, profile)
 
 
 def train_run(
@@ -131,13 +124,11 @@ def train_run(
             raise
         write_status(run, Status(state=outcome.state, step=outcome.step, reason=outcome.reason))
     say(goodput.table())
+    step, reason = outcome.step, outcome.reason
     if outcome.state == "stopped":
-        say(
-            f"stopped after step {outcome.step:,} ({outcome.reason}), saved; "
-            "the same command goes on"
-        )
+        say(f"stopped after step {step:,} ({reason}), saved; the same command goes on")
         return STOPPED
-    say(f"finished at step {outcome.step:,}: {outcome.reason}")
+    say(f"finished at step {step:,}: {reason}")
     return 0
 
 
@@ -154,7 +145,7 @@ def _train(
     settings = config.training
     source = run_to_start_from(run, init_from, processes)
     tell_of_average(run)
-    processes.first(lambda: _prepare(run, config, source))
+    processes.first(lambda: prepare_only(run, config, source))
     vocabularies, store = open_data(run)
     sizes = vocabularies.src.size, vocabularies.tgt.size
     program = build(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
@@ -203,8 +194,3 @@ def _train(
             initial_params=initial,
             resampler=resampler_for(config.data, vocabularies, settings.seed),
         ).run()
-
-
-def _prepare(run: RunDirectory, config: ExperimentConfig, source: RunDirectory | None) -> None:
-    with prepared(run, config, source=source):
-        pass  # each process opens what is there then

@@ -30,16 +30,12 @@ _EPILOG = """linearize makes the two files that a model is trained on (--config 
 turns sentences into linearised trees; rebuild makes trees of those; score compares them with gold
 trees. Files are plain or .gz, .xz, .zst; - is standard input. docs/parsing.md has an example."""
 _SOURCE = "sentences, one a line, words parted by blanks"
-# What names the files that an action reads, and those that it writes.
-_FILES = {
-    "linearize": (("trees",), ("output_src", "output_tgt")),
-    "rebuild": (("src", "predicted"), ("output", "json")),
-    "score": (("gold", "predicted"), ("output",)),
-}
 
 
 _LINEARIZE = {
     "trees TREES...": "bracketed trees",
+    "--output-src FILE!": _SOURCE,
+    "--output-tgt FILE!": "linearised trees",
     "--leaves xx|tags": "what stands for a word: XX, or its part-of-speech tag (default: xx)",
 }
 _REBUILD = {
@@ -61,15 +57,18 @@ _SCORE = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    linearize = actions.add_parser("linearize", help="treebank files to source and target text")
-    flags(linearize, _LINEARIZE, leaves="xx")
-    linearize.add_argument("--output-src", metavar="FILE", required=True, help=_SOURCE)
-    linearize.add_argument("--output-tgt", metavar="FILE", required=True, help="linearised trees")
+    linearizing = actions.add_parser("linearize", help="treebank files to source and target text")
+    flags(linearizing, _LINEARIZE, leaves="xx")
     rebuilding = actions.add_parser("rebuild", help="sentences and linearised trees to trees")
     flags(rebuilding, _REBUILD, malformed="repair")
     flags(actions.add_parser("score", help="EVALB's labelled bracket scores"), _SCORE)
     options = parser.parse_args(arguments)
-    _check_files(options, parser)
+    if options.action == "linearize":
+        _check_files(options.trees, [options.output_src, options.output_tgt], parser)
+    else:
+        read = [options.src if options.action == "rebuild" else options.gold, options.predicted]
+        written = [options.output, options.json if options.action == "rebuild" else None]
+        _check_files(read, written, parser)
     {"linearize": _linearize, "rebuild": _rebuild, "score": _score}[options.action](options)
     return 0
 
@@ -89,7 +88,13 @@ def _linearize(options: argparse.Namespace) -> None:
                     changes["trees without words left out"] += 1
                     continue
                 tokens = linearization.linearize(plain, options.leaves)
-                _require_inverse(plain, tokens, options.leaves, f"{name}:{number}")
+                # A label or tag may read as something else in the target.
+                rebuilt = rebuild(plain.words, tokens)
+                leaves = (linearization.LEAF,) * len(plain.tags)
+                tags = plain.tags if options.leaves == "tags" else leaves
+                if rebuilt.repairs or rebuilt.tree != dataclasses.replace(plain, tags=tags):
+                    said = "a label or tag has no linearised form"
+                    raise TreeError(f"{name}:{number}: {said}: {' '.join(tokens)!r}")
                 src.write(" ".join(plain.words) + "\n")
                 tgt.write(" ".join(tokens) + "\n")
                 count += 1
@@ -100,22 +105,12 @@ def _linearize(options: argparse.Namespace) -> None:
         say(line)
 
 
-def _require_inverse(
-    tree: Tree, tokens: list[str], leaves: linearization.Leaves, where: str
-) -> None:
-    """Raises TreeError for a tree whose labels or tags read as something else in the target."""
-    rebuilt = rebuild(tree.words, tokens)
-    tags = tree.tags if leaves == "tags" else (linearization.LEAF,) * len(tree.tags)
-    if rebuilt.repairs or rebuilt.tree != dataclasses.replace(tree, tags=tags):
-        raise TreeError(f"{where}: a label or tag has no linearised form: {' '.join(tokens)!r}")
-
-
 def _rebuild(options: argparse.Namespace) -> None:
     counts = Repairs()
     with (
         _output(options.output) as write,
-        open_lines(_place(options.src)) as src,
-        open_lines(_place(options.predicted)) as predicted,
+        _opened(options.src) as src,
+        _opened(options.predicted) as predicted,
     ):
         for sentence, line in itertools.zip_longest(_text(src), _text(predicted)):
             if sentence is None or line is None:
@@ -162,7 +157,7 @@ def _score(options: argparse.Namespace) -> None:
 
 
 def _trees(path: str) -> Iterator[tuple[int, Tree]]:
-    with open_lines(_place(path)) as lines:
+    with _opened(path) as lines:
         yield from read(_text(lines), lines.name)
 
 
@@ -176,8 +171,8 @@ def _text(lines: Lines) -> Iterator[str]:
             ) from error
 
 
-def _place(path: str) -> str | None:
-    return None if path == "-" else path
+def _opened(path: str) -> contextlib.AbstractContextManager[Lines]:
+    return open_lines(None if path == "-" else path)
 
 
 @contextlib.contextmanager
@@ -189,17 +184,14 @@ def _output(path: str | None) -> Iterator[Callable[[str], object]]:
             yield file.write
 
 
-def _check_files(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def _check_files(
+    read: Sequence[str], written: Sequence[str | None], parser: argparse.ArgumentParser
+) -> None:
     """No output may be another one or an input: it would be gone."""
-    read_from, written = _FILES[options.action]
-    seen: list[str] = []
-    for name in read_from:
-        value = getattr(options, name)
-        seen += value if isinstance(value, list) else [value]
-    if seen.count("-") > 1:
+    if read.count("-") > 1:
         parser.error("standard input (-) can be one file only")
-    for name in written:
-        path = getattr(options, name)
-        if path is not None and os.path.realpath(path) in map(os.path.realpath, seen):
+    taken = set(map(os.path.realpath, read))
+    for path in filter(None, written):
+        if os.path.realpath(path) in taken:
             parser.error(f"{path}: is named twice; an output needs a file of its own")
-        seen += [path] if path is not None else []
+        taken.add(os.path.realpath(path))

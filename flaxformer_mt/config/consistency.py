@@ -107,11 +107,10 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     for key, value in _integers(config):
         if value > _LARGEST:
             yield f"'{key}' = {value} must be at most {_LARGEST:,}"
-    if (groups := config.decoding.diverse_groups) > 0 and config.decoding.beam_size % groups:
-        yield (
-            f"'decoding.beam_size' = {config.decoding.beam_size} must be divisible by "
-            f"'decoding.diverse_groups' = {groups}"
-        )
+    beam, parts = config.decoding.beam_size, config.decoding.diverse_groups
+    if parts > 0 and beam % parts:
+        groups_key = "'decoding.diverse_groups'"
+        yield f"'decoding.beam_size' = {beam} must be divisible by {groups_key} = {parts}"
     yield from _model_and_data(config)
     yield from _target_words(config.data.vocabulary)
     yield from _training(config)

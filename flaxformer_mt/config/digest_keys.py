@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flaxformer_mt.config.freeze import ConfigError, fields_along, flatten
-from flaxformer_mt.config.schema import ExperimentConfig
-from flaxformer_mt.config.setting import Decides
+from flaxformer_mt.config.schema import Decides, ExperimentConfig
 
 # Only the pairs that data.filter.script drops depend on them.
 _LANGUAGES = {"data.src_lang", "data.tgt_lang"}
@@ -24,7 +23,7 @@ default notes the former one here, if there is none yet; a test of `tests/config
 
 
 def decides(key: str) -> Decides:
-    """What the setting under a dotted key has a part in; `setting.setting` explains it."""
+    """What the setting under a dotted key has a part in; `schema.setting` explains it."""
     found: Decides = "training"
     for field in fields_along(key):
         found = field.metadata["decides"] or found

@@ -113,11 +113,12 @@ def corpus(**settings: Any) -> ConfigDict:
 
 
 def _defaults(config: Any) -> dict[str, Any]:
-    values = {name: getattr(config, name) for name in field_types(type(config))}
+    cls: Any = type(config)
+    values = {name: getattr(config, name) for name in field_types(cls)}
     for name, value in values.items():
         if dataclasses.is_dataclass(value):
             values[name] = _defaults(value)
-        elif is_corpora(field_types(type(config))[name]):
+        elif is_corpora(field_types(cls)[name]):
             values[name] = {item.name: _defaults(item) for item in value}
     return values
 

@@ -1,17 +1,35 @@
 """The typed, frozen form of an experiment: every setting, its default and its meaning, once.
 
 The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706.03762).
-A setting marked `resume=True` may change when a stopped run continues; every other one is part
-of what the run *is*, and changing it needs a new run directory. `decides` is explained in
-`setting.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
-from flaxformer_mt.config.setting import operational, setting
+Decides = Literal["training", "scoring", "nothing"]
+
+
+def setting(
+    default: Any, help: str, *, resume: bool = False, decides: Decides | None = None
+) -> Any:
+    """A dataclass field with its explanation; `resume` says whether a resumed run may change it.
+
+    What may not change is part of what the run *is*: changing it needs a new run directory.
+    `decides` is what the setting has a part in: what is trained ("training"), what numbers a
+    trained model then gets ("scoring"), or only where, how fast and with what reports that happens
+    ("nothing"). None: as the group that it is in, of which the outermost decides training.
+    """
+    metadata = {"help": help, "resume": resume, "decides": decides}
+    if isinstance(default, type):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def operational(default: Any, help: str) -> Any:
+    """A setting that decides nothing and may change at any time: where, how fast, what is said."""
+    return setting(default, help, resume=True, decides="nothing")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

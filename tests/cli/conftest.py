@@ -31,7 +31,7 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capfdbinary, monkeypatch):
     """Runs a command and gives its exit status and what it wrote."""
 
     def call(*arguments: object, stdin: bytes = b"") -> Done:
@@ -54,7 +54,7 @@ def write(folder: Path, name: str, made: Iterable[tuple[str, str]]) -> None:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path):
     """A folder with train and valid in two languages."""
     folder = tmp_path / "corpus"
     folder.mkdir()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
 from tests.decoding.runs import PAIRS, make_run
 from tests.figures.examples import Reader, data_of, png_size, svg_size, svg_texts
 from tests.figures.test_runs import make, train, valid
@@ -17,12 +15,12 @@ SOURCE, TARGET = PAIRS[0]
 
 
 @pytest.fixture(scope="module")
-def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workdir(tmp_path_factory):
     """An untrained model with a layer of two heads on either side."""
     return make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path
 
 
-def test_a_picture_of_each_form(run: Run, workdir: Path, tmp_path: Path) -> None:
+def test_a_picture_of_each_form(run, workdir, tmp_path):
     call = ("attention", "--workdir", workdir, "--src", SOURCE, "--tgt", TARGET)
     done = run(*call, "--output", tmp_path / "a.png", "--size", "700x900")
     assert done.status == 0, done.errors
@@ -40,7 +38,7 @@ def test_a_picture_of_each_form(run: Run, workdir: Path, tmp_path: Path) -> None
     assert data_of((tmp_path / "a.html").read_text())["opens"]["kind"] == "cross"
 
 
-def test_without_a_translation_the_model_makes_one(run: Run, workdir: Path, tmp_path: Path) -> None:
+def test_without_a_translation_the_model_makes_one(run, workdir, tmp_path):
     done = run("attention", "--workdir", workdir, "--src", SOURCE, "--output", tmp_path / "a.html")
     assert done.status == 0, done.errors
     text = Reader((tmp_path / "a.html").read_text()).text
@@ -48,7 +46,7 @@ def test_without_a_translation_the_model_makes_one(run: Run, workdir: Path, tmp_
     assert "translation (the model's)" in text and translation in text
 
 
-def test_heads_are_found_and_drawn(run: Run, workdir: Path, tmp_path: Path) -> None:
+def test_heads_are_found_and_drawn(run, workdir, tmp_path):
     lines, targets = tmp_path / "in.en", tmp_path / "in.de"
     lines.write_text("".join(f"{src}\n" for src, _ in PAIRS) + "\n")
     targets.write_text("".join(f"{tgt}\n" for _, tgt in PAIRS) + "\n")
@@ -80,36 +78,22 @@ def test_heads_are_found_and_drawn(run: Run, workdir: Path, tmp_path: Path) -> N
     [
         (("--src", SOURCE, "--output", "a.jpg"), "a.jpg: name a file that ends in .png, .svg"),
         (("--src", " ", "--output", "a.svg"), "--src is empty"),
-        (
-            ("--src", SOURCE, "--tgt", "die katze " * 40, "--output", "a.svg"),
-            "the target has",
-        ),
+        (("--src", SOURCE, "--tgt", "die katze " * 40, "--output", "a.svg"), "the target has"),
         (("--src", SOURCE, "--tgt", "", "--query", "x", "--output", "a.svg"), "no row 'x'"),
         (("--src", SOURCE, "--tgt", "", "--output", "no/a.svg"), "no/a.svg: cannot be written"),
-        (("--src", SOURCE, "--tgt", "", "--output", "a.png", "--size", "20x20"), "too few to read"),
         (("--find", "--input", "none.en"), "none.en: does not exist"),
         (("--find", "--input", "none.en", "--output", "a.svg"), "end the name in .json"),
     ],
 )
-def test_bad_input_is_explained(
-    run: Run,
-    workdir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: tuple[object, ...],
-    message: str,
-) -> None:
+def test_bad_input_is_explained(run, workdir, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     done = run("attention", "--workdir", workdir, *options)
     # Of a place that cannot be written to, the disk may be to blame.
-    status = 1 if "cannot be written" in message else 2
-    assert done.status == status and message in done.last, done.errors
-    assert list(tmp_path.iterdir()) == []
+    assert done.status == (1 if "cannot be written" in message else 2)
+    assert message in done.last and list(tmp_path.iterdir()) == []
 
 
-def test_a_picture_without_matplotlib_says_what_to_install(
-    run: Run, workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_without_matplotlib_says_what_to_install(run, workdir, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     call = ("attention", "--workdir", workdir, "--src", SOURCE, "--tgt", TARGET, "--output")
     done = run(*call, tmp_path / "a.png")
@@ -117,7 +101,7 @@ def test_a_picture_without_matplotlib_says_what_to_install(
     assert run(*call, tmp_path / "a.html").status == 0
 
 
-def test_curves_of_runs(run: Run, tmp_path: Path) -> None:
+def test_curves_of_runs(run, tmp_path):
     first = make(tmp_path / "a", [train(100, 5.0), train(200, 4.0), valid(200, 20.0)])
     second = make(tmp_path / "b", [train(100, 5.0), train(200, 4.0)], starts=2)
     done = run("figures", "curves", first, f"mine={second}", "--output", tmp_path / "c.svg",
@@ -133,7 +117,7 @@ def test_curves_of_runs(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["schedule", "positions"])
-def test_formulas_of_the_paper(run: Run, tmp_path: Path, what: str) -> None:
+def test_formulas_of_the_paper(run, tmp_path, what):
     done = run("figures", what, "--output", tmp_path / "x.png", "--size", "900x500")
     assert done.status == 0, done.errors
     assert png_size((tmp_path / "x.png").read_bytes()) == (900, 500)
@@ -142,17 +126,14 @@ def test_formulas_of_the_paper(run: Run, tmp_path: Path, what: str) -> None:
     assert run("figures", what, "--output", tmp_path / "y.html").status == 2
 
 
-def test_bad_curves_are_explained(run: Run, tmp_path: Path) -> None:
+def test_bad_curves_are_explained(run, tmp_path):
     made = make(tmp_path / "a", [train(100, 5.0)])
     output = ("--output", tmp_path / "c.svg")
-    for call, status, message in (
-        (("curves", *output), 2, "name one run directory or more"),
-        (("curve", made, *output), 2, "invalid choice"),
-        (("curves", made), 2, "--output"),
-        (("curves", made, "--output", "c.gif"), 2, "c.gif: name a file that ends in"),
-        (("curves", made, *output, "--values", "blue"), 2, "no run has reported 'blue'"),
-        (("curves", tmp_path / "none", *output), 2, "no such directory"),
-        (("curves", made, made, *output), 2, "is given twice"),
+    for call, message in (
+        (("curves", *output), "name one run directory or more"),
+        (("curves", made, "--output", "c.gif"), "c.gif: name a file that ends in"),
+        (("curves", made, *output, "--values", "blue"), "no run has reported 'blue'"),
+        (("curves", tmp_path / "none", *output), "no such directory"),
     ):
         done = run("figures", *call)
-        assert done.status == status and message in done.errors, done.errors
+        assert done.status == 2 and message in done.errors, done.errors

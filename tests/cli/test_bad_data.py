@@ -18,20 +18,23 @@ def prepare(run: Run, corpus: Path, **changes: object) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "change", "message"),
     [
-        ("hé\n".encode("utf-16") * 120, "is UTF-16 text: convert it to UTF-8"),
-        (b"\n" * 120, "train.en:1: empty side: the source is blank"),
-        (b"", "train.en has 0 lines and"),
+        ("hé\n".encode("utf-16") * 120, {}, "train.en: is UTF-16 text: convert it to UTF-8"),
+        (b"", {}, "train.en has 0 lines and"),
+        (None, {"data__folder": "~nobody_of_this_name/x"}, "there is no such user's home"),
+        (None, {"data__train__mine__src": "ftp://host/x"}, "neither a local path nor one in a"),
+        (None, {"data__train__mine__src": "x" * 5000}, "File name too long"),
     ],
 )
-def test_what_is_no_corpus_is_refused(run: Run, corpus: Path, content: bytes, message: str) -> None:
-    (corpus / "train.en").write_bytes(content)
-    status, last = prepare(run, corpus)
-    assert status == 2 and message in last and "train.en" in last
+def test_what_is_no_corpus_is_refused(run, corpus, content, change, message):
+    if content is not None:
+        (corpus / "train.en").write_bytes(content)
+    status, last = prepare(run, corpus, **change)
+    assert status == 2 and message in last
 
 
-def test_what_is_unusual_is_no_error(run: Run, corpus: Path) -> None:
+def test_what_is_unusual_is_no_error(run, corpus):
     """A mark of the byte order, line ends of Windows, no last line end, a line of megabytes."""
     lines = (corpus / "train.en").read_bytes()
     exotic = "👩‍👩‍👧‍👦 שלום \u202e\u200d e\u0301 \u2028 \u0085 \U0001f1e9\U0001f1ea".encode()
@@ -47,7 +50,7 @@ def test_what_is_unusual_is_no_error(run: Run, corpus: Path) -> None:
     assert account["read"] == 122 and account["dropped"] == {"too long": 1}
 
 
-def test_the_vocabulary_s_sample_tells_of_defects(run: Run, corpus: Path) -> None:
+def test_the_vocabulary_s_sample_tells_of_defects(run, corpus):
     """Where nearly all is defective, a complaint about the vocabulary's size alone misleads."""
     lines = (corpus / "train.en").read_bytes().split(b"\n")
     (corpus / "train.en").write_bytes(b"\n".join(lines[:3] + [b"\0" + x for x in lines[3:120]]))
@@ -57,7 +60,7 @@ def test_the_vocabulary_s_sample_tells_of_defects(run: Run, corpus: Path) -> Non
     assert "on 3 pairs, leaving out 117 control character" in done.errors
 
 
-def test_sides_and_sets_that_are_one_file_are_pointed_out(run: Run, corpus: Path) -> None:
+def test_sides_and_sets_that_are_one_file_are_pointed_out(run, corpus):
     done = run(
         *("prepare", *settings(corpus, data__valid__src="train.en", data__valid__tgt="train.de")),
         *("--workdir", corpus.parent / "one"),
@@ -72,7 +75,7 @@ def test_sides_and_sets_that_are_one_file_are_pointed_out(run: Run, corpus: Path
     assert done.status == 0 and said in done.errors
 
 
-def test_what_is_in_the_way_is_named_before_anything_is_made(run: Run, corpus: Path) -> None:
+def test_what_is_in_the_way_is_named_before_anything_is_made(run, corpus):
     folder = corpus.parent / "run"
     folder.mkdir()
     for name in ("data", "data.partial", "vocabulary"):
@@ -88,31 +91,12 @@ def test_what_is_in_the_way_is_named_before_anything_is_made(run: Run, corpus: P
     assert "training the vocabulary" not in done.errors
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"data__folder": "~nobody_of_this_name/x"}, "there is no such user's home"),
-        ({"data__train__mine__src": "ftp://host/x"}, "neither a local path nor one in a store"),
-        ({"data__train__mine__src": "x" * 5000}, "File name too long"),
-    ],
-)
-def test_impossible_paths_are_named(
-    run: Run, corpus: Path, change: dict[str, object], message: str
-) -> None:
-    status, last = prepare(run, corpus, **change)
-    assert status == 2 and message in last
+def test_an_impossible_run_directory_is_named(run, corpus):
+    done = run("prepare", *settings(corpus), "--workdir", corpus / ("x" * 300))
+    assert done.status == 2 and "File name too long; choose a shorter name" in done.last
 
 
-def test_impossible_run_directories_are_named(run: Run, corpus: Path) -> None:
-    for name, message in (
-        ("~nobody_of_this_name/x", "no such user's home"),
-        (corpus / ("x" * 300), "File name too long; choose a shorter name"),
-    ):
-        done = run("prepare", *settings(corpus), "--workdir", name)
-        assert done.status == 2 and message in done.last
-
-
-def test_a_first_attempt_binds_nobody(run: Run, corpus: Path) -> None:
+def test_a_first_attempt_binds_nobody(run, corpus):
     """What failed for a setting goes on with another one, and the record says with which."""
     status, last = prepare(run, corpus, data__vocabulary__size=100_000)
     assert status == 2 and "set it to" in last
@@ -126,20 +110,16 @@ def test_a_first_attempt_binds_nobody(run: Run, corpus: Path) -> None:
     assert record.config["data"]["vocabulary"]["size"] == 160
 
 
-def test_damage_says_what_to_do(run: Run, corpus: Path) -> None:
+def test_damage_says_what_to_do(run, corpus):
     assert prepare(run, corpus)[0] == 0
     for name, content in (
         ("data/manifest.json", b'{"format": 1}'),
-        ("data/manifest.json", b"[]"),
         ("data/manifest.json", b"[" * 100_000),
-        ("data/store.json", b'{"format": 2'),
         ("data/store.json", b"1" * 5000),
         ("data/train-00000.src.tokens", None),
-        ("vocabulary/vocabulary.json", b"[]"),
         ("vocabulary/vocabulary.json", b"\xff" * 1000),
         ("vocabulary/shared.model", b""),
         ("config.json", b'{"format_version"'),
-        ("config.json", b"\xff"),
     ):
         path = corpus.parent / "run" / name
         whole = path.read_bytes()
@@ -155,7 +135,7 @@ def test_damage_says_what_to_do(run: Run, corpus: Path) -> None:
     assert prepare(run, corpus)[0] == 0
 
 
-def test_validation_that_fits_no_batch_is_told_by_what_prepares(run: Run, corpus: Path) -> None:
+def test_validation_that_fits_no_batch_is_told_by_what_prepares(run, corpus):
     """While all settings may still be changed. The training text fits."""
     for language in ("en", "de"):
         text = (corpus / f"valid.{language}").read_text()

@@ -6,17 +6,16 @@ import contextlib
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flaxformer_mt.cli import resolve, train as training
+from flaxformer_mt.cli import dry_run as trying, resolve, train as training
 from flaxformer_mt.cli.main import explained
 from flaxformer_mt.config import ConfigError, load_config, to_dict
+from flaxformer_mt.parallel import ALONE
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.layout import (
     RunDirectory,
@@ -32,8 +31,9 @@ from flaxformer_mt.rundir.layout import (
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.training.instruments import Goodput
 from flaxformer_mt.training.state import StartError
-from tests.cli.conftest import Run, settings
-from tests.conftest import ROOT
+from tests.cli.conftest import settings
+
+Prepared = tuple[Path, list[str]]
 
 
 class Reached(Exception):
@@ -45,9 +45,7 @@ def reached(*_: object, **__: object) -> None:
 
 
 @pytest.fixture
-def prepared(
-    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Path, list[str]]:
+def prepared(run, corpus, tmp_path, monkeypatch):
     """A prepared run and its overrides; training ends where a model would be built."""
 
     monkeypatch.setattr(training, "build", reached)
@@ -60,9 +58,7 @@ def train(workdir: Path, overrides: list[str]) -> None:
     training.train_run(str(workdir), "files", overrides, ["train"])
 
 
-def test_without_a_checkpoint_any_setting_may_change(
-    run: Run, prepared: tuple[Path, list[str]]
-) -> None:
+def test_without_a_checkpoint_any_setting_may_change(run, prepared):
     workdir, overrides = prepared
     with pytest.raises(Reached):
         train(workdir, [*overrides, "model.d_model=64"])
@@ -75,9 +71,7 @@ def test_without_a_checkpoint_any_setting_may_change(
     assert done.status == 2 and "'model.d_model' was 64, is now 32" in done.last
 
 
-def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
-    run: Run, prepared: tuple[Path, list[str]]
-) -> None:
+def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, prepared):
     workdir, overrides = prepared
     arguments = ["--config", "files", *(f"--config.{o}" for o in overrides), "--workdir", workdir]
     write_status(open_run(workdir), Status(state="finished", step=5))
@@ -96,8 +90,8 @@ def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(
 
 
 def test_a_finished_run_whose_next_start_is_killed_is_trained_by_the_one_after(
-    prepared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    prepared, monkeypatch
+):
     """Right after its settings are recorded: that it is to go on is then another file's matter."""
     workdir, overrides = prepared
     overrides = [*overrides, "training.steps=8"]
@@ -114,25 +108,21 @@ def test_a_finished_run_whose_next_start_is_killed_is_trained_by_the_one_after(
         train(workdir, overrides)
 
 
-def test_a_failed_run_says_how_far_it_had_come(
-    prepared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_says_how_far_it_had_come(prepared, monkeypatch):
     workdir, overrides = prepared
 
     def broken(*arguments: Any) -> None:
-        goodput = next(each for each in arguments if isinstance(each, Goodput))
-        goodput.step = 80
+        next(each for each in arguments if isinstance(each, Goodput)).step = 80
         raise RuntimeError("no memory left\nand more")
 
     monkeypatch.setattr(training, "_train", broken)
     with pytest.raises(RuntimeError, match="no memory left"):
         train(workdir, overrides)
-    assert read_status(RunDirectory(workdir)) == Status(
-        state="failed", step=80, reason="no memory left"
-    )
+    failed = Status(state="failed", step=80, reason="no memory left")
+    assert read_status(RunDirectory(workdir)) == failed
 
 
-def test_a_trained_run_gets_no_new_vocabulary(prepared: tuple[Path, list[str]]) -> None:
+def test_a_trained_run_gets_no_new_vocabulary(prepared):
     workdir, overrides = prepared
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     shutil.rmtree(workdir / "vocabulary")
@@ -142,9 +132,7 @@ def test_a_trained_run_gets_no_new_vocabulary(prepared: tuple[Path, list[str]]) 
     assert not (workdir / "vocabulary").exists()
 
 
-def test_a_damaged_average_keeps_nothing_from_training(
-    prepared: tuple[Path, list[str]], capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_a_damaged_average_keeps_nothing_from_training(prepared, capfdbinary):
     workdir, overrides = prepared
     (workdir / "checkpoints" / "average" / "meta").mkdir(parents=True)
     (workdir / "checkpoints" / "average" / "meta" / "metadata").write_text("{}")
@@ -154,9 +142,7 @@ def test_a_damaged_average_keeps_nothing_from_training(
     assert "average: meta does not match its checksum; run `average` again; until then" in told
 
 
-def test_weights_to_start_from_are_looked_for_first(
-    prepared: tuple[Path, list[str]], tmp_path: Path
-) -> None:
+def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
     workdir, overrides = prepared
     other = str(tmp_path / "other")
     with pytest.raises(StartError, match=f"{workdir}: holds no checkpoint to start from"):
@@ -166,7 +152,7 @@ def test_weights_to_start_from_are_looked_for_first(
     assert not (tmp_path / "other" / "vocabulary").exists()
 
 
-def test_what_a_run_is_says_the_one_that_holds_it(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):
     """Of two that begin it with different settings, the one that comes second changes nothing."""
     begun = RunDirectory(tmp_path / "run")
     make_folder(begun)
@@ -178,9 +164,7 @@ def test_what_a_run_is_says_the_one_that_holds_it(run: Run, corpus: Path, tmp_pa
             assert not begun.config_file.exists()
 
 
-def test_what_has_become_a_run_meanwhile_is_gone_on_with(
-    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, monkeypatch):
     """Another began it and let go of it between the look and the lock."""
     begun = RunDirectory(tmp_path / "run")
 
@@ -201,76 +185,43 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(
     assert record.config == to_dict(load_config("files", overrides))
 
 
-def test_a_file_cannot_become_a_run(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_what_is_refused_leaves_no_folder_behind(run, corpus, tmp_path):
     (tmp_path / "file").touch()
     for command in (("train",), ("train", "--dry-run"), ("prepare",)):
         done = run(*command, *settings(corpus), "--workdir", tmp_path / "file")
         assert done.status == 2 and "file: is a file; choose a directory for the run" in done.last
-
-
-def test_a_refused_config_leaves_no_folder_behind(run: Run, corpus: Path, tmp_path: Path) -> None:
     done = run("train", *settings(corpus, model__d_modl=3), "--workdir", tmp_path / "run")
     assert done.status == 2 and "did you mean 'd_model'?" in done.last
     assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_right_is_no_damage(
-    run: Run, prepared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody should delete a store that only its owner can read."""
-    workdir, overrides = prepared
-    real = Path.read_bytes
-    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
-    for name in (
-        *("config.json", "data/manifest.json", "data/store.json", "vocabulary/vocabulary.json"),
+def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
+    memory = MemoryError("x")
+    for error, command, told in (
+        (OSError(errno.ENOSPC, "No space left"), "train", "No space left; make room; the same"),
+        (PermissionError(errno.EACCES, "Denied", "a/b"), "train", "a/b: Denied; choose another"),
+        (memory, "train", "this machine has not enough memory: x; lower data.batch.tokens"),
+        (memory, "translate", "memory: x; lower --batch-tokens or --beam-size"),
+        (RuntimeError("RESOURCE_EXHAUSTED: y\nmore"), "serve", "the device has not enough memory"),
     ):
-
-        def refuse(path: Path, refused: Path = workdir / name) -> bytes:
-            if path == refused:
-                raise PermissionError(errno.EACCES, "Permission denied", str(path))
-            return real(path)
-
-        monkeypatch.setattr(Path, "read_bytes", refuse)
-        done = run("prepare", *arguments, "--workdir", workdir)
-        assert done.status == 1
-        assert done.last.endswith(f"{workdir / name}: cannot be read: Permission denied")
-
-
-def test_what_the_machine_refuses_is_explained_and_a_bug_is_not() -> None:
-    assert explained(OSError(errno.ENOSPC, "No space left on device"), "train") == (
-        "No space left on device; make room; the same command goes on with what is complete"
-    )
-    assert "a/b: Permission denied; choose another place" in str(
-        explained(PermissionError(errno.EACCES, "Permission denied", "a/b"), "train")
-    )
-    memory = MemoryError("Unable to allocate")
-    for command, advice in (
-        ("train", "lower data.batch.tokens"),
-        ("prepare", "set data.vocabulary.sample to fewer pairs, or data.filter.duplicates to"),
-        ("translate", "lower --batch-tokens or --beam-size"),
-        ("evaluate", "lower --batch-tokens or --beam-size"),
-        ("score", "lower --batch-tokens"),
-        ("serve", "lower --beam-size"),
-    ):
-        told = str(explained(memory, command))
-        assert told.startswith("this machine has not enough memory: Unable") and advice in told
-        assert ("training." in told) == (command == "train")
-    for command in ("compare", "export", "average", "plan"):  # where none of these helps
-        told = str(explained(memory, command))
-        assert told == "this machine has not enough memory: Unable to allocate"
-    device = RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate\nmore")
-    assert "the device has not enough memory: RESOURCE_EXHAUSTED" in str(explained(device, "train"))
+        assert told in str(explained(error, command))
+    # Where no setting helps, none is named.
+    assert explained(memory, "compare") == "this machine has not enough memory: x"
     for bug in (KeyError("x"), FileNotFoundError(errno.ENOENT, "No such file", "x"), OSError("x")):
         assert explained(bug, "train") is None
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-def test_closed_streams_are_no_bug(closed: str) -> None:
-    command = f'"{sys.executable}" -m flaxformer_mt.cli.main config --config quickstart {closed}'
-    done = subprocess.run(
-        ["sh", "-c", command],
-        capture_output=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0 and b"Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("module", "start"),
+    [
+        (training, lambda run, overrides: train(run, overrides)),
+        (trying, lambda run, overrides: trying.dry_run(str(run), "files", overrides, ALONE)),
+    ],
+)
+def test_one_heap_is_shared_before_the_model_is_built(prepared, monkeypatch, module, start):
+    shared: list[bool] = []
+    monkeypatch.setattr(module, "build", reached)
+    monkeypatch.setattr(module, "share_one_heap", lambda: shared.append(True))
+    with pytest.raises(Reached):
+        start(*prepared)
+    assert shared == [True]

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-from pathlib import Path
-
-import pytest
 
 from flaxformer_mt.cli import serve
-from tests.cli.conftest import Run
 
 
-def test_files_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
+def test_files_that_cannot_be_used(run, tmp_path):
     (tmp_path / "empty").write_text("# none yet\n\n")
     (tmp_path / "keys").write_text("# ours\none\nключ\n", encoding="utf-8")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
@@ -27,7 +23,7 @@ def test_files_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
     assert "ключ" not in done.errors
 
 
-def test_a_port_that_is_taken(run: Run, tmp_path: Path) -> None:
+def test_a_port_that_is_taken(run, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -37,7 +33,7 @@ def test_a_port_that_is_taken(run: Run, tmp_path: Path) -> None:
     assert "choose another --port" in done.last
 
 
-def test_a_host_that_there_is_not(run: Run, tmp_path: Path) -> None:
+def test_a_host_that_there_is_not(run, tmp_path):
     done = run("serve", "--workdir", tmp_path, "--host", "no.such.host.invalid", "--port", "0")
     assert done.status == 1 and "cannot listen" in done.last
     # An empty one means all addresses; then there is no run to serve.
@@ -45,9 +41,7 @@ def test_a_host_that_there_is_not(run: Run, tmp_path: Path) -> None:
     assert done.status == 2 and f"{tmp_path}: not a run directory: config.json" in done.last
 
 
-def test_without_the_extra_it_says_what_to_install(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_it_says_what_to_install(run, tmp_path, monkeypatch):
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
     assert importlib.util.find_spec("starlette") is None
     done = run("serve", "--workdir", tmp_path)

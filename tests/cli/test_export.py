@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from flaxformer_mt.export import huggingface
-from flaxformer_mt.rundir.layout import RunDirectory
-from tests.cli.conftest import Run
+from tests.cli.conftest import settings
 from tests.decoding.runs import make_run
 from tests.export.marian_models import ENGLISH, GERMAN, write_arrays
 
@@ -18,17 +16,17 @@ pytest.importorskip("safetensors", reason="needs the [export] extra")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def trained(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("made") / "run", {1: None})
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(monkeypatch):
     """As where PyTorch is not installed."""
     monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
 
 
-def test_a_run_is_exported_and_compared(run: Run, trained: RunDirectory, tmp_path: Path) -> None:
+def test_a_run_is_exported_and_compared(run, trained, tmp_path):
     out, sample = tmp_path / "out", tmp_path / "sample.txt"
     sample.write_text("a dog runs home .\nwho sees the house ?\n")
     arguments = ["export", "--workdir", trained, "--format", "ctranslate2", "--output", out]
@@ -46,9 +44,7 @@ def test_a_run_is_exported_and_compared(run: Run, trained: RunDirectory, tmp_pat
     )
 
 
-def test_outputs_that_disagree_leave_nothing(
-    run: Run, trained: RunDirectory, tmp_path: Path
-) -> None:
+def test_outputs_that_disagree_leave_nothing(run, trained, tmp_path):
     arguments = ["--format", "ctranslate2", "--output", tmp_path / "out", "--bound", "1e-12"]
     done = run("export", "--workdir", trained, *arguments)
     assert done.status == 2
@@ -57,9 +53,7 @@ def test_outputs_that_disagree_leave_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_the_other_program_unchecked_is_needed(
-    run: Run, trained: RunDirectory, tmp_path: Path, alone: None
-) -> None:
+def test_without_the_other_program_unchecked_is_needed(run, trained, tmp_path, alone):
     out = tmp_path / "out"
     arguments = ["export", "--workdir", trained, "--format", "huggingface", "--output", out]
     done = run(*arguments)
@@ -80,9 +74,7 @@ def test_without_the_other_program_unchecked_is_needed(
         (["--output", "gs://bucket/x", "--unchecked"], 2, "gs://bucket/x: is no local folder"),
     ],
 )
-def test_wrong_arguments_are_named(
-    run: Run, trained: RunDirectory, tmp_path: Path, arguments: list[str], status: int, message: str
-) -> None:
+def test_wrong_arguments_are_named(run, trained, tmp_path, arguments, status, message):
     usual = ["--workdir", trained, "--format", "huggingface", "--output", tmp_path / "out"]
     done = run("export", *usual, *arguments)
     assert (done.status, message in done.last) == (status, True), done.errors
@@ -90,9 +82,7 @@ def test_wrong_arguments_are_named(
 
 
 @pytest.mark.extended
-def test_an_imported_run_translates_and_starts_another(
-    run: Run, tmp_path: Path, alone: None
-) -> None:
+def test_an_imported_run_translates_and_starts_another(run, tmp_path, alone):
     write_arrays(tmp_path / "marian")
     workdir = tmp_path / "run"
     done = run("import", "--from", tmp_path / "marian", "--workdir", workdir)
@@ -111,33 +101,29 @@ def test_an_imported_run_translates_and_starts_another(
     for name, texts in (("en", ENGLISH), ("de", GERMAN)):
         (tmp_path / f"train.{name}").write_text("".join(f"{text}\n" for text in texts))
         (tmp_path / f"valid.{name}").write_text("".join(f"{text}\n" for text in texts[::9]))
-    settings = {
-        "data.folder": tmp_path,
-        "data.train.mine.src": "train.en",
-        "data.train.mine.tgt": "train.de",
-        "data.valid.src": "valid.en",
-        "data.valid.tgt": "valid.de",
-        "data.batch.tokens": 2048,
-        "data.batch.max_shapes": 1,
-        "training.steps": 2,
-        "training.validate_bleu": "false",
-        "training.best_metric": "loss",
+    changes = {
+        "data__batch__tokens": 2048,
+        "data__batch__max_shapes": 1,
+        "training__steps": 2,
+        "training__validate_bleu": "false",
+        "training__best_metric": "loss",
     }
-    overrides = [f"--config.{key}={value}" for key, value in settings.items()]
+    # Of the config that it takes from the other run only what says something else.
+    overrides = [
+        a for a in settings(tmp_path, **changes)[2:] if "dtype" not in a and "size" not in a
+    ]
     done = run("train", "--init-from", workdir, "--workdir", tmp_path / "tuned", *overrides)
     assert done.status == 0 and "finished at step 2" in done.last, done.errors
     assert "using the vocabulary in" in done.errors
 
 
-def test_what_is_no_model_is_named(run: Run, tmp_path: Path) -> None:
+def test_what_is_no_model_is_named(run, tmp_path):
     done = run("import", "--from", tmp_path / "absent", "--workdir", tmp_path / "run")
     assert done.status == 2 and "absent: is no folder; download the model first" in done.last
-    done = run("import", "--from", tmp_path, "--workdir", tmp_path / "run")
-    assert done.status == 2 and "has no config.json: name the folder" in done.last
     assert not list(tmp_path.iterdir())
 
 
-def test_a_new_run_without_config_needs_another_to_start_from(run: Run, tmp_path: Path) -> None:
+def test_a_new_run_without_config_needs_another_to_start_from(run, tmp_path):
     done = run("train", "--workdir", tmp_path / "run", "--init-from", tmp_path / "absent")
     assert done.status == 2 and "absent: no such directory" in done.last
     done = run("train", "--workdir", tmp_path / "run")

@@ -8,15 +8,6 @@ import sys
 
 import pytest
 
-from flaxformer_mt import __version__
-
-
-def test_the_package_is_a_program():
-    command = [sys.executable, "-m", "flaxformer_mt", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"flaxformer-mt {__version__}\n"
-
-
 SLOW_IMPORT = """
 import importlib, os, signal, sys
 from flaxformer_mt.__main__ import main
@@ -39,3 +30,8 @@ def test_standard_output_that_cannot_be_written_is_named():
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     message = "standard output: cannot be written: No space left on device"
     assert (done.returncode, done.stderr) == (1, f"flaxformer-mt config: error: {message}\n")
+
+
+def test_closed_streams_are_no_bug():
+    command = f'"{sys.executable}" -m flaxformer_mt config --config quickstart <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", command]).returncode == 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from flaxformer_mt.data.synthetic import pairs
-from tests.cli.conftest import Run
 
 SIZES = ("--config.data.train.grammar.size=30", "--config.data.valid.size=20")
 
 
-def test_files_hold_what_the_built_in_corpora_hold(run: Run, tmp_path: Path) -> None:
+def test_files_hold_what_the_built_in_corpora_hold(run, tmp_path):
     folder = tmp_path / "new" / "text"
     done = run("quickstart", "--write-text", folder, *SIZES)
     assert done.status == 0 and done.output == ""
@@ -24,7 +21,7 @@ def test_files_hold_what_the_built_in_corpora_hold(run: Run, tmp_path: Path) -> 
         assert list(zip(*lines, strict=True)) == list(pairs(split, size))
 
 
-def test_no_file_is_overwritten(run: Run, tmp_path: Path) -> None:
+def test_no_file_is_overwritten(run, tmp_path):
     (tmp_path / "valid.de").write_text("mine")
     done = run("quickstart", "--write-text", tmp_path, *SIZES)
     assert done.status == 2

@@ -27,7 +27,7 @@ def made(folder: Path, override: str) -> str:
 
 
 @pytest.mark.parametrize("override", [ON, OFF])
-def test_determinism_is_that_of_the_run_it_will_be(tmp_path: Path, override: str) -> None:
+def test_determinism_is_that_of_the_run_it_will_be(tmp_path, override):
     """It must be known before processes join each other, where nothing of the run is there yet."""
     new, other = str(tmp_path / "new"), made(tmp_path / "other", override)
     meant = override == ON
@@ -41,14 +41,14 @@ def test_determinism_is_that_of_the_run_it_will_be(tmp_path: Path, override: str
     assert wants_determinism(begun, None, [], other) != meant
 
 
-def test_what_is_wrong_is_said_elsewhere(tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_elsewhere(tmp_path):
     new = str(tmp_path / "new")
     assert not wants_determinism(new, None, [], None)
     assert not wants_determinism(new, None, [], str(tmp_path / "absent"))
     assert not wants_determinism(new, "quickstart", ["training.determinstic=true"], None)
 
 
-def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_path: Path) -> None:
+def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_path):
     """But not what was recorded once: that run goes on."""
     none = ["training.patience=0", "training.validate_every=0"]
     quiet = RunDirectory(tmp_path / "quiet")
@@ -70,7 +70,7 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
         assert config.training.patience == 3 and changed.keys() == {"training.log_every"}
 
 
-def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypatch) -> None:
+def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypatch):
     """Also on a machine where auto would mean the other; until it has begun, it is open."""
 
     def begun(spec: str | None, machine: str, *overrides: str) -> str:

@@ -13,7 +13,6 @@ from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare.manifest import MANIFEST, VALID_TEXT
 from flaxformer_mt.evaluation import ScoringError, comet
 from flaxformer_mt.evaluation.testsets import NamedSet
-from tests.cli.conftest import Run
 from tests.decoding.runs import make_run
 from tests.evaluation.noise import grammar_text, noisy
 
@@ -23,7 +22,7 @@ FAST = ["--resamples", 50]
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(tmp_path):
     """Sources, references and two systems' outputs."""
     texts = {
         "test.en": SOURCES,
@@ -36,11 +35,16 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def trained(files):
+    return make_run(files / "run", {5: 1.0})
+
+
 def lines(path: Path) -> list[str]:
     return path.read_text().split("\n")[:-1]
 
 
-def test_another_system_s_output_is_scored(run: Run, files: Path) -> None:
+def test_another_system_s_output_is_scored(run, files):
     done = run(
         *("evaluate", "--hypotheses", files / "one.txt", "--ref", files / "test.de", *FAST),
         *("--src", files / "test.en", "--output", files / "scores", "--name", "other"),
@@ -58,7 +62,7 @@ def test_another_system_s_output_is_scored(run: Run, files: Path) -> None:
     assert (files / "scores" / "other.src.txt").read_text() == (files / "test.en").read_text()
 
 
-def test_json_and_options_and_nothing_left_behind(run: Run, files: Path) -> None:
+def test_json_and_options_and_nothing_left_behind(run, files):
     before = sorted(files.iterdir())
     done = run(
         *("evaluate", "--hypotheses", files / "one.txt", "--ref", files / "test.de", "--json"),
@@ -73,8 +77,7 @@ def test_json_and_options_and_nothing_left_behind(run: Run, files: Path) -> None
     assert "intervals" not in scores and sorted(files.iterdir()) == before
 
 
-def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> None:
-    trained = make_run(files / "run", {5: 1.0})
+def test_a_run_is_evaluated_and_compared_with_a_file(run, files, trained):
     sides = ["--src", files / "test.en", "--ref", files / "test.de"]
     done = run("evaluate", "--workdir", trained, *sides, "--beam-size", 1, "--examples", 3, *FAST)
     assert done.status == 0, done.errors
@@ -84,16 +87,6 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> N
     kept = json.loads((trained.evaluation / "test.json").read_text())
     assert kept["weights"] == "best, step 5" and "bleu_paper" in kept["metrics"]
     assert kept["by_source_length"][0]["sentences"] > 0
-
-    # A run that cannot be written says so before anything is translated.
-    trained.evaluation.rename(files / "kept")
-    trained.evaluation.symlink_to("/proc/self")
-    done = run("evaluate", "--workdir", trained, *sides, *FAST)
-    assert done.status != 0 and "`evaluate --output` names another" in done.last
-    done = run("evaluate", "--workdir", trained, *sides, "--output", files / "other", *FAST)
-    assert done.status == 0 and (files / "other" / "test.json").exists()
-    trained.evaluation.unlink()
-    (files / "kept").rename(trained.evaluation)
 
     # By no name can it take the place of a set that the run has.
     (files / "valid.en").write_text("x\n")
@@ -110,32 +103,20 @@ def test_a_run_is_evaluated_and_compared_with_a_file(run: Run, files: Path) -> N
     assert content == json.loads((files / "compared.json").read_text())
     assert [system["name"] for system in content["systems"]] == ["run", "B", "two.txt"]
     assert content["systems"][0]["metrics"] == kept["metrics"]
-    assert (
-        content["systems"][2]["by_source_length"]
-        == json.loads(
-            run(
-                *("evaluate", "--hypotheses", files / "two.txt", *sides, "--json", *FAST),
-            ).output
-        )["two"]["by_source_length"]
-    )
 
 
-def test_files_in_a_bucket_keep_their_names(
-    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_in_a_bucket_keep_their_names(run, files, trained, monkeypatch):
     def read(path: str) -> None:
         raise CorpusError(f"{path} is not here")
 
     monkeypatch.setattr(scoring, "read_segments", read)
-    trained = make_run(files / "run", {5: 1.0})
     sides = ("--src", "gs://bucket/new.en", "--ref", files / "test.de")
     done = run("evaluate", "--workdir", trained, *sides)
     assert (done.status, done.last.split()[-4:]) == (2, ["gs://bucket/new.en", "is", "not", "here"])
 
 
-def test_the_validation_text_is_the_run_s_own(run: Run, files: Path) -> None:
+def test_the_validation_text_is_the_run_s_own(run, files, trained):
     """A copy on another machine is evaluated on it, and on what training has left of it."""
-    trained = make_run(files / "run", {5: 1.0})
     call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
     done = run(*call, "--set", "valid")
     assert done.status == 2 and f"{trained}: has no validation text: valid.src.txt" in done.last
@@ -157,31 +138,22 @@ def test_the_validation_text_is_the_run_s_own(run: Run, files: Path) -> None:
     assert done.status == 2 and "this run's config names no data.test: use --set valid" in done.last
 
 
-def test_own_files_may_have_blank_lines_and_must_have_some(run: Run, files: Path) -> None:
-    trained = make_run(files / "run", {5: 1.0})
-    call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST)
-    sides = ("--src", files / "test.en", "--ref", files / "test.de")
+def test_own_files_may_have_blank_lines(run, files, trained):
     for name in ("test.en", "test.de"):
         with open(files / name, "a") as file:
             file.write("\n")
-    done = run(*call, *sides)
+    sides = ("--src", files / "test.en", "--ref", files / "test.de")
+    call = ("evaluate", "--workdir", trained, "--beam-size", 2, "--no-ter", *FAST, *sides)
+    done = run(*call)
     assert done.status == 0, done.errors
     kept = json.loads((trained.evaluation / "test.json").read_text())
     assert kept["sentences"] == SIZE + 1
-    for name, content, message in (
-        ("test.de", "x\n", f"test: {SIZE + 1} sources for 1 references"),
-        ("test.en", "", "test: 0 sources for 1 references"),
-        ("test.de", "", "test: no sentences to score"),
-    ):
-        (files / name).write_text(content)
-        done = run(*call, *sides)
-        assert done.status == 2 and message in done.last
-    (files / "test.de").unlink()
-    done = run(*call, *sides)
-    assert done.status == 2 and f"{files / 'test.de'}: does not exist; name a file" in done.last
+    (files / "test.de").write_text("x\n")
+    done = run(*call)
+    assert done.status == 2 and f"test: {SIZE + 1} sources for 1 references" in done.last
 
 
-def test_compare_shows_tables(run: Run, files: Path) -> None:
+def test_compare_shows_tables(run, files):
     done = run(
         *("compare", files / "one.txt", files / "two.txt", "--ref", files / "test.de", *FAST),
         *("--method", "randomization", "--trials", 100),
@@ -191,7 +163,7 @@ def test_compare_shows_tables(run: Run, files: Path) -> None:
     assert "0.0099*" in done.output  # 1 of 101: as rare as 100 trials can tell
 
 
-def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_set_by_name(run, files, trained, monkeypatch):
     def load(name: str, langpair: str) -> NamedSet:
         if name != "wmt14/full":
             raise ScoringError("not on this machine")
@@ -204,7 +176,6 @@ def test_a_test_set_by_name(run: Run, files: Path, monkeypatch: pytest.MonkeyPat
     done = run("evaluate", "--hypotheses", files / "one.txt", *named)
     assert "has 1 more references, which are not used" in done.errors
     assert "bleu_paper" in json.loads(done.output)["one"]["metrics"]
-    trained = make_run(files / "run", {5: 1.0})
     loaded.clear()
     done = run("evaluate", "--workdir", trained, "--beam-size", 1, *named)
     assert list(json.loads(done.output)) == ["wmt14_full.en-de"]
@@ -229,39 +200,24 @@ OF_ONE = "evaluate --hypotheses one.txt --ref test.de"
     [
         ("evaluate --hypotheses nowhere --ref test.de", 2, "nowhere: does not exist"),
         ("evaluate --hypotheses . --ref test.de", 2, ".: is a folder; name a file"),
-        ("evaluate --hypotheses short --ref test.de", 2, "1 hypotheses for 40 ref"),
-        ("evaluate --hypotheses empty --ref empty", 2, "no sentences to score"),
         ("evaluate --hypotheses bad --ref test.de", 2, "bad:2: is not UTF-8 text"),
-        (f"{OF_ONE} --src short", 2, "1 sources for 40 references"),
+        (f"{OF_ONE} --src bad", 2, "bad:2: is not UTF-8 text"),
         (f"{OF_ONE} --comet", 1, "COMET needs the package unbabel-comet"),
         (f"{OF_ONE} --output one.txt", 1, "one.txt: cannot be written: File exists"),
         (f"{OF_ONE} --output . --name ../x", 2, "'../x' cannot name files"),
         ("compare one.txt --ref test.de", 2, "takes two systems or more"),
         ("compare one.txt two.txt", 2, "no reference to compare with: give --ref FILE"),
-        ("compare one.txt short --ref test.de", 2, "short: 1 hypotheses for 40"),
-        ("compare one.txt nowhere --ref test.de", 2, "nowhere: does not exist"),
+        ("compare one.txt two.txt --ref test.de --set test", 2, "--set names an evaluation of run"),
         (
-            "compare one.txt two.txt --ref test.de --resamples 0",
-            *(2, "resamples must be at least 1: bootstrap is made of them"),
-        ),
-        (
-            "compare one.txt two.txt --ref test.de --set test",
-            *(2, "--set names an evaluation of run directories, and these are files"),
-        ),
-        (
-            "compare one.txt two.txt --ref test.de --output no/where/x.json",
-            *(1, "x.json: cannot be written: No such file"),
+            "compare one.txt two.txt --ref test.de --output no/x.json",
+            1,
+            "x.json: cannot be written",
         ),
     ],
 )
-def test_bad_input_is_explained_in_a_line(
-    run: Run, files: Path, call: str, status: int, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_explained_in_a_line(run, files, call, status, message, monkeypatch):
     monkeypatch.chdir(files)
     monkeypatch.setattr(comet, "PROGRAM", "no-such-program")
-    (files / "short").write_text("x\n")
-    (files / "empty").write_text("")
     (files / "bad").write_bytes(b"good\n\xff\n")
     done = run(*call.split())
-    assert done.status == status, done.errors
-    assert message in done.last and "Traceback" not in done.errors
+    assert done.status == status and message in done.last, done.errors

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-from tests.cli.conftest import Run
 
 CALLS = [
     # Numbers, and what else is read the same way by several commands.
     ("average --workdir . --last 0", "'0' must be an integer from 1"),
-    ("average --workdir . --last 9999999999", "must be an integer from 1"),
-    ("evaluate --workdir . --seed -1", "'-1' must be an integer from 0"),
-    ("translate --workdir . --beam-size -3", "'-3' must be an integer from 1"),
     ("translate --workdir . --beam-size 9000000", "'9000000' must be an integer from 1 to 65,536"),
     ("translate --workdir . --length-penalty nan", "'nan' is no finite number of at least 0"),
-    ("translate --workdir . --length-penalty -5", "'-5' is no finite number of at least 0"),
     ("export --workdir . --format huggingface --output x --bound 0", "'0' is no number above 0"),
     ("translate --workdir . --weights ²", "write average, best, latest, auto, or a step's"),
-    ("translate --workdir . --weights 9999999999999999999", "write average, best, latest, auto"),
     # Settings of which config?
     ("doctor --config.mesh.fsdp=2", "changes a setting of which config? Give --config"),
     ("config --explain --config.mesh.fsdp=2", "leave --config out"),
-    ("config --explain --config files", "leave --config out"),
-    ("config --config files --config.training.steps=-5", "must be at least 1"),
     # How to search and to draw.
     ("translate --workdir . --top-k 3", "are for --sample"),
     ("translate --workdir . --sample --diverse-groups 2", "are for searching, and --sample draws"),
@@ -40,32 +29,23 @@ CALLS = [
     ("translate --workdir . --column 2", "--column is one of columns: add --format tsv"),
     ("translate --workdir . --append --format jsonl", "--append is for columns"),
     ("translate --workdir . --format jsonl --key score", "under 'score', where the source is"),
+    ("translate --workdir . --output ''", "--output is empty: name a file"),
     ("score --workdir . --src x", "--src and --tgt go together"),
     ("score --workdir . --src x --tgt y --input z", "--input names pairs"),
-    ("score --workdir . --src x --tgt y --columns 1 2", "--columns are those of --format tsv"),
     ("score --workdir . --src x --tgt y --from-tokens", "--from-tokens reads JSON objects"),
     ("score --workdir . --src x --tgt y --format jsonl", "two of plain text"),
     ("score --workdir . --format jsonl --columns 1 2", "--columns are those of --format tsv"),
-    ("score --workdir . --from-tokens", "add --format jsonl"),
-    ("score --workdir . --key en", "--key is a key of JSON objects: add --format jsonl"),
-    ("score --workdir . --scored-key x", "--scored-key is a key of JSON objects"),
-    ("score --workdir . --translation-key x", "--translation-key is a key of JSON"),
     ("score --workdir . --format jsonl --scored-key ''", "--scored-key is empty"),
-    ("score --workdir . --format jsonl --scored-key a.b", "choose another --scored-key"),
     # What to score.
     ("evaluate", "give --workdir DIR to translate with a run, or --hypotheses FILE"),
     ("evaluate --hypotheses o", "goes with --ref FILE, or with --testset"),
     ("evaluate --hypotheses o --ref r --workdir x", "--workdir do not go together"),
     ("evaluate --hypotheses o --ref r --beam-size 2", "--beam-size do not go together"),
-    ("evaluate --hypotheses o --ref r --weights best", "--weights do not go together"),
-    ("evaluate --hypotheses o --ref r --folder x", "--folder do not go together"),
     ("evaluate --hypotheses o --ref r --num-processes 2", "--num-processes do not go together"),
-    ("evaluate --hypotheses o --ref r --heartbeat 9", "--heartbeat do not go together"),
     ("evaluate --hypotheses o --ref r --comet-gpus 1", "--comet-gpus are for --comet"),
     ("evaluate --hypotheses o --ref r --tgt-lang German", "German: write a code such as de"),
     ("evaluate --workdir x --testset wmt14/full --langpair en-de --src s", "exclude each other"),
     ("evaluate --workdir x --src s --ref r --set valid", "leave out --set"),
-    ("evaluate --workdir x --src s --ref r --folder f", "leave out --set and --folder"),
     ("evaluate --workdir x --set valid --folder y", "of --set valid is in the run"),
     ("evaluate --workdir x --name n", "--name is for --src with --ref"),
     ("evaluate --workdir x --src s", "--src and --ref go together"),
@@ -75,24 +55,19 @@ CALLS = [
     ("compare a b --ref r --testset wmt14/full --langpair en-de", "--ref with --src exclude each"),
     # Pictures.
     ("attention --workdir .", "give --src TEXT and --output FILE, or --find and --input FILE"),
-    ("attention --workdir . --src a", "give --src TEXT and --output FILE"),
     ("attention --workdir . --find", "--find searches in --input FILE"),
     ("attention --workdir . --find --input x --src a", "--src does not go with --find"),
     ("attention --workdir . --src a --output a.svg --draw x", "--draw goes with --find"),
     ("attention --workdir . --src a --output a.svg --size big", "'big' is no size"),
     # A server.
-    ("serve --workdir . --port 65536", "'65536' is no port"),
-    ("serve --workdir . --port http", "'http' is no port"),
+    ("serve --workdir . --port 65536", "'65536' must be an integer from 0 to 65,535"),
     ("serve --workdir . --timeout inf", "'inf' is no number of seconds above 0"),
-    ("serve --workdir . --drain 0", "'0' is no number of seconds above 0"),
     ("serve --workdir . --queue 10 --max-sentences 11", "and only 10 can wait"),
 ]
 
 
 @pytest.mark.parametrize(("call", "message"), CALLS)
-def test_a_wrong_call_is_explained_in_a_line(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, message: str
-) -> None:
+def test_a_wrong_call_is_explained_in_a_line(run, tmp_path, monkeypatch, call, message):
     monkeypatch.chdir(tmp_path)
     done = run(*(word.strip("'") for word in call.split()))
     assert done.status == 2 and message in done.last, done.errors
@@ -100,7 +75,7 @@ def test_a_wrong_call_is_explained_in_a_line(
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2\xff", "def get_config(v): pass".encode("utf-16")])
-def test_a_config_file_that_is_no_text_is_named(run: Run, tmp_path: Path, content: bytes) -> None:
+def test_a_config_file_that_is_no_text_is_named(run, tmp_path, content):
     (tmp_path / "odd.py").write_bytes(content)
     done = run("config", "--config", tmp_path / "odd.py")
     assert done.status == 2 and f"error: {tmp_path / 'odd.py'}" in done.last

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -30,13 +29,13 @@ def complaint(link: Link) -> str | None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     complaints = [text for link in links(page) if (text := complaint(link))]
     assert not complaints, "\n".join(complaints)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_what_is_to_be_typed_stands_in_blocks_that_are_run(page: Path) -> None:
+def test_what_is_to_be_typed_stands_in_blocks_that_are_run(page):
     """An indented block is neither highlighted nor run: it would hide a command from the tests."""
     hidden = [f"{page.name}:{number}: {line}" for number, line in prose(page) if TYPED.match(line)]
     assert not hidden, "\n".join(hidden)
@@ -44,13 +43,13 @@ def test_what_is_to_be_typed_stands_in_blocks_that_are_run(page: Path) -> None:
     assert not shells, f"say ```bash, which is run: {shells}"
 
 
-def test_every_page_is_in_the_site_s_menu() -> None:
+def test_every_page_is_in_the_site_s_menu():
     menu = re.findall(r"^ .*?([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(menu) == sorted(page.name for page in guides())
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_lists_begin_after_a_blank_line(page: Path) -> None:
+def test_lists_begin_after_a_blank_line(page):
     """GitHub does not need it; the site's Markdown takes the list for the paragraph's next line."""
     before = ""
     for number, line in prose(page):
@@ -61,7 +60,7 @@ def test_lists_begin_after_a_blank_line(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", guides(), ids=lambda page: page.name)
-def test_every_mark_is_understood_and_has_a_block(page: Path) -> None:
+def test_every_mark_is_understood_and_has_a_block(page):
     """A misspelt mark would hide that a block is not run."""
     comments = [line for _, line in prose(page) if "<!--" in line and line not in BETWEEN]
     marked = [block for block in blocks(page) if block.not_run or block.fails]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import io
 import re
@@ -11,13 +12,14 @@ from types import ModuleType
 
 import pytest
 
-from tests.docs.markdown import ROOT, Block, Link, anchors, blocks, guides, links
+from tests.docs.markdown import ROOT, Link, anchors, blocks, guides, links
 
 PAPER = ROOT / "docs" / "paper_to_code.md"
 # `model/attention.py:MultiHeadAttention.attend` and `tests/model/test_x.py::test_y`.
 NAMED = re.compile(r"`([\w./-]+\.py)(::?)([\w.]+)`")
 
 
+@functools.cache
 def site() -> ModuleType:
     """The site's hook, which leads the same names to their lines."""
     spec = importlib.util.spec_from_file_location("pages", ROOT / "docs/site/source_pages.py")
@@ -47,12 +49,12 @@ def complaint(link: Link, path: str, colons: str, name: str) -> str | None:
 
 
 @pytest.mark.parametrize("page", guides(), ids=lambda page: page.name)
-def test_what_is_named_is_there(page: Path) -> None:
+def test_what_is_named_is_there(page):
     complaints = [text for each in named(page) if (text := complaint(*each))]
     assert not complaints, "\n".join(complaints)
 
 
-def test_every_part_of_the_paper_has_a_place() -> None:
+def test_every_part_of_the_paper_has_a_place():
     sections = {anchor.split("-")[0] for anchor in anchors(PAPER)}
     of_section_3 = {"31", "321", "322", "323", "33", "34", "35"}
     assert of_section_3 | {"4", "51", "52", "53", "54", "61", "62", "63", "figures"} <= sections
@@ -66,13 +68,14 @@ SHOWN = [
 ]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("code", "output"), SHOWN, ids=lambda block: f"line {block.line}")
-def test_snippets_print_what_the_page_shows(code: Block, output: Block) -> None:
+def test_snippets_print_what_the_page_shows(code, output):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code.text, code.place, "exec"), {})
     assert printed.getvalue() == output.text
 
 
-def test_every_snippet_shows_what_it_prints() -> None:
+def test_every_snippet_shows_what_it_prints():
     assert len(SHOWN) == sum(block.language == "python" for block in blocks(PAPER)) > 3

@@ -57,7 +57,6 @@ case "$4" in
     fi
     cp "$CLOUD/created" "$CLOUD/states" ;;
   delete) rm "$CLOUD/states" ;;
-  scp) [ -z "$WORKER" ] || cp "$5" "$6" "$WORKER" ;;
   ssh)
     [ ! -e "$CLOUD/hang" ] || { touch "$CLOUD/hanging"; exec sleep 60; }
     end=0

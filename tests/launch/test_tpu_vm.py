@@ -166,43 +166,27 @@ def test_queue_that_fails_and_no_capacity_are_tried_again(queue):
 
 @pytest.mark.extended
 @pytest.mark.parametrize(
-    ("ends", "status", "runs"), [("75 0", 0, 2), ("2 0", 2, 1), ("1 1 1", 1, 3)]
+    ("ends", "options", "status", "runs", "said"),
+    [
+        ("75 0", "--retries 2", 0, 2, "is still there; to delete it:"),
+        ("2 0", "--retries 2", 2, 1, ""),
+        ("1 1 1", "--retries 2", 1, 3, ""),
+        ("76 0", "--retries 2", 75, 1, "asked to stop (--stop)"),  # by another call
+        ("2", "--retries 0 --delete-on-exit", 2, 1, ""),
+        ("PREEMPTED", "--retries 0 --delete-on-exit", 75, 1, ""),
+        # A command whose stream was lost may be running.
+        ("255 255", "--retries 1 --delete-on-exit", 255, 2, "letting the command save"),
+    ],
 )
-def test_exit_status_of_the_command_decides_where_the_tpu_is_fine(cloud, ends, status, runs):
+def test_the_end_of_the_command_decides(cloud, ends, options, status, runs, said):
     cloud.write("states", "READY")
     cloud.write("ends", *ends.split())
-    done = cloud.run(*TPU, "--retries", "2", "--", "train")
-    assert (done.returncode, cloud.calls().count("ssh tpu-vm")) == (status, runs), done.stderr
-    assert "delete tpu-vm" not in cloud.calls()
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize(("end", "status"), [("2", 2), ("PREEMPTED", 75)])
-def test_delete_on_exit_deletes_whatever_happened(cloud, end, status):
-    cloud.write("ends", end)
-    options = ("--type", "v4-8", "--retries", "0", "--delete-on-exit")
-    assert cloud.run(*TPU, *options, "--", "train").returncode == status
-    assert cloud.calls()[-1] == "delete tpu-vm"
-
-
-@pytest.mark.extended
-def test_before_a_deletion_a_command_whose_stream_was_lost_saves(cloud):
-    cloud.write("states", "READY")
-    cloud.write("ends", "255", "255")
-    done = cloud.run(*TPU, "--retries", "1", "--delete-on-exit", "--", "train")
-    assert done.returncode == 255
-    assert sum(line.endswith("--command=bash tpu_worker.sh stop") for line in cloud.lines()) == 1
-    assert cloud.calls()[-1] == "delete tpu-vm" and "letting the command save" in done.stderr
-
-
-@pytest.mark.extended
-def test_what_another_call_has_stopped_is_not_started_again(cloud):
-    cloud.write("states", "READY")
-    cloud.write("ends", "76", "0")
-    done = cloud.run(*TPU, "--retries", "2", "--", "train")
-    assert (done.returncode, cloud.calls().count("ssh tpu-vm")) == (75, 1), done.stderr
-    assert "asked to stop (--stop)" in done.stderr and "goes on running" not in done.stderr
-    assert "mt is still there; to delete it:" in done.stderr
+    done = cloud.run(*TPU, *options.split(), "--", "train")
+    assert done.returncode == status and said in done.stderr, done.stderr
+    assert sum("tpu_worker.sh run" in line for line in cloud.lines()) == runs
+    stops = sum(line.endswith("tpu_worker.sh stop") for line in cloud.lines())
+    assert stops == 1 or "letting" not in said
+    assert (cloud.calls()[-1] == "delete tpu-vm") == ("--delete-on-exit" in options)
 
 
 def test_gclouds_own_trouble_is_shown_and_creates_nothing(cloud):
@@ -237,20 +221,3 @@ def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(clou
     else:
         assert cloud.calls()[-1] == "ssh tpu-vm"
         assert "the command goes on running on mt" in stderr
-
-
-@pytest.mark.extended
-def test_the_checkout_is_packed_with_new_files_and_without_ignored_ones(cloud, tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    cloud.write("states", "READY")
-    variables = {**cloud.environment, "WORKER": str(home)}
-    done = run("tpu_vm.sh", "mt", "--zone", "z", "--", "doctor", **variables)
-    assert done.returncode == 0, done.stderr
-    packed = subprocess.run(
-        ["tar", "-tzf", home / "flaxformer_mt.tar.gz"], capture_output=True, text=True, check=True
-    ).stdout.split("\n")
-    for name in ("pyproject.toml", "constraints.txt", "launch/local.sh", "configs/quickstart.py"):
-        assert name in packed
-    assert not any("__pycache__" in name or name.startswith(".venv") for name in packed)
-    assert (home / "tpu_worker.sh").read_text() == WORKER.read_text()

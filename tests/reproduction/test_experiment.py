@@ -10,7 +10,7 @@ import pytest
 
 from flaxformer_mt.config import ConfigError, digest_keys, flatten, load_config
 from flaxformer_mt.config.freeze import fields_along
-from flaxformer_mt.config.setting import setting
+from flaxformer_mt.config.schema import setting
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import ROWS, RowError, row_of, rows_of
 from flaxformer_mt.reproduction.settings import Settings
