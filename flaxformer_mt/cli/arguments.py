@@ -20,6 +20,13 @@ from flaxformer_mt.rundir.paths import is_primary
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
+CONFIG = {
+    "--config FILE[:VARIANT]": "config file, or the name of a built-in one; --config.a.b=VALUE "
+    "overrides a setting",
+}
+WORKDIR = {"--workdir DIR!": "run directory, local or gs://BUCKET/FOLDER"}
+
+
 def make_parser(prog: str, purpose: str, epilog: str = "") -> argparse.ArgumentParser:
     return argparse.ArgumentParser(
         prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults
@@ -61,16 +68,6 @@ def flags(parser: argparse._ActionsContainer, table: Mapping[str, str], **defaul
             more["required"] = True
         parser.add_argument(name, help=help, **more)
     parser.set_defaults(**defaults)
-
-
-def add_config(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    explained = "config file, or the name of a built-in one; --config.a.b=VALUE overrides a setting"
-    flags(parser, {f"--config FILE[:VARIANT]{'!' * required}": explained})
-
-
-def add_workdir(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    explained = "run directory, local or gs://BUCKET/FOLDER"
-    flags(parser, {f"--workdir DIR{'!' * required}": explained})
 
 
 def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from flaxformer_mt.cli.arguments import (
+    WORKDIR,
     add_decoding,
-    add_workdir,
     config_of,
     flags,
     make_parser,
@@ -69,7 +69,7 @@ _FIND = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
-    add_workdir(parser)
+    flags(parser, WORKDIR)
     add_decoding(parser)
     picture = parser.add_argument_group("a picture of one sentence")
     flags(picture, _PICTURE, style="lines")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import add_workdir, config_of, flags, make_parser, say
+from flaxformer_mt.cli.arguments import WORKDIR, config_of, flags, make_parser, say
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.checkpoint_choice import averaged_steps, has_average, stale_average
@@ -18,7 +18,7 @@ _WHICH = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    add_workdir(parser)
+    flags(parser, WORKDIR)
     flags(parser.add_mutually_exclusive_group(), _WHICH)
     options = parser.parse_args(arguments)
     run = open_run(options.workdir)

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flaxformer_mt.cli.arguments import add_config, flags, make_parser, print_json, take_overrides
+from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
 from flaxformer_mt.config import ExperimentConfig, load_config, to_dict, to_text
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
@@ -19,8 +19,7 @@ from flaxformer_mt.config.schema import CorpusConfig
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    add_config(parser, required=False)
-    flags(parser, {"--json": "as JSON", "--explain": "what each setting means"})
+    flags(parser, CONFIG | {"--json": "as JSON", "--explain": "what each setting means"})
     options = parser.parse_args(rest)
     if options.explain and (overrides or options.config is not None):
         parser.error("--explain shows all settings and their defaults: leave --config out")

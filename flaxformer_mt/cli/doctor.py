@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jax
 
-from flaxformer_mt.cli.arguments import add_config, make_parser, print_json, say, take_overrides
+from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, say, take_overrides
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.diagnosis import machine
@@ -23,18 +23,18 @@ from flaxformer_mt.parallel import Processes, joined
 from flaxformer_mt.parallel.compile_cache import folder_in_use
 from flaxformer_mt.rundir.paths import as_path
 
+_WHAT = {
+    "--workdir DIR": "where runs will be, local or gs://BUCKET/FOLDER: tried with a checkpoint "
+    "(default: this machine's folder for temporary files)",
+    **CONFIG,
+    "--json": "print the findings as JSON",
+}
+
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    parser.add_argument(
-        "--workdir",
-        metavar="DIR",
-        help="where runs will be, local or gs://BUCKET/FOLDER: tried with a checkpoint "
-        "(default: this machine's folder for temporary files)",
-    )
-    add_config(parser, required=False)
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    flags(parser, _WHAT)
     add_processes(parser)
     options = parser.parse_args(rest)
     if overrides and options.config is None:

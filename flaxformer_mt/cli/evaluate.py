@@ -12,7 +12,6 @@ from typing import Any
 
 from flaxformer_mt.cli.arguments import (
     add_decoding,
-    add_workdir,
     config_of,
     flags,
     make_parser,
@@ -44,6 +43,7 @@ from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
 
 _WHAT = {
+    "--workdir DIR": "run directory, local or gs://BUCKET/FOLDER",
     "--set NAME": "one of the run's data.test (default: all), or `valid`, which the run has in "
     "itself",
     "--src FILE": "a source file instead, with --ref",
@@ -64,7 +64,6 @@ _OF_RUNS = set(
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    add_workdir(parser, required=False)
     add_decoding(parser)
     add_search(parser)
     flags(parser, _WHAT)

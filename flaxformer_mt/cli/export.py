@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flaxformer_mt.cli.arguments import (
+    WORKDIR,
     add_weights,
-    add_workdir,
     config_of,
     flags,
     make_parser,
@@ -22,6 +22,7 @@ from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 
 _WHAT = {
+    **WORKDIR,
     f"--format {'|'.join(FORMATS)}!": "the program to write for",
     "--output DIR!": "a new folder for the model",
     f"--quantization {'|'.join(QUANTIZATIONS)}": "how ctranslate2 keeps weights; all but float32 "
@@ -35,7 +36,6 @@ _WHAT = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    add_workdir(parser)
     add_weights(parser)
     flags(parser, _WHAT, quantization="float32")
     options = parser.parse_args(arguments)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import (
-    add_config,
+    CONFIG,
     flags,
     make_parser,
     print_json,
@@ -37,8 +37,7 @@ _INSTEAD = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    add_config(parser, required=True)
-    flags(parser, _REPORT, slices=1)
+    flags(parser, {f"{form}!": help for form, help in CONFIG.items()} | _REPORT, slices=1)
     cost = "adds what the run would cost"
     parser.add_argument("--price-per-chip-hour", type=float, metavar="X", help=cost)
     flags(parser.add_mutually_exclusive_group(), _INSTEAD)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flaxformer_mt.cli.arguments import (
-    add_config,
-    add_workdir,
+    CONFIG,
+    WORKDIR,
     config_of,
     flags,
     make_parser,
@@ -38,10 +38,9 @@ from flaxformer_mt.rundir.paths import as_path
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    add_config(parser, required=True)
-    add_workdir(parser)
+    flags(parser, {f"{form}!": help for form, help in CONFIG.items()})
     inspected = "show the batch shapes and rows of the first ten batches as text"
-    flags(parser, {"--inspect": inspected})
+    flags(parser, WORKDIR | {"--inspect": inspected})
     options = parser.parse_args(rest)
     config = load_config(options.config, overrides)
     run = RunDirectory(as_path(options.workdir))

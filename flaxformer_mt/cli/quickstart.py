@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from flaxformer_mt.cli.arguments import flags, make_parser, say, take_overrides
 from flaxformer_mt.config import DataConfig, load_config
 from flaxformer_mt.data.synthetic import Split, pairs
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.errors import UserError
 
 # Of the test split, so that training cannot have seen them; not the seed of those it is scored on.
 UNSEEN_SEED = 2
@@ -32,11 +32,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _WHAT, workdir="runs/quickstart")
     options = parser.parse_args(rest)
     if options.write_text is not None:
-        data = load_config("quickstart", overrides).data
-        try:
-            write_text(Path(options.write_text), data)
-        except FileExistsError as error:
-            parser.error(f"--write-text: {error.filename} is there already: name another folder")
+        write_text(Path(options.write_text), load_config("quickstart", overrides).data)
         return 0
     command = [*prog.split(), *arguments]
     status = train.train_run(options.workdir, "quickstart", overrides, command)
@@ -64,7 +60,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def write_text(folder: Path, data: DataConfig) -> None:
     """The built-in corpora of `data`, a file a side named SPLIT.LANGUAGE, a sentence a line.
 
-    Raises FileExistsError, before it writes anything, if one of the files is there.
+    Raises UserError, before it writes anything, if one of the files is there.
     """
     corpora = [c for c in (*data.train, data.valid, *data.test) if c.kind == "synthetic"]
     files = [
@@ -73,7 +69,7 @@ def write_text(folder: Path, data: DataConfig) -> None:
     ]
     for path in itertools.chain.from_iterable(files):
         if path.exists():
-            raise FileExistsError(errno.EEXIST, "is there already", str(path))
+            raise UserError(f"--write-text: {path} is there already: name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for corpus, (src, tgt) in zip(corpora, files, strict=True):
         with src.open("w", encoding="utf-8") as sources, tgt.open("w", encoding="utf-8") as targets:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from flaxformer_mt.bulk.forms import PairForm
 from flaxformer_mt.bulk.reading import open_lines, open_pairs
 from flaxformer_mt.bulk.work import ScoreSettings
-from flaxformer_mt.cli.arguments import add_settings, add_weights, add_workdir, flags, make_parser
+from flaxformer_mt.cli.arguments import WORKDIR, add_settings, add_weights, flags, make_parser
 from flaxformer_mt.cli.searching import DTYPE
 from flaxformer_mt.cli.streams import OUTPUT, streamed
 
@@ -34,14 +34,13 @@ _PAIRS = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    add_workdir(parser)
     add_weights(parser)
     names = ("length_penalty", "length_norm", "coverage_penalty", "batch_tokens")
     add_settings(parser, *names, note=" (default: the run's decoding.{})")
     flags(parser, DTYPE)
     pairs = "pairs (text files plain, .gz, .xz or .zst; gs:// too)"
     flags(parser.add_argument_group(pairs), _PAIRS)
-    flags(parser, OUTPUT | _LINES, overlong="refuse")
+    flags(parser, WORKDIR | OUTPUT | _LINES, overlong="refuse")
     options = parser.parse_args(arguments)
     settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
     two = options.src is not None

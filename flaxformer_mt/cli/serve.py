@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from flaxformer_mt.cli.arguments import (
+    WORKDIR,
     add_decoding,
-    add_workdir,
     config_of,
     flags,
     integer,
@@ -93,7 +93,8 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
     )
 
 
-_PAGE = {
+_WHAT = {
+    **WORKDIR,
     "--host HOST": "address to listen on; 0.0.0.0: all of the machine's",
     "--cors ORIGIN*": "let pages of this origin use the API, such as https://example.org; "
     "repeatable",
@@ -109,9 +110,8 @@ _PAGE = {
 
 def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     parser = make_parser(prog, purpose)
-    add_workdir(parser)
     add_decoding(parser)
-    flags(parser, _PAGE, host="127.0.0.1", log=ServerSettings.log)
+    flags(parser, _WHAT, host="127.0.0.1", log=ServerSettings.log)
     parser.add_argument(
         "--port",
         type=functools.partial(integer, least=0, most=65535),

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from flaxformer_mt.cli.arguments import (
-    add_config,
-    add_workdir,
+    CONFIG,
+    WORKDIR,
     flags,
     make_parser,
     say,
@@ -57,9 +57,7 @@ _WHAT = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    add_config(parser, required=False)
-    add_workdir(parser)
-    flags(parser, _WHAT)
+    flags(parser, CONFIG | WORKDIR | _WHAT)
     add_processes(parser)
     options = parser.parse_args(rest)
     if options.dry_run and (options.profile_steps or options.init_from):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
 from flaxformer_mt.bulk.reading import open_lines
 from flaxformer_mt.bulk.work import TranslateSettings
-from flaxformer_mt.cli.arguments import add_decoding, add_workdir, flags, make_parser
+from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, make_parser
 from flaxformer_mt.cli.searching import add_sampling, add_search, sampling_of
 from flaxformer_mt.cli.streams import OUTPUT, streamed
 
@@ -45,9 +45,8 @@ _CONSTRAINTS = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    add_workdir(parser)
     add_decoding(parser)
-    flags(parser, _INPUT | OUTPUT)
+    flags(parser, WORKDIR | _INPUT | OUTPUT)
     flags(parser.add_argument_group("forms of input and output"), _FORMS, format="text")
     flags(parser, _LINES, n_best=1, overlong="split")
     add_search(parser)
