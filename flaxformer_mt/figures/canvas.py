@@ -1,7 +1,7 @@
 """Pictures as files: matplotlib without its global state, at a size in pixels, in fonts that fit.
 
 A picture has a natural size in pixels, 96 to an inch as in browsers. Drawn larger it is the same
-picture with larger type: lengths and type follow the sheet's scale.
+picture with larger type: lengths and type follow its scale.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import dataclasses
 import io
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flaxformer_mt.figures import FigureError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Form = Literal["png", "svg", "pdf"]
-PICTURES: tuple[Form, ...] = ("png", "svg", "pdf")
+PICTURES: tuple[Form, ...] = get_args(Form)
 INCH = 96  # pixels
 SHARP = 2  # pixels of a PNG for one of the layout's, unless a size is asked for
 FONT = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic, Hebrew and more
@@ -47,39 +47,13 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A picture before it has a size: how large it wants to be, and how it is drawn on a sheet."""
+    """A picture before it has a size: how large it wants to be, and how it is drawn on a figure.
+
+    `draw` is also told how many points one of the layout's pixels has.
+    """
 
     natural: Size
-    draw: Callable[[Sheet], None]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """What is drawn on: `room` in the layout's pixels, of which `scale` of the file's are one."""
-
-    figure: Figure
-    room: Size
-    scale: float
-
-    def axes(self) -> Axes:
-        """Axes over the whole sheet with the layout's pixels as coordinates, y going down."""
-        axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        axes.set_axis_off()
-        axes.set_autoscale_on(False)
-        axes.set_xlim(0, self.room.width)
-        axes.set_ylim(self.room.height, 0)
-        return axes
-
-    def panels(self, down: int, abreast: int) -> list[Axes]:
-        """Panels with numbers on their axes, arranged by matplotlib with all that is around."""
-        pad = self.points(9) / 72
-        self.figure.set_layout_engine("constrained", w_pad=pad, h_pad=pad)
-        found = self.figure.subplots(down, abreast, squeeze=False)
-        return list(found.flat)
-
-    def points(self, pixels: float) -> float:
-        """A length in the layout's pixels as matplotlib's points."""
-        return pixels * self.scale * 72 / INCH
+    draw: Callable[[Figure, float], None]
 
 
 def check_form(name: str, *, others: Collection[str] = ()) -> str:
@@ -135,13 +109,13 @@ def rendered(
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         matplotlib.rcdefaults()  # whatever style the user's own pictures have
-        matplotlib.rcParams.update(_style(scale * 72 / INCH))
+        pixel = scale * 72 / INCH
+        matplotlib.rcParams.update(_style(pixel))
         from matplotlib.figure import Figure
         from matplotlib.text import Text
 
         figure = Figure(figsize=(size.width / INCH, size.height / INCH), dpi=INCH, facecolor=PAPER)
-        room = Size(size.width / scale, size.height / scale)
-        layout.draw(Sheet(figure=figure, room=room, scale=scale))
+        layout.draw(figure, pixel)
         texts = [each for each in figure.findobj(Text) if isinstance(each, Text)]
         families, missing = _fonts(each.get_text() for each in texts)
         for each in texts:
@@ -162,6 +136,9 @@ def _style(pixel: float) -> dict[str, Any]:
     sizes = {"major.size": 3 * pixel, "major.width": pixel, "major.pad": 3 * pixel}
     ticks: dict[str, Any] = {**sizes, "color": QUIET, "labelsize": "small"}
     return {
+        "figure.constrained_layout.use": True,
+        "figure.constrained_layout.w_pad": 9 * pixel / 72,
+        "figure.constrained_layout.h_pad": 9 * pixel / 72,
         "font.family": [FONT],
         "font.size": 12 * pixel,
         "text.color": INK,
@@ -202,15 +179,14 @@ def compact(value: float) -> str:
     return f"{value:.6g}"
 
 
-def legend(sheet: Sheet, labels: Iterable[str], notes: Iterable[str] = ()) -> None:
+def legend(figure: Figure, pixel: float, labels: Sequence[str], notes: Sequence[str] = ()) -> None:
     """Below the panels a line a label, in the colours of `head_colours`, and then the notes."""
     from matplotlib.lines import Line2D
 
-    labels, notes = list(labels), list(notes)
     colours = head_colours(len(labels))
-    handles = [Line2D([], [], color=colour, linewidth=sheet.points(3)) for colour in colours]
+    handles = [Line2D([], [], color=colour, linewidth=3 * pixel) for colour in colours]
     handles += [Line2D([], [], linestyle="none") for _ in notes]
-    sheet.figure.legend(
+    figure.legend(
         handles,
         [*labels, *notes],
         loc="outside lower left",
@@ -230,21 +206,9 @@ def head_colours(count: int) -> tuple[str, ...]:
     return tuple("#" + "".join(f"{round(255 * part):02x}" for part in hue) for hue in hues)
 
 
-def text_width(text: str, pixels: float) -> float:
-    """About how wide a text is in type of a height, both in pixels."""
-    require_matplotlib()
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        properties = FontProperties(family=FONT, size=pixels)
-        width, *_ = text_to_path.get_text_width_height_descent(text, properties, ismath=False)
-    return float(width)
-
-
 def widest(texts: Iterable[str], pixels: float) -> float:
-    return max((text_width(text, pixels) for text in texts), default=0.0)
+    """About how wide the longest text is in type of a height, both in pixels."""
+    return 0.62 * pixels * max(map(len, texts), default=0)
 
 
 def _default_size(natural: Size, form: Form) -> Size:
@@ -258,25 +222,20 @@ def _default_size(natural: Size, form: Form) -> Size:
 
 def _fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
     """Families that have the texts' characters, the first of them FONT, and what none has."""
-    from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
-
-    def characters(path: str) -> set[str]:
-        return {chr(code) for code in get_font(path).get_charmap()}
+    from matplotlib.font_manager import fontManager, get_font
 
     families = [FONT]
-    missing = {character for text in texts for character in text if not character.isspace()}
-    missing -= characters(findfont(FontProperties(family=FONT)))
-    for entry in sorted(fontManager.ttflist, key=lambda entry: (entry.name, entry.fname)):
-        if not missing:
-            break
+    missing = set("".join("".join(texts).split()))
+    entries = [entry for entry in fontManager.ttflist if entry.style == "normal"]
+    for entry in sorted(entries, key=lambda entry: (entry.name != FONT, entry.name, entry.fname)):
         # The last resort has a box for every character, and comes last without being asked.
-        wanted = entry.style == "normal" and not entry.name.startswith("Last Resort")
-        if wanted and entry.name not in families:
-            try:
-                found = characters(entry.fname) & missing
-            except (OSError, RuntimeError):  # a font file that is gone or broken
-                continue
-            if found:
-                families.append(entry.name)
-                missing -= found
-    return [*families, "sans-serif"], missing
+        if not missing or entry.name.startswith("Last Resort"):
+            continue
+        try:
+            found = missing & set(map(chr, get_font(entry.fname).get_charmap()))
+        except (OSError, RuntimeError):  # a font file that is gone or broken
+            continue
+        if found:
+            families.append(entry.name)
+            missing -= found
+    return [*dict.fromkeys(families), "sans-serif"], missing

@@ -12,7 +12,6 @@ from jaxtyping import Float64
 
 from flaxformer_mt.figures.canvas import (
     Layout,
-    Sheet,
     Size,
     head_colours,
     legend,
@@ -25,6 +24,7 @@ from flaxformer_mt.pages import asset, standalone, table, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _WIDTH, _HEIGHT, _LINE, _MARGIN = 412.0, 240.0, 18.0, 36.0  # pixels
 _ABREAST = 3
@@ -39,13 +39,10 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
     wanted = max(abreast * _WIDTH, widest([*labels, *notes], 12) + 2 * _MARGIN)
     lines = len(labels) + len(notes)
 
-    def draw(sheet: Sheet) -> None:
-        places = sheet.panels(down, abreast)
-        for panel, axes in zip(panels, places, strict=False):
-            _draw_panel(axes, sheet, runs, panel, axis)
-        for axes in places[len(panels) :]:
-            axes.remove()
-        legend(sheet, labels, notes)
+    def draw(figure: Figure, pixel: float) -> None:
+        for number, panel in enumerate(panels, start=1):
+            _draw_panel(figure.add_subplot(down, abreast, number), pixel, runs, panel, axis)
+        legend(figure, pixel, labels, notes)
 
     return Layout(natural=Size(wanted, down * _HEIGHT + lines * _LINE + _MARGIN), draw=draw)
 
@@ -82,7 +79,7 @@ def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
     return notes
 
 
-def _draw_panel(axes: Axes, sheet: Sheet, runs: Sequence[RunLog], panel: Panel, axis: Axis) -> None:
+def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, axis: Axis) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
     for run, colour in zip(runs, head_colours(len(runs)), strict=True):
@@ -93,9 +90,9 @@ def _draw_panel(axes: Axes, sheet: Sheet, runs: Sequence[RunLog], panel: Panel, 
                 points[:, 0],
                 points[:, 1],
                 color=colour,
-                linewidth=sheet.points(1.0 if dots else 1.8),
+                linewidth=(1.0 if dots else 1.8) * pixel,
                 marker="o",
-                markersize=sheet.points(5 if dots else 2.5),
+                markersize=(5 if dots else 2.5) * pixel,
                 markevery=slice(None) if dots else _alone(points),
                 solid_joinstyle="round",
             )

@@ -6,24 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flaxformer_mt.figures.canvas import (
-    INK,
-    QUIET,
-    Layout,
-    Sheet,
-    Size,
-    head_colours,
-    text_width,
-    widest,
-)
+from flaxformer_mt.figures.canvas import QUIET, Layout, Size, head_colours, widest
 from flaxformer_mt.figures.maps import SIDES, Picked, shown
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FAINTEST = 0.01  # weights below are not drawn: nobody would see them
 _NOTE = f"Weights below {FAINTEST:.0%} are not drawn."
-_ROW, _FONT, _GAP, _MARGIN = 21.0, 14.0, 250.0, 18.0
+_ROW, _FONT, _GAP, _MARGIN = 21.0, 14.0, 250.0, 18.0  # pixels
 _SQUARE = 8.0
 _THINNEST, _THICKEST = 0.6, 4.2
 _UNLIT = "#a7adba"
@@ -35,108 +26,68 @@ def line_drawing(picked: Picked, *, heads: int) -> Layout:
     Colours are those of a model with `heads` heads. Where only some queries are shown, each key
     has a square a head, as opaque as the largest weight that it is given.
     """
-    rows, columns = (tuple(map(shown, side)) for side in (picked.rows, picked.columns))
-    left, right = SIDES[picked.kind]
-    several = len(picked.heads) > 1
-    squares = len(picked.heads) * _SQUARE + 6 if picked.queries is not None else 0.0
-    widths = widest((*rows, left), _FONT), widest((*columns, right), _FONT) + squares
-    top, bottom = _MARGIN + (80 if several else 56), 26 + _MARGIN
-    length = max(len(rows), len(columns))
+    # The headings of both sides are labels as well, above the first.
+    left, right = (
+        [heading, *map(shown, side)]
+        for heading, side in zip(SIDES[picked.kind], (picked.rows, picked.columns), strict=True)
+    )
+    title = picked.title()
+    squares = 0.0 if picked.queries is None else len(picked.heads) * _SQUARE + 6
     wanted = max(
-        sum(widths) + _GAP + 12,
-        text_width(picked.title(), 16),
-        text_width(_NOTE, 11),
-        34 * len(picked.heads) + 40 if several else 0,
+        widest(left, _FONT) + _GAP + squares + widest(right, _FONT) + 12,
+        widest([title], 16),
+        34 * len(picked.heads) + 40,
     )
+    length = max(len(left), len(right))
 
-    def draw(sheet: Sheet) -> None:
-        axes = sheet.axes()
-        colours = head_colours(heads)
-        _write(axes, sheet, _MARGIN, _MARGIN + 8, picked.title(), 16, INK)
-        if several:
-            for place, head in enumerate(picked.heads):
-                x, y = _MARGIN + 34 * place, _MARGIN + 30
-                _box(axes, x, y, 11, 11, colours[head - 1])
-                _write(axes, sheet, x + 15, y + 6, str(head), 11)
-        start, end = _MARGIN + widths[0] + 6, sheet.room.width - _MARGIN - widths[1] - 6
-        step = (sheet.room.height - top - bottom) / length
-        heights = top + step * (np.arange(length) + 0.5)
-        _write(axes, sheet, start - 6, top - 14, left, 11, side="right")
-        _write(axes, sheet, end + 6 + squares, top - 14, right, 11)
-        for place, label in enumerate(rows):
-            ink = INK if place in picked.shown_rows else _UNLIT
-            _write(axes, sheet, start - 6, heights[place], label, _FONT, ink, side="right")
-        for place, label in enumerate(columns):
-            _write(axes, sheet, end + 6 + squares, heights[place], label, _FONT, INK)
-        _lines(axes, sheet, picked, colours, start, end, heights)
-        if squares:
-            _squares(axes, picked, colours, end + 6, heights)
-        _write(axes, sheet, _MARGIN, sheet.room.height - bottom + 18, _NOTE, 11)
+    def draw(figure: Figure, pixel: float) -> None:
+        from matplotlib.collections import LineCollection
+        from matplotlib.colors import to_rgba
+        from matplotlib.patches import Patch
 
-    return Layout(natural=Size(wanted + 2 * _MARGIN, top + length * _ROW + bottom), draw=draw)
+        colours = [head_colours(heads)[head - 1] for head in picked.heads]
+        axes = figure.add_subplot(xlim=(0, _GAP + squares), ylim=(length - 1.5, -1.5))
+        axes.xaxis.set_visible(False)
+        other = axes.secondary_yaxis("right")
+        for side, labels in ((axes, left), (other, right)):
+            side.grid(visible=False)
+            side.spines[:].set_visible(False)
+            side.set_yticks(range(-1, len(labels) - 1), labels)
+            side.tick_params(left=False, right=False, labelsize=_FONT * pixel, labelcolor="black")
+            side.get_yticklabels()[0].set(color=QUIET, fontsize="small")
+        for place, label in enumerate(axes.get_yticklabels()[1:]):
+            if place not in picked.shown_rows:
+                label.set_color(_UNLIT)
 
-
-def _write(
-    axes: Axes,
-    sheet: Sheet,
-    x: float,
-    y: float,
-    text: str,
-    pixels: float,
-    colour: str = QUIET,
-    *,
-    side: str = "left",
-) -> None:
-    axes.text(x, y, text, ha=side, va="center", color=colour, fontsize=sheet.points(pixels))
-
-
-def _box(
-    axes: Axes, x: float, y: float, width: float, height: float, colour: str, alpha: float = 1.0
-) -> None:
-    from matplotlib.patches import Rectangle
-
-    axes.add_patch(Rectangle((x, y), width, height, color=colour, alpha=alpha, linewidth=0))
-
-
-def _lines(
-    axes: Axes,
-    sheet: Sheet,
-    picked: Picked,
-    colours: tuple[str, ...],
-    start: float,
-    end: float,
-    heights: np.ndarray,
-) -> None:
-    from matplotlib.collections import LineCollection
-    from matplotlib.colors import to_rgba
-
-    asked = np.isin(np.arange(len(picked.rows)), picked.shown_rows)
-    drawn = (picked.weights >= FAINTEST) & asked[None, :, None]
-    places = np.argwhere(drawn)
-    weights = picked.weights[drawn]
-    # The strongest last, on top of the others.
-    order = np.argsort(weights, kind="stable")
-    segments, inks, widths = [], [], []
-    for (head, row, column), weight in zip(places[order], weights[order], strict=True):
-        segments.append([(start, heights[row]), (end, heights[column])])
-        inks.append(to_rgba(colours[picked.heads[head] - 1], _opacity(weight)))
-        widths.append(sheet.points(_THINNEST + (_THICKEST - _THINNEST) * weight))
-    axes.add_collection(
-        LineCollection(segments, colors=inks, linewidths=widths, capstyle="butt"), autolim=False
-    )
-
-
-def _squares(
-    axes: Axes, picked: Picked, colours: tuple[str, ...], x: float, heights: np.ndarray
-) -> None:
-    given = picked.weights[:, list(picked.shown_rows)].max(axis=1)
-    for place, head in enumerate(picked.heads):
-        for y, weight in zip(heights, given[place], strict=False):
+        weights = picked.weights[:, list(picked.shown_rows)]
+        # The strongest last, on top of the others.
+        order = np.argsort(weights, axis=None, kind="stable")
+        segments, inks, widths = [], [], []
+        for head, row, column in zip(*np.unravel_index(order, weights.shape), strict=True):
+            weight = min(float(weights[head, row, column]), 1.0)  # rounding may leave more
             if weight >= FAINTEST:
-                at = x + place * _SQUARE, y - _SQUARE
-                _box(axes, *at, _SQUARE, 2 * _SQUARE, colours[head - 1], _opacity(weight))
+                segments.append([(0, picked.shown_rows[row]), (_GAP, column)])
+                inks.append(to_rgba(colours[head], weight))
+                widths.append((_THINNEST + (_THICKEST - _THINNEST) * weight) * pixel)
+        axes.add_collection(
+            LineCollection(segments, colors=inks, linewidths=widths, capstyle="butt")
+        )
+        if squares:
+            for place, (colour, given) in enumerate(zip(colours, weights.max(axis=1), strict=True)):
+                shades = [to_rgba(colour, min(each, 1.0) * (each >= FAINTEST)) for each in given]
+                start = _GAP + 4 + place * _SQUARE
+                axes.barh(range(len(given)), _SQUARE, left=start, height=0.76, color=shades)
+        figure.legend(
+            [Patch(color=colour) for colour in colours],
+            list(map(str, picked.heads)),
+            title=title,
+            title_fontsize=16 * pixel,
+            alignment="left",
+            loc="outside upper left",
+            ncols=len(picked.heads),
+            handlelength=1,
+            columnspacing=1,
+        )
+        figure.supxlabel(_NOTE, x=0.02, ha="left", fontsize="small", color=QUIET)
 
-
-def _opacity(weight: float) -> float:
-    """Rounding may leave a weight above 1."""
-    return min(float(weight), 1.0)
+    return Layout(natural=Size(wanted + 2 * _MARGIN, length * _ROW + 110), draw=draw)

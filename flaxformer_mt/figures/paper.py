@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
 from flaxformer_mt.config import ScheduleConfig
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.canvas import Layout, Sheet, Size, head_colours, legend, plain_numbers
+from flaxformer_mt.figures.canvas import Layout, Size, head_colours, legend, plain_numbers
 from flaxformer_mt.model.embedding import sinusoids
 from flaxformer_mt.training.optimizer import learning_rate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _POINTS = 1000
 
@@ -20,20 +24,20 @@ def schedule(warmups: Sequence[int], *, d_model: int, steps: int) -> Layout:
     """The learning rate of section 5.3 over `steps` steps, a curve a number of warm-up steps."""
     at = np.unique(np.linspace(1, steps, min(steps, _POINTS)).astype(np.int64))
 
-    def draw(sheet: Sheet) -> None:
-        (axes,) = sheet.panels(1, 1)
+    def draw(figure: Figure, pixel: float) -> None:
+        axes = figure.add_subplot()
         for warmup, colour in zip(warmups, head_colours(len(warmups)), strict=True):
             config = ScheduleConfig(kind="paper", warmup_steps=warmup)
             # The schedule counts updates already made: step 1 has none before it.
             rates = np.asarray(jax.vmap(learning_rate(config, d_model))(at - 1))
-            axes.plot(at, rates, color=colour, linewidth=sheet.points(1.8))
+            axes.plot(at, rates, color=colour, linewidth=1.8 * pixel)
         formula = "d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)"
         axes.set_title(f"learning rate, d_model {d_model}: {formula}")
         axes.set_xlabel("steps")
         plain_numbers(axes)
         axes.set_xlim(0, steps)
         axes.set_ylim(bottom=0)
-        legend(sheet, [f"{warmup:,} warm-up steps" for warmup in warmups])
+        legend(figure, pixel, [f"{warmup:,} warm-up steps" for warmup in warmups])
 
     return Layout(natural=Size(640.0, 320.0 + 18 * len(warmups)), draw=draw)
 
@@ -52,8 +56,9 @@ def positions(length: int, *, d_model: int) -> Layout:
         (table @ table.T / (d_model / 2), "likeness of two positions", "position"),
     )
 
-    def draw(sheet: Sheet) -> None:
-        for axes, (values, title, across) in zip(sheet.panels(1, 2), pictures, strict=True):
+    def draw(figure: Figure, pixel: float) -> None:
+        for number, (values, title, across) in enumerate(pictures, start=1):
+            axes = figure.add_subplot(1, 2, number)
             axes.grid(visible=False)
             axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="none")
             axes.set_title(f"{title} (blue −1, white 0, red 1)")

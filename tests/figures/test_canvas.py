@@ -8,16 +8,17 @@ import sys
 
 import matplotlib
 import pytest
+from matplotlib.figure import Figure
 
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.canvas import Form, Layout, Sheet, Size, check_form, rendered
+from flaxformer_mt.figures.canvas import Form, Layout, Size, check_form, rendered
 from tests.conftest import ROOT
 from tests.figures.examples import png_size, svg_size, svg_texts
 
 
 def layout(text: str = "text", width: float = 200, height: float = 100) -> Layout:
-    def draw(sheet: Sheet) -> None:
-        sheet.axes().text(10, 50, text, fontsize=sheet.points(12))
+    def draw(figure: Figure, pixel: float) -> None:
+        figure.text(0.1, 0.5, text)
 
     return Layout(natural=Size(width, height), draw=draw)
 
