@@ -6,7 +6,6 @@ import base64
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
 
 from flaxformer_mt.decoding import Attention
 from flaxformer_mt.figures.canvas import head_colours
@@ -24,6 +23,18 @@ def attention_page(
 
     `whose` says in a word or two whose the translation is, and `origin` of which model all is.
     """
+    heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
+    data = {
+        "units": UNITS,
+        "colours": head_colours(heads),
+        "kinds": [_kind(found, kind) for kind in KINDS],
+        "opens": {
+            "kind": opens.kind,
+            "layer": opens.layer - 1,
+            "heads": [head - 1 for head in opens.heads],
+            "row": opens.queries[0] if opens.queries else None,
+        },
+    }
     body = f"""<header>
 <h1>What each head attends to</h1>
 <dl>
@@ -51,29 +62,16 @@ def attention_page(
         body=body,
         style=asset(_HERE, "page.css") + asset(_HERE, "attention.css"),
         script=asset(_HERE, "attention.js"),
-        data=_data(found, opens),
+        data=data,
     )
-
-
-def _data(found: Attention, opens: Picked) -> dict[str, Any]:
-    heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
-    query = opens.queries[0] if opens.queries else None
-    return {
-        "units": UNITS,
-        "colours": head_colours(heads),
-        "kinds": [_kind(found, kind) for kind in KINDS],
-        "opens": {
-            "kind": opens.kind,
-            "layer": opens.layer - 1,
-            "heads": [head - 1 for head in opens.heads],
-            "row": query,
-        },
-    }
 
 
 def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
     weights = weights_of(found, kind)
     rows, columns = sides(found, kind)
+    # Base64 of little-endian 16-bit numbers, off by at most 1/131070: a tenth of what four decimals
+    # would take away, at a third of the size.
+    whole = np.rint(np.clip(weights, 0.0, 1.0).astype(np.float64) * UNITS).astype("<u2")
     return {
         "kind": kind,
         "name": NAMES[kind],
@@ -81,14 +79,5 @@ def _kind(found: Attention, kind: Kind) -> dict[str, Any]:
         "rows": [shown(piece) for piece in rows],
         "columns": [shown(piece) for piece in columns],
         "shape": weights.shape,
-        "weights": encoded(weights),
+        "weights": base64.b64encode(whole.tobytes()).decode("ascii"),
     }
-
-
-def encoded(weights: Float32[np.ndarray, "*axes"]) -> str:
-    """Weights as base64 of little-endian 16-bit numbers, in the order of the last axis first.
-
-    Off by at most 1/131070: a tenth of what four decimals would take away, at a third of the size.
-    """
-    whole = np.rint(np.clip(weights, 0.0, 1.0).astype(np.float64) * UNITS).astype("<u2")
-    return base64.b64encode(whole.tobytes()).decode("ascii")

@@ -99,9 +99,8 @@ def find_heads(
 ) -> Found:
     """Measures every head on the sentences, of which there is at least one.
 
-    `attend` is called once a sentence, and once more for those that are shown as examples: their
-    maps are not all kept. `pronouns` are in lower case. `top` heads are named by each search, with
-    so many `examples`; heads with a value of 0 are not.
+    `attend` is called again for the examples, since maps are not kept. `pronouns` are in lower
+    case. Each search names the `top` heads with a value above 0, with so many `examples`.
     """
     sums: dict[Kind, Sums] = {}
     values: list[dict[Kind, dict[str, Float64[np.ndarray, "layers heads"]]]] = []
@@ -115,15 +114,13 @@ def find_heads(
     for head in (head for search in SEARCHES for head in _best(search, sums, top)):
         place = head.layer - 1, head.head - 1
         scores = [float(one[head.kind][head.search.statistic][place]) for one in values]
-        best = sorted(
-            (number for number, score in enumerate(scores) if score > 0),
-            key=lambda number: -scores[number],
-        )
-        shown_ones = [
+        shows_it = [number for number, score in enumerate(scores) if score > 0]
+        best = sorted(shows_it, key=lambda number: -scores[number])[:examples]
+        chosen = tuple(
             _example(head, attend(sentences[n]), sentences[n], scores[n], pronouns, far)
-            for n in best[:examples]
-        ]
-        heads.append(dataclasses.replace(head, examples=tuple(shown_ones)))
+            for n in best
+        )
+        heads.append(dataclasses.replace(head, examples=chosen))
     return Found(sums=sums, heads=tuple(heads), sentences=len(sentences), far=far)
 
 
@@ -138,7 +135,7 @@ def _measured(attention: Attention, kind: Kind, pronouns: Pronouns, far: int) ->
     )
 
 
-def _best(search: Search, sums: dict[Kind, Sums], top: int) -> Iterator[Head]:
+def _best(search: Search, sums: dict[Kind, Sums], top: int) -> list[Head]:
     """The heads with the largest values above 0, without examples."""
     found = [
         Head(search=search, kind=kind, layer=layer + 1, head=head + 1, value=float(value))
@@ -147,7 +144,7 @@ def _best(search: Search, sums: dict[Kind, Sums], top: int) -> Iterator[Head]:
         for (layer, head), value in np.ndenumerate(sums[kind].values()[search.statistic])
         if value > 0
     ]
-    yield from sorted(found, key=lambda head: -head.value)[:top]
+    return sorted(found, key=lambda head: -head.value)[:top]
 
 
 def _example(
@@ -161,7 +158,22 @@ def _example(
     """Of a sentence with a value above 0, in which there is a link of the kind."""
     rows, columns = sides(attention, head.kind)
     weights = weights_of(attention, head.kind)[head.layer - 1, head.head - 1]
-    wanted = _wanted(head, rows, columns, pronouns[head.kind != "encoder"], far)
+    queries, keys = inner(head.kind, len(rows), len(columns))
+    away = offsets(head.kind, len(queries), len(keys))
+    worded = ~np.isin(np.array(keys), punctuation(columns))
+    wanted: Bool[np.ndarray, "rows columns"]
+    if head.search.statistic == "reach":
+        wanted = np.abs(away) >= far
+        # Of words where there are some, as in the paper's figure: a full stop looks far, too.
+        written = wanted & worded & ~np.isin(np.array(queries), punctuation(rows))[:, None]
+        wanted = written if written.any() else wanted
+    elif head.search.statistic == "anaphora":
+        asked = np.isin(np.array(queries), pronoun_places(rows, pronouns[head.kind != "encoder"]))
+        wanted = (away <= -2) & asked[:, None] & worded
+    else:
+        # Neighbours tell little of structure, where there are others.
+        wanted = np.abs(away) >= 2
+        wanted = wanted if wanted.any() else ~wanted
     row, column = strongest(weights, head.kind, wanted)
     return Example(
         sentence=sentence,
@@ -174,38 +186,16 @@ def _example(
     )
 
 
-def _wanted(
-    head: Head, rows: Sequence[str], columns: Sequence[str], pronouns: Collection[str], far: int
-) -> Bool[np.ndarray, "rows columns"]:
-    """The links that a search is about, of the inner rows and columns."""
-    queries, keys = inner(head.kind, len(rows), len(columns))
-    away = offsets(head.kind, len(queries), len(keys))
-    worded = ~np.isin(np.array(keys), punctuation(columns))
-    if head.search.statistic == "reach":
-        distant = np.abs(away) >= far
-        # Of words where there are some, as in the paper's figure: a full stop looks far, too.
-        written = distant & worded & ~np.isin(np.array(queries), punctuation(rows))[:, None]
-        return written if written.any() else distant
-    if head.search.statistic == "anaphora":
-        asked = np.isin(np.array(queries), pronoun_places(rows, pronouns))
-        return (away <= -2) & asked[:, None] & worded
-    # Neighbours tell little of structure, where there are others.
-    apart = np.abs(away) >= 2
-    return apart if apart.any() else np.ones_like(apart)
-
-
 # --- what was found, as a table, as sentences for people, and as JSON -----------------------------
 
 
 def table(found: Found) -> str:
     """A line a head; shares in percent."""
     columns = _columns(found)
-    rows = []
-    for kind, sums in found.sums.items():
-        values = sums.values()
-        for layer, head in np.ndindex(sums.shape):
-            cells = [_cell(name, float(values[name][layer, head])) for name in columns]
-            rows.append([kind, str(layer + 1), str(head + 1), *cells])
+    rows = [
+        [kind, str(layer), str(head), *(_cell(name, values[name]) for name in columns)]
+        for kind, layer, head, values in _all_heads(found)
+    ]
     return aligned(["kind", "layer", "head", *columns], rows)
 
 
@@ -248,11 +238,9 @@ def command(head: Head, example: Example, *, model: Sequence[str], decoding: Seq
 def to_json(found: Found) -> dict[str, Any]:
     """All statistics of all heads, and the heads found; what is not defined is null."""
     heads = []
-    for kind, sums in found.sums.items():
-        values = sums.values()
-        for layer, head in np.ndindex(sums.shape):
-            of_head = {name: _finite(float(each[layer, head])) for name, each in values.items()}
-            heads.append({"kind": kind, "layer": layer + 1, "head": head + 1, **of_head})
+    for kind, layer, head, values in _all_heads(found):
+        of_head = {name: None if math.isnan(value) else value for name, value in values.items()}
+        heads.append({"kind": kind, "layer": layer, "head": head, **of_head})
     return {
         "sentences": found.sentences,
         "far": found.far,
@@ -283,6 +271,15 @@ def _head_json(head: Head) -> dict[str, Any]:
     }
 
 
+def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]]:
+    """Each head's statistics by name; layer and head count from 1."""
+    for kind, sums in found.sums.items():
+        values = sums.values()
+        for layer, head in np.ndindex(sums.shape):
+            of_head = {name: float(each[layer, head]) for name, each in values.items()}
+            yield kind, layer + 1, head + 1, of_head
+
+
 def _columns(found: Found) -> list[str]:
     has_pronouns = any(sums.pronouns for sums in found.sums.values())
     return [*_SHOWN, *(["anaphora"] if has_pronouns else [])]
@@ -296,7 +293,3 @@ def _cell(name: str, value: float) -> str:
     if math.isnan(value):
         return "–"
     return f"{value:.2f}" if name in ("distance", "entropy", "structure") else f"{value:.1%}"
-
-
-def _finite(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -59,9 +58,12 @@ class Picked:
         return tuple(range(len(self.rows))) if self.queries is None else self.queries
 
     def title(self) -> str:
-        heads = "head" if len(self.heads) == 1 else "heads"
-        numbers = _in_words(self.heads)
-        return f"{NAMES[self.kind]}, layer {self.layer} of {self.layers}, {heads} {numbers}"
+        *most, last = self.heads
+        if len(most) > 1 and last - most[0] == len(most):
+            heads = f"heads {most[0]}–{last}"
+        else:
+            heads = f"heads {', '.join(map(str, most))} and {last}" if most else f"head {last}"
+        return f"{NAMES[self.kind]}, layer {self.layer} of {self.layers}, {heads}"
 
 
 def sides(found: Attention, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -71,8 +73,7 @@ def sides(found: Attention, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def weights_of(found: Attention, kind: Kind) -> Float32[np.ndarray, "layers heads rows columns"]:
-    stacks = {"encoder": found.encoder, "decoder": found.decoder, "cross": found.cross}
-    return stacks[kind]
+    return {"encoder": found.encoder, "decoder": found.decoder, "cross": found.cross}[kind]
 
 
 def pick(
@@ -130,24 +131,14 @@ def _numbers(count: int) -> str:
     return "1 alone" if count == 1 else f"1 to {count}"
 
 
-def _in_words(numbers: Sequence[int]) -> str:
-    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"{numbers[0]}–{numbers[-1]}"
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} and {last}" if most else last
-
-
 def shown(piece: str) -> str:
-    """A piece as a label: what goes on with a word has a hyphen, what begins one has nothing.
-
-    Words begin more often than they go on, so that this is the quieter way round.
-    """
+    """A piece as a label, with a hyphen where it goes on with a word."""
     if piece in MARKS:
         return MARKS[piece]
     if piece.startswith(BOUNDARY):
         text = piece[1:].replace(BOUNDARY, " ") or BOUNDARY
     else:
-        text = f"-{piece}" if any(map(_is_written, piece)) else piece
+        text = f"-{piece}" if any(map(str.isalnum, piece)) else piece
     text = text.translate(_VISIBLE)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
@@ -172,8 +163,7 @@ def whole_word(pieces: Sequence[str], place: int) -> tuple[int, ...]:
 
 def core(word: str) -> str:
     """A word without the punctuation around it, in lower case."""
-    inside = [place for place, character in enumerate(word) if _is_written(character)]
-    return word[inside[0] : inside[-1] + 1].casefold() if inside else word.casefold()
+    return re.sub(r"^[\W_]+|[\W_]+$", "", word).casefold() or word.casefold()
 
 
 def punctuation(pieces: Sequence[str]) -> tuple[int, ...]:
@@ -181,10 +171,5 @@ def punctuation(pieces: Sequence[str]) -> tuple[int, ...]:
     return tuple(
         place
         for place, piece in enumerate(pieces)
-        if piece not in MARKS and not any(map(_is_written, piece))
+        if piece not in MARKS and not any(map(str.isalnum, piece))
     )
-
-
-def _is_written(character: str) -> bool:
-    """Whether it is a letter or a digit of any script."""
-    return unicodedata.category(character)[0] in "LN"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -12,7 +13,14 @@ from jaxtyping import Float64, Int64
 
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
-from flaxformer_mt.rundir.metrics_log import column, is_number, last_told, progress, read_metrics
+from flaxformer_mt.rundir.metrics_log import (
+    Progress,
+    column,
+    is_number,
+    last_told,
+    progress,
+    read_metrics,
+)
 
 Axis = Literal["steps", "tokens", "hours"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -116,13 +124,11 @@ def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
 
     Raises FigureError for a name that no run has, and lists those that there are.
     """
-    there: dict[str, tuple[Kind, ...]] = {}
-    for kind in KINDS:
-        for run in runs:
-            for name in run.series[kind].values:
-                if run.has(kind, name) and kind not in there.get(name, ()):
-                    there[name] = (*there.get(name, ()), kind)
-    known = {panel.name: panel for panel in KNOWN}
+    there: dict[str, list[Kind]] = {}
+    for kind, run in itertools.product(KINDS, runs):
+        for name in run.series[kind].values:
+            if run.has(kind, name) and kind not in there.setdefault(name, []):
+                there[name].append(kind)
     if not names:
         return [panel for panel in KNOWN if panel.name in there]
     found = []
@@ -130,8 +136,8 @@ def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
         if name not in there:
             raise FigureError(f"no run has reported {name!r}; there are: {', '.join(there)}")
         both = " (line: training, dots: validation)" if len(there[name]) > 1 else ""
-        plain = Panel(name=name, title=f"{name.replace('_', ' ')}{both}", kinds=there[name])
-        found.append(known.get(name, plain))
+        plain = Panel(name=name, title=f"{name.replace('_', ' ')}{both}", kinds=tuple(there[name]))
+        found.append(next((panel for panel in KNOWN if panel.name == name), plain))
     return found
 
 
@@ -146,24 +152,11 @@ def _read(path: str, name: str) -> RunLog:
         notes.append(
             f"{len(reports) - len(kept)} reports are of steps that were done again: left out"
         )
-    told: dict[Kind, list[Mapping[str, Any]]] = {
-        "train": [report for report in kept if report.get("kind") != "valid"],
-        "valid": [report for report in kept if report.get("kind") == "valid"],
-    }
     series: dict[Kind, Series] = {}
     done = progress(kept)
-    for kind, of_kind in told.items():
-        at = np.array([report["step"] for report in of_kind], np.float64)
-        series[kind] = Series(
-            at={
-                "steps": at,
-                # Between two reports in proportion, after the last one not known.
-                "tokens": np.interp(at, done.steps, done.tgt_tokens, right=np.nan),
-                "hours": np.interp(at, done.steps, done.seconds, right=np.nan) / 3600,
-            },
-            values={name: column(of_kind, name) for name in _names(of_kind)},
-            breaks=_breaks(at),
-        )
+    for kind in KINDS:
+        of_kind = [one for one in kept if (one.get("kind") == "valid") == (kind == "valid")]
+        series[kind] = _series(of_kind, done)
         notes += _told(kind, of_kind, series[kind])
     if np.isnan(done.tgt_tokens).any():
         notes.append("some reports have no rates: tokens and hours are unknown from there on")
@@ -179,21 +172,21 @@ def _read(path: str, name: str) -> RunLog:
     return RunLog(name=name, state=state, starts=starts, series=series, notes=tuple(notes))
 
 
-def _names(reports: Sequence[Mapping[str, Any]]) -> dict[str, None]:
-    """What the reports have numbers of, in the order in which they name it."""
-    return {
-        name: None
-        for report in reports
-        for name, value in report.items()
-        if name != "step" and is_number(value)
-    }
-
-
-def _breaks(steps: Float64[np.ndarray, " n"]) -> Int64[np.ndarray, " gaps"]:
-    apart = np.diff(steps)
-    if len(apart) == 0:
-        return np.empty(0, np.int64)
-    return np.flatnonzero(apart > _GAP * np.median(apart)) + 1
+def _series(reports: Sequence[Mapping[str, Any]], done: Progress) -> Series:
+    at = np.array([report["step"] for report in reports], np.float64)
+    apart = np.diff(at)
+    usual = np.median(apart) if len(apart) else np.inf
+    numbers = (name for report in reports for name in report if is_number(report[name]))
+    return Series(
+        at={
+            "steps": at,
+            # Between two reports in proportion, after the last one not known.
+            "tokens": np.interp(at, done.steps, done.tgt_tokens, right=np.nan),
+            "hours": np.interp(at, done.steps, done.seconds, right=np.nan) / 3600,
+        },
+        values={name: column(reports, name) for name in dict.fromkeys(numbers) if name != "step"},
+        breaks=np.flatnonzero(apart > _GAP * usual) + 1,
+    )
 
 
 def _told(kind: str, reports: Sequence[Mapping[str, Any]], series: Series) -> list[str]:
@@ -219,12 +212,9 @@ def _split(named: str) -> tuple[str, str]:
 
 def _short_names(paths: Sequence[tuple[str, str]]) -> list[str]:
     parts = [os.path.normpath(path).split(os.sep) for _, path in paths]
-    deep = 1
-    while True:
+    for deep in range(1, max(map(len, parts), default=1) + 1):
         names = [name or "/".join(of[-deep:]) for (name, _), of in zip(paths, parts, strict=True)]
         if len(set(names)) == len(names):
             return names
-        if deep >= max(map(len, parts)):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise FigureError(f"{twice} is given twice: name each run once, or NAME=RUN")
-        deep += 1
+    twice = next(name for name in names if names.count(name) > 1)
+    raise FigureError(f"{twice} is given twice: name each run once, or NAME=RUN")

@@ -103,8 +103,7 @@ def sentence_of(
 
 def attend(translator: Translator, sentence: Sentence) -> Attention:
     """All attention weights of a sentence with its translation. Raises as `Translator.attend`."""
-    target = sentence.tgt if sentence.tokens is None else sentence.tokens
-    return translator.attend(sentence.src, target)
+    return translator.attend(sentence.src, sentence.tokens or sentence.tgt)
 
 
 def _translated(translator: Translator, sentences: Sequence[Sentence]) -> list[Sentence]:

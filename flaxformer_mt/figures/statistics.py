@@ -105,7 +105,10 @@ def measure(
     weights = np.asarray(weights, np.float64)[:, :, rows.start : rows.stop]
     pieces = weights[..., columns.start : columns.stop]
     away = offsets(kind, len(rows), len(columns))
-    links, at = _largest(pieces, away)
+    # Each query's largest weight on a piece, and its offset.
+    links = pieces.max(axis=-1, initial=0.0)
+    best = pieces.argmax(axis=-1) if len(columns) else np.zeros(links.shape, np.int64)
+    at = away[np.arange(len(rows)), best] if len(columns) else best
     chosen = [row - rows.start for row in pronouns if row in rows and kind != "cross"]
     worded = ~np.isin(np.array(columns), punctuation)
     earlier = np.where((away <= -2) & worded, pieces, 0.0).max(axis=-1, initial=0.0)
@@ -175,21 +178,6 @@ def strongest(
     pieces = weights[rows.start : rows.stop, columns.start : columns.stop]
     row, column = np.unravel_index(np.where(wanted, pieces, -1.0).argmax(), wanted.shape)
     return int(row) + rows.start, int(column) + columns.start
-
-
-def _largest(
-    pieces: Float64[np.ndarray, "layers heads rows columns"],
-    away: Int[np.ndarray, "rows columns"],
-) -> tuple[
-    Float64[np.ndarray, "layers heads rows"],
-    Int[np.ndarray, "layers heads rows"],
-]:
-    """Each query's largest weight on a piece, and its offset."""
-    if pieces.shape[-1] == 0:
-        nothing = np.zeros(pieces.shape[:-1])
-        return nothing, nothing.astype(np.int64)
-    best = pieces.argmax(axis=-1)
-    return pieces.max(axis=-1), away[np.arange(pieces.shape[2]), best]
 
 
 def _entropy(shares: Float64[np.ndarray, "*axes keys"]) -> Float64[np.ndarray, "*axes"]:
