@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import xml.etree.ElementTree
 from html.parser import HTMLParser
 from typing import Any
 
@@ -89,7 +90,5 @@ def svg_size(content: bytes) -> tuple[float, float]:
 
 def svg_texts(content: bytes) -> list[str]:
     """The texts of an SVG in their order."""
-    import xml.etree.ElementTree as tree
-
-    root = tree.fromstring(content)
-    return ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    texts = xml.etree.ElementTree.fromstring(content).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(each.itertext()) for each in texts]

@@ -23,8 +23,9 @@ def made(src: str = HOSTILE, **picked: Any) -> str:
     return attention_page(FOUND, opens, src=src, tgt=src, origin="runs/x", whose="the model's")
 
 
-def test_it_holds_every_weight_of_every_kind() -> None:
-    data = data_of(made())
+def test_it_holds_every_weight_and_opens_with_what_was_picked() -> None:
+    data = data_of(made(kind="cross", layer=1, heads=(2,), query="sehen"))
+    assert data["opens"] == {"kind": "cross", "layer": 0, "heads": [1], "row": 3}
     assert [kind["kind"] for kind in data["kinds"]] == list(KINDS)
     for content in data["kinds"]:
         weights = weights_of(FOUND, content["kind"])
@@ -35,11 +36,6 @@ def test_it_holds_every_weight_of_every_kind() -> None:
     assert decoder["columns"] == ["‹begin›", *map(shown, TARGET[:-1])]
 
 
-def test_it_opens_with_what_was_picked() -> None:
-    opens = data_of(made(kind="cross", layer=1, heads=(2,), query="sehen"))["opens"]
-    assert opens == {"kind": "cross", "layer": 0, "heads": [1], "row": 3}
-
-
 def test_a_sentence_never_becomes_code() -> None:
     reader = Reader(made())
     assert reader.open == []
@@ -47,11 +43,7 @@ def test_a_sentence_never_becomes_code() -> None:
     assert "</script><script>document.title='owned'</script> <!--" in reader.text
     assert not any(key.startswith("on") or key in ("src", "href", "style")
                    for _, attributes in reader.tags for key in attributes)  # fmt: skip
-
-
-def test_it_asks_for_nothing() -> None:
-    text = made("plain").replace("http-equiv", "")
-    assert not re.search(r"https?:|//[a-z]|url\(|@import", text)
+    assert not re.search(r"https?:|//[a-z]|url\(|@import", made("plain").replace("http-equiv", ""))
 
 
 @pytest.mark.browser

@@ -27,22 +27,10 @@ def test_layers_and_heads_count_from_one_and_the_last_layer_is_shown() -> None:
     assert own.title().endswith("heads 1–3")
 
 
-@pytest.mark.parametrize(
-    ("query", "rows"),
-    [
-        ("cats", (1, 2)),
-        ("CATS", (1, 2)),
-        ("3", (2,)),
-        ("<b>", (5,)),
-        ("the", (0,)),
-        ("8", (7,)),
-    ],
-)
-def test_a_query_is_a_word_or_a_number(query: str, rows: tuple[int, ...]) -> None:
-    assert pick(FOUND, kind="encoder", query=query).queries == rows
-
-
-def test_a_word_is_found_at_all_its_places() -> None:
+def test_a_query_is_a_word_at_all_its_places_or_a_number() -> None:
+    queries = {"CATS": (1, 2), "3": (2,), "<b>": (5,), "the": (0,), "8": (7,)}
+    for query, rows in queries.items():
+        assert pick(FOUND, kind="encoder", query=query).queries == rows
     pieces = ("▁its", "▁law", ",", "▁its", "</s>")
     assert pick(made_up(pieces), kind="encoder", query="its").queries == (0, 3)
     assert pick(made_up(pieces), kind="encoder", query="law").queries == (1,)
@@ -62,29 +50,13 @@ def test_what_is_not_there_is_refused(settings: dict[str, Any], message: str) ->
         pick(FOUND, **settings)
 
 
-@pytest.mark.parametrize(
-    ("piece", "label"),
-    [
-        ("▁cat", "cat"),
-        ("s", "-s"),
-        (".", "."),
-        ("▁", "▁"),
-        ("▁.", "."),
-        ("</s>", "‹end›"),
-        ("<s>", "‹begin›"),
-        ("<unk>", "‹unknown›"),
-        ("▁New▁York", "New York"),
-        ("猫", "-猫"),
-        ("\t", "␉"),
-        ("▁a\u202eb", "a\ufffdb"),
-    ],
-)
-def test_labels_say_where_words_begin(piece: str, label: str) -> None:
-    assert shown(piece) == label
-
-
-def test_an_endless_piece_is_cut_visibly() -> None:
-    assert shown("▁" + "x" * 99) == "x" * (LONGEST - 1) + "…"
+def test_labels_say_where_words_begin() -> None:
+    labels = {
+        **{"▁cat": "cat", "s": "-s", ".": ".", "▁": "▁", "▁.": ".", "猫": "-猫"},
+        **{"</s>": "‹end›", "<s>": "‹begin›", "<unk>": "‹unknown›", "▁New▁York": "New York"},
+        **{"\t": "␉", "▁a\u202eb": "a\ufffdb", "▁" + "x" * 99: "x" * (LONGEST - 1) + "…"},
+    }
+    assert {piece: shown(piece) for piece in labels} == labels
 
 
 def test_words_and_their_pieces() -> None:

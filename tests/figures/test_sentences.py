@@ -15,7 +15,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return Translator.load(make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path)
 
 
-def test_lines_that_cannot_be_used_are_counted(translator: Translator) -> None:
+def test_lines_that_cannot_be_used_are_counted_or_refused(translator: Translator) -> None:
     long = f"{PAIRS[0][0]} " * 9
     sources = ["", PAIRS[0][0], long, " ", PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]]
     found = sentences_of(translator, sources, most=2, translated=False)
