@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -14,18 +12,10 @@ from flaxformer_mt.parsing.evalb import (
     scores_table,
     total,
 )
-from flaxformer_mt.parsing.repair import KINDS, MISSING, UNCLOSED, Repairs, rebuild
 from flaxformer_mt.parsing.trees import Tree
 from tests.parsing.forests import LABELS, SENTENCE, parse, trees
 
 GOLD = str(SENTENCE)
-
-
-def counts(gold: str, predicted: str) -> tuple[int, int, int]:
-    """Matched, gold and predicted constituents."""
-    score = score_sentence(parse(gold), parse(predicted))
-    assert not score.errors and not score.skipped
-    return score.matched, score.gold, score.predicted
 
 
 @pytest.mark.parametrize(
@@ -51,23 +41,16 @@ def counts(gold: str, predicted: str) -> tuple[int, int, int]:
         ("(TOP (NP (DT a) (NN b)))", "(TOP (NP (X a) (Y b)))", (1, 1, 1)),
         # ADVP equals PRT, whichever tree has which.
         ("(TOP (ADVP (RB up)))", "(TOP (PRT (RP up)))", (1, 1, 1)),
-        ("(TOP (PRT (RP up)))", "(TOP (ADVP (RB up)))", (1, 1, 1)),
         # A label between which an annotator did not choose is one of its own.
         ("(TOP (PRT|ADVP (RP up)))", "(TOP (PRT (RP up)))", (0, 1, 1)),
         # Of n equal ones and m, the smaller number is right.
-        ("(TOP (NP (NP (NN a))))", "(TOP (NP (NN a)))", (1, 2, 1)),
         ("(TOP (NP (NN a)))", "(TOP (NP (NP (NP (NN a)))))", (1, 1, 3)),
-        ("(TOP (NP (NP (NN a))))", "(TOP (NP (NP (NN a))))", (2, 2, 2)),
-        # The order of a chain does not matter.
-        ("(TOP (S (VP (VB go))))", "(TOP (VP (S (VB go))))", (2, 2, 2)),
         # Where punctuation hangs does not matter, and constituents of it alone do not count.
         (
             "(TOP (S (NP (NN a) (, ,)) (VP (VB b) (PRN (: --))) (. .)))",
             "(TOP (S (NP (NN a)) (, ,) (VP (VB b)) (X (: --) (. .))))",
             (3, 3, 3),
         ),
-        # Brackets are words like others.
-        ("(TOP (PRN (-LRB- -LRB-) (NN a)))", "(TOP (NP (-LRB- -LRB-) (PRN (NN a))))", (0, 1, 2)),
         # Function tags are cut off, traces deleted with what dominates nothing else.
         (
             "(TOP (S (NP-SBJ-1 (PRP It)) (VP (VBD reported) (SBAR (-NONE- 0)"
@@ -75,16 +58,16 @@ def counts(gold: str, predicted: str) -> tuple[int, int, int]:
             "(TOP (S (NP (PRP It)) (VP (VBD reported))))",
             (3, 3, 3),
         ),
-        # Another name of the root, or none.
+        # Another name of the root.
         ("(TOP (NP (NN a)))", "(ROOT (NP (NN a)))", (1, 1, 1)),
-        ("(TOP (NP (NN a)))", "(NP (NN a))", (1, 1, 1)),
         # A predicted tree may leave punctuation out.
         ("(TOP (S (NP (NN a)) (. .)))", "(TOP (S (NP (NN a))))", (2, 2, 2)),
-        ("(TOP (NP (NN a)))", "(TOP (NN a))", (0, 1, 0)),
     ],
 )
 def test_counts_by_hand(gold: str, predicted: str, expected: tuple[int, int, int]) -> None:
-    assert counts(gold, predicted) == expected
+    score = score_sentence(parse(gold), parse(predicted))
+    assert not score.errors and not score.skipped
+    assert (score.matched, score.gold, score.predicted) == expected
 
 
 def test_a_corpus_is_scored_by_its_sums() -> None:
@@ -94,13 +77,18 @@ def test_a_corpus_is_scored_by_its_sums() -> None:
         ("(TOP (NP (NN a)))", "(TOP (NP (NN a) (VB b)))"),  # other words
         ("(TOP (NP (NN a)))", "(())"),
     ]
-    score = total(score_sentence(parse(gold), parse(predicted)) for gold, predicted in pairs)
+    scores = [score_sentence(parse(gold), parse(predicted)) for gold, predicted in pairs]
+    score = total(scores)
     assert (score.sentences, score.errors, score.skipped) == (4, 1, 1)
     # S NP VP NP of four; then S of three, where one was predicted.
     assert (score.matched, score.gold, score.predicted) == (5, 7, 5)
-    told = score.to_json()
-    assert (told["recall"], told["precision"], told["exact_match"]) == (100 * 5 / 7, 100, 50)
-    assert score.f1 == pytest.approx(2 * 1.0 * (5 / 7) / (1.0 + 5 / 7)) == pytest.approx(10 / 12)
+    told = scores_json(scores)
+    every = told["all"]
+    assert (every["recall"], every["precision"], every["exact_match"]) == (100 * 5 / 7, 100, 50)
+    assert every["f1"] == pytest.approx(100 * 10 / 12)
+    table = scores_table(scores).split("\n")
+    assert table[1].split() == ["f1", "83.33", "83.33"]
+    assert [line.split("  ")[0].replace(" ", "_") for line in table[1:]] == list(every)
 
 
 def test_the_cutoff_counts_words_with_punctuation_and_without_traces() -> None:
@@ -109,27 +97,17 @@ def test_the_cutoff_counts_words_with_punctuation_and_without_traces() -> None:
     of_41 = parse(f"(TOP (S {words} (NN b) (, ,) (. .)))")
     scores = [score_sentence(tree, tree) for tree in (of_40, of_41)]
     assert [score.length for score in scores] == [40, 41]
-    assert total(scores, longest=40).sentences == 1
-    assert total(scores).sentences == 2
+    told = scores_json(scores)
+    assert told["all"]["sentences"] == 2 and told["at_most_40_words"]["sentences"] == 1
 
 
-@pytest.mark.parametrize("predicted", ["(())", "(TOP (, ,))", "(TOP (S (. .)))"])
-def test_a_tree_without_words_is_skipped(predicted: str) -> None:
-    assert score_sentence(SENTENCE, parse(predicted)).skipped
-
-
-@pytest.mark.parametrize(
-    "predicted",
-    [
-        "(TOP (NP (NN a)))",
-        "(TOP (NP (NN a) (NN c)))",
-        "(TOP (NP (NN a) (NN b) (NN b)))",
-        "(TOP (NP (NN A) (NN b)))",
-    ],
-)
-def test_other_words_are_an_error(predicted: str) -> None:
-    score = score_sentence(parse("(TOP (NP (NN a) (NN b)))"), parse(predicted))
-    assert score.errors and not score.exact
+def test_a_tree_without_words_is_skipped_and_other_words_are_an_error() -> None:
+    for predicted in ("(())", "(TOP (, ,))"):
+        assert score_sentence(SENTENCE, parse(predicted)).skipped
+    gold = parse("(TOP (NP (NN a) (NN b)))")
+    for words in ("(NN a)", "(NN a) (NN c)", "(NN a) (NN b) (NN b)", "(NN A) (NN b)"):
+        score = score_sentence(gold, parse(f"(TOP (NP {words}))"))
+        assert score.errors and not score.exact
 
 
 def test_words_without_tags_are_scored_by_the_gold_tree_s() -> None:
@@ -195,15 +173,9 @@ def quadratic(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
 @settings(max_examples=200, deadline=None)
 @given(tree=trees(), data=st.data())
 def test_counts_equal_those_of_a_plain_count(tree: Tree, data: st.DataObject) -> None:
-    changes = data.draw(
-        st.lists(
-            st.sampled_from(["keep", "drop", "double", *LABELS]),
-            min_size=len(tree.brackets),
-            max_size=len(tree.brackets),
-        )
-    )
     brackets = []
-    for bracket, change in zip(tree.brackets, changes, strict=True):
+    for bracket in tree.brackets:
+        change = data.draw(st.sampled_from(["keep", "drop", "double", *LABELS]))
         if change != "drop":
             brackets.append(bracket._replace(label=change) if change in LABELS else bracket)
         if change == "double":
@@ -215,37 +187,3 @@ def test_counts_equal_those_of_a_plain_count(tree: Tree, data: st.DataObject) ->
         return
     assert (score.matched, score.gold, score.predicted) == quadratic(tree, predicted)
     assert score_sentence(tree, tree).exact
-
-
-LONG = parse(f"(TOP (S {' '.join(['(NN a)'] * 41)}))")
-SHORT = parse("(TOP (S (NP (NN a)) (VP (VB b))))")
-WRONG = parse("(TOP (S (NN a) (VP (VB b))))")
-
-
-def test_scores_of_all_sentences_and_of_short_ones() -> None:
-    scores = [score_sentence(LONG, LONG), score_sentence(SHORT, WRONG)]
-    told = json.loads(json.dumps(scores_json(scores)))
-    assert told["all"]["sentences"] == 2 and told["at_most_40_words"]["sentences"] == 1
-    assert told["all"]["recall"] == 75.0 and told["all"]["precision"] == 100.0
-    assert told["at_most_40_words"]["f1"] == 80.0
-    assert told["at_most_40_words"]["exact_match"] == 0.0
-    table = scores_table(scores).split("\n")
-    assert len({len(line) for line in table}) == 1, "columns are aligned"
-    assert table[1].split() == ["f1", "85.71", "80.00"]
-    assert [line.split("  ")[0].replace(" ", "_") for line in table[1:]] == list(told["all"])
-
-
-def test_repairs_are_added_up_and_none_is_left_out() -> None:
-    repairs = Repairs()
-    repairs.add(rebuild(["a"], ["(S", "XX", ")S"]))
-    repairs.add(rebuild(["a", "b"], ["(S", "XX"]))
-    repairs.add(rebuild(["a", "b", "c"], ["(S", "XX", ")S"]))
-    assert repairs.to_json() == {
-        "sentences": 3,
-        "malformed_sentences": 2,
-        "repairs": {kind: {UNCLOSED: 1, MISSING: 3}.get(kind, 0) for kind in KINDS},
-    }
-    first, *rest = repairs.lines()
-    assert first == "3 sentences, of which 2 (66.7%) were malformed"
-    assert sorted(rest) == [f"  {UNCLOSED}: 1", f"  {MISSING}: 3"]
-    assert list(Repairs().lines()) == ["0 sentences, of which 0 were malformed"]

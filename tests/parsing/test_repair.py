@@ -15,6 +15,7 @@ from flaxformer_mt.parsing.repair import (
     SURPLUS,
     UNCLOSED,
     UNKNOWN_TOKEN,
+    Repairs,
     flat,
     rebuild,
 )
@@ -22,20 +23,7 @@ from flaxformer_mt.parsing.trees import Tree
 from tests.parsing.forests import SENTENCE, parse, trees
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "NN", ".", "-LRB-", "S\u00a0S")
-NO_TOKENS = (
-    "(",
-    ")",
-    "⁇",
-    "(NP(VP",
-    ")NP(VP",
-    "(NP)",
-    ")NP)",
-    "((S",
-    "a)b",
-    "X(",
-    "(N\x0bP",
-    "\fX",
-)
+NO_TOKENS = tuple("( ) ⁇ (NP(VP )NP(VP (NP) )NP) ((S a)b X( (N\x0bP \fX".split(" "))
 SOUP = st.lists(st.sampled_from(TOKENS + NO_TOKENS), max_size=20)
 
 
@@ -101,11 +89,7 @@ def test_repairs(tokens: str, tree: str, repairs: dict[str, int]) -> None:
 def test_round_brackets_in_words_are_written_as_treebanks_do() -> None:
     tree = rebuild(["f(x)", "("], ["(NP", "XX", "XX", ")NP"]).tree
     assert str(tree) == "(TOP (NP (XX f-LRB-x-RRB-) (XX -LRB-)))"
-
-
-def test_the_flat_tree_says_nothing() -> None:
-    assert str(flat(["a", "(b"])) == "(TOP (XX a) (XX -LRB-b))"
-    assert flat([]) == Tree()
+    assert str(flat(["a", "(b"])) == "(TOP (XX a) (XX -LRB-b))" and flat([]) == Tree()
 
 
 def test_depth_costs_nothing() -> None:
@@ -126,9 +110,20 @@ def test_the_penn_treebank_s_tokens_hold_both_kinds_of_leaves() -> None:
     tokens = penn_tokens()
     assert len(set(tokens)) == len(tokens)
     assert set(linearize(SENTENCE)) | set(linearize(SENTENCE, "tags")) <= set(tokens)
-    assert not any(" " in token for token in tokens)
-
-
-def test_only_blanks_and_tabs_part_tokens() -> None:
+    # Only blanks and tabs part tokens.
     assert tokens_of("  a\u00a0b \t c\u0085d ") == ["a\u00a0b", "c\u0085d"]
-    assert tokens_of("") == []
+
+
+def test_repairs_are_added_up_and_none_is_left_out() -> None:
+    repairs = Repairs()
+    for words, tokens in (("a", "(S XX )S"), ("a b", "(S XX"), ("a b c", "(S XX )S")):
+        repairs.add(rebuild(words.split(), tokens.split()))
+    assert repairs.to_json() == {
+        "sentences": 3,
+        "malformed_sentences": 2,
+        "repairs": {kind: {UNCLOSED: 1, MISSING: 3}.get(kind, 0) for kind in KINDS},
+    }
+    first, *rest = repairs.lines()
+    assert first == "3 sentences, of which 2 (66.7%) were malformed"
+    assert sorted(rest) == [f"  {UNCLOSED}: 1", f"  {MISSING}: 3"]
+    assert list(Repairs().lines()) == ["0 sentences, of which 0 were malformed"]
