@@ -71,18 +71,6 @@ class Comet(Metric):
 
     def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 2"]:
         """Each sentence's score, and 1. Raises CometError, whatever the program does."""
-        found = self._asked(hypotheses, references)
-        if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
-            raise CometError(
-                f"COMET gave {len(found):,} scores for {len(hypotheses):,} sentences, or scores "
-                "that are no numbers: another version of unbabel-comet may help (tried: 2.2)"
-            )
-        return np.array([[100 * score, 1.0] for score in found], np.float64).reshape(-1, 2)
-
-    def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
-        return totals[..., 0] / totals[..., 1]
-
-    def _asked(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         command = [require_comet()]
         with tempfile.TemporaryDirectory(prefix="comet-") as folder:
             for flag, side in {"-s": self.sources, "-t": hypotheses, "-r": references}.items():
@@ -99,9 +87,18 @@ class Comet(Metric):
                 raise self._failed(done.stderr.strip() or done.stdout.strip())
             try:
                 (sentences,) = json.loads(output.read_text(encoding="utf-8")).values()
-                return [float(sentence["COMET"]) for sentence in sentences]
+                found = [float(sentence["COMET"]) for sentence in sentences]
             except (ValueError, KeyError, TypeError) as error:
                 raise self._failed(f"its scores cannot be read: {error!r}") from error
+        if len(found) != len(hypotheses) or not all(map(math.isfinite, found)):
+            raise CometError(
+                f"COMET gave {len(found):,} scores for {len(hypotheses):,} sentences, or scores "
+                "that are no numbers: another version of unbabel-comet may help (tried: 2.2)"
+            )
+        return np.array([[100 * score, 1.0] for score in found], np.float64).reshape(-1, 2)
+
+    def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
+        return totals[..., 0] / totals[..., 1]
 
     def _failed(self, reason: str) -> CometError:
         last = reason.rpartition("\n")[2] or "no reason given"

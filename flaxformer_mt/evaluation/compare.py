@@ -6,6 +6,7 @@ They are files of hypotheses, and evaluations kept in run folders.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -84,19 +85,15 @@ class Comparison:
         header += [column for method in self.methods for column in _COLUMNS[method]]
         rows = []
         for system in self.systems:
-            spread = system.assessment.intervals.get(metric)
-            tests = {method: found[metric] for method, found in system.tests.items()}
-            differences = [f"{test.difference:+.2f}" for test in tests.values()]
-            # The first system, the baseline, has none.
-            cells = [cell for method, test in tests.items() for cell in _cells(method, test)]
-            rows.append(
-                [
-                    system.name,
-                    f"{system.assessment.scores.metrics[metric]:.2f}",
-                    f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-",
-                    *(["-"] * (len(header) - 3) if not tests else [differences[0], *cells]),
-                ]
-            )
+            scores, spread = system.assessment.scores, system.assessment.intervals.get(metric)
+            row = [system.name, f"{scores.metrics[metric]:.2f}"]
+            row.append(f"{spread.low:.2f} to {spread.high:.2f}" if spread else "-")
+            for method, found in system.tests.items():
+                if len(row) == 3:
+                    row.append(f"{found[metric].difference:+.2f}")
+                row += _cells(method, found[metric])
+            # The first system, the baseline, has no tests.
+            rows.append(row + ["-"] * (len(header) - len(row)))
         signature = self.systems[0].assessment.scores.signatures[metric]
         return f"{aligned(header, rows)}\n{signature}"
 
@@ -129,27 +126,22 @@ def compare(
     assessed = []
     for system in systems:
         try:
-            found = assess(system.hypotheses, references, sources=sources, scoring=scoring)
+            assessed.append(assess(system.hypotheses, references, sources=sources, scoring=scoring))
         except ScoringError as error:
             raise ScoringError(f"{system.name}: {error}") from error
-        assessed.append(found)
     first, chosen = assessed[0], tuple(method for method in METHODS if method in methods)
     compared = [Compared(name=names[0], assessment=first, tests={})]
     for name, other in zip(names[1:], assessed[1:], strict=True):
-        tests = {method: _test(method, first, other, trials) for method in chosen}
+        tests = {}
+        for method in chosen:
+            pair = first.measured, other.measured
+            if method == "bootstrap":
+                found = paired_bootstrap(*pair, samples=scoring.resamples, seed=scoring.seed)
+            else:
+                found = approximate_randomization(*pair, trials=trials, seed=scoring.seed)
+            tests[method] = {test.metric: test for test in found}
         compared.append(Compared(name=name, assessment=other, tests=tests))
     return Comparison(systems=tuple(compared), methods=chosen, scoring=scoring, trials=trials)
-
-
-def _test(
-    method: Method, baseline: Assessment, system: Assessment, trials: int
-) -> dict[str, Outcome]:
-    pair, seed = (baseline.measured, system.measured), baseline.scoring.seed
-    if method == "bootstrap":
-        found = paired_bootstrap(*pair, samples=baseline.scoring.resamples, seed=seed)
-    else:
-        found = approximate_randomization(*pair, trials=trials, seed=seed)
-    return {test.metric: test for test in found}
 
 
 def _cells(method: Method, test: Outcome) -> list[str]:
@@ -249,24 +241,17 @@ def common_case(systems: Sequence[System]) -> bool:
 
 def _chosen(run: RunDirectory, evaluation: str | None) -> str:
     names = kept_names(run.evaluation)
-    if evaluation is not None:
-        if evaluation not in names:
-            there = ", ".join(names) or "none"
-            raise ScoringError(f"{run}: has no evaluation {evaluation!r} (there is: {there})")
-        return evaluation
-    if len(names) != 1:
-        raise ScoringError(
-            f"{run}: holds several evaluations: choose one with --set: {', '.join(names)}"
-            if names
-            else f"{run}: holds no evaluation: run `evaluate` on it first"
-        )
-    return names[0]
+    there = ", ".join(names)
+    if evaluation is not None and evaluation not in names:
+        raise ScoringError(f"{run}: has no evaluation {evaluation!r} (there is: {there or 'none'})")
+    if not names:
+        raise ScoringError(f"{run}: holds no evaluation: run `evaluate` on it first")
+    if evaluation is None and len(names) > 1:
+        raise ScoringError(f"{run}: holds several evaluations: choose one with --set: {there}")
+    return evaluation or names[0]
 
 
 def _first_difference(ones: Sequence[str], others: Sequence[str]) -> int:
     """The first line that is not the same, from 1; 0 if there is none."""
-    if ones == others:
-        return 0
-    pairs = enumerate(zip(ones, others, strict=False), start=1)
-    shorter = min(len(ones), len(others))
-    return next((number for number, (one, other) in pairs if one != other), shorter + 1)
+    pairs = enumerate(itertools.zip_longest(ones, others), start=1)
+    return next((number for number, (one, other) in pairs if one != other), 0)

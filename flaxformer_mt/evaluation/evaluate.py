@@ -58,12 +58,8 @@ def evaluate(
     """Translates `sources`, scores against `references`, writes NAME.json and what belongs to it.
 
     The JSON holds the scores with their signatures, the weights and the search settings;
-    `evaluation_files.keep` says what else is written. `examples` is how many of the worst and best
-    a page shows, 0: none. `translated` is what the translator has made of the sources already, and
-    in how many seconds.
-
-    Raises ScoringError and RunDirectoryError as `check`, DecodingError, and RunDirectoryError where
-    the files cannot be written.
+    `evaluation_files.keep` says what else is written. `translated` is what the translator has made
+    of the sources already, and in how many seconds. Raises as `check` and `keep`, or DecodingError.
     """
     check(name, sources, references, directory)
     if translated is None:

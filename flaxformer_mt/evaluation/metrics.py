@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,8 +25,6 @@ TOKENIZERS = ("13a", "intl", "char", "zh", "none")
 ORDER = 4  # of BLEU's n-grams
 _CHAR_ORDER = 6  # of chrF's
 _BETA = 2  # chrF: recall counts this many times as much as precision
-
-
 Lines = Sequence[str]
 
 
@@ -143,21 +140,18 @@ class Chrf(Metric):
         return _signature(CHRF(lowercase=self.lowercase))
 
     def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 18"]:
-        rows = [self._count(h, r) for h, r in zip(hypotheses, references, strict=True)]
+        rows = []
+        for pair in zip(hypotheses, references, strict=True):
+            texts = [text.lower() for text in pair] if self.lowercase else pair
+            sides = (helpers.extract_all_char_ngrams(text, _CHAR_ORDER) for text in texts)
+            row: list[int] = []
+            for ours, theirs in zip(*sides, strict=True):
+                common = ours.keys() & theirs.keys()
+                matches = sum(min(ours[gram], theirs[gram]) for gram in common)
+                # sacreBLEU's rule: an order that the reference lacks is no fault of the hypothesis.
+                row += [ours.total() if theirs else 0, theirs.total(), matches]
+            rows.append(row)
         return np.array(rows, np.float64).reshape(-1, 3 * _CHAR_ORDER)
-
-    def _count(self, hypothesis: str, reference: str) -> list[int]:
-        row = []
-        for ours, theirs in zip(self._ngrams(hypothesis), self._ngrams(reference), strict=True):
-            common = ours.keys() & theirs.keys()
-            matches = sum(min(ours[gram], theirs[gram]) for gram in common)
-            # sacreBLEU's rule: an order that the reference lacks is no fault of the hypothesis.
-            row += [sum(ours.values()) if theirs else 0, sum(theirs.values()), matches]
-        return row
-
-    def _ngrams(self, text: str) -> list[Counter[str]]:
-        text = text.lower() if self.lowercase else text
-        return helpers.extract_all_char_ngrams(text, _CHAR_ORDER)
 
     def score(self, totals: Float[np.ndarray, "*samples 18"]) -> Float[np.ndarray, "*samples"]:
         """0 to 100. Precision and recall are means over the orders that both sides have."""

@@ -95,22 +95,13 @@ def named_bleu(references: Sequence[str], *, tokenizer: str, lowercase: bool) ->
 
 
 def scores_of(
-    measured: Sequence[Measured],
-    hypotheses: Sequence[str],
-    *,
-    notes: Sequence[str] = (),
+    measured: Sequence[Measured], hypotheses: Sequence[str], *, notes: Sequence[str] = ()
 ) -> Scores:
     """What was measured, by BLEU and chrF first of all; `notes` are reasons to doubt it."""
     bleu = measured[0]
     assert isinstance(bleu.metric, Bleu)
-    hypothesis_tokens, reference_tokens, *grams = (int(number) for number in bleu.totals)
-    score = BLEU.compute_bleu(
-        grams[:ORDER],
-        grams[ORDER:],
-        sys_len=hypothesis_tokens,
-        ref_len=reference_tokens,
-        smooth_method="exp",
-    )
+    ours, theirs, *grams = map(int, bleu.totals)
+    score = BLEU.compute_bleu(grams[:ORDER], grams[ORDER:], ours, theirs, smooth_method="exp")
     periods = sum(text.endswith(" .") for text in hypotheses)
     suspicious = periods >= _SUSPICIOUS_PERIODS and bleu.metric.tokenizer != "none"
     doubt = (
@@ -153,20 +144,16 @@ def by_length(measured: Sequence[Measured], sources: Sequence[str]) -> tuple[Buc
     A source's length is its number of blank-separated words. The first metric is a BLEU.
     """
     assert isinstance(measured[0].metric, Bleu)
-    words = np.array([len(source.split()) for source in sources])
+    buckets = np.searchsorted(BOUNDS, [len(source.split()) for source in sources])
     found = []
-    starts = (0, *(bound + 1 for bound in BOUNDS))
-    for low, high in zip(starts, (*BOUNDS, None), strict=True):
-        chosen = (words >= low) & (words <= (words.max() if high is None else high))
-        if not chosen.any():
-            continue
-        parts = [one.of(chosen) for one in measured]
+    for number in map(int, np.unique(buckets)):
+        parts = [one.of(buckets == number) for one in measured]
         ours, theirs = parts[0].totals[:2]
         found.append(
             Bucket(
-                low=low,
-                high=high,
-                sentences=int(chosen.sum()),
+                low=BOUNDS[number - 1] + 1 if number else 0,
+                high=BOUNDS[number] if number < len(BOUNDS) else None,
+                sentences=len(parts[0].counts),
                 metrics={part.metric.name: part.score for part in parts},
                 length_ratio=float(ours / theirs) if theirs else 0.0,
             )
@@ -264,15 +251,11 @@ class Assessment:
     def length_rows(self) -> tuple[list[str], list[list[str]]]:
         """For people: the scores by length of the source, under a header."""
         names = list(self.scores.metrics)
-        rows = [
-            [
-                bucket.label,
-                f"{bucket.sentences:,}",
-                *(f"{bucket.metrics[name]:.2f}" for name in names),
-                f"{bucket.length_ratio:.3f}",
-            ]
-            for bucket in self.buckets
-        ]
+        rows = []
+        for bucket in self.buckets:
+            scores = [f"{bucket.metrics[name]:.2f}" for name in names]
+            ratio = f"{bucket.length_ratio:.3f}"
+            rows.append([bucket.label, f"{bucket.sentences:,}", *scores, ratio])
         return ["source words", "sentences", *names, "length ratio"], rows
 
     def table(self) -> str:

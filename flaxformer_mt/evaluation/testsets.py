@@ -16,7 +16,7 @@ from flaxformer_mt.evaluation.metrics import ScoringError
 STALL_SECONDS = 20.0  # without a byte, after which a download is given up
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class NamedSet:
     """A test set's text; `further_references` counts those besides the ones given here."""
 
@@ -46,9 +46,7 @@ def load_testset(name: str, langpair: str) -> NamedSet:
             f"{src} has {len(sources):,} lines and {ref} has {len(references):,}: remove "
             f"{src.parent} and fetch the test set again"
         )
-    return NamedSet(
-        name=name, sources=sources, references=references, further_references=len(further)
-    )
+    return NamedSet(name, sources, references, further_references=len(further))
 
 
 def check_testset(name: str, langpair: str) -> None:
@@ -64,12 +62,10 @@ def check_testset(name: str, langpair: str) -> None:
         raise ScoringError(f"{name} has no pair {langpair!r}: {', '.join(sorted(pairs))}")
 
 
-def _folder(name: str) -> Path:
-    return Path(sacrebleu.utils.SACREBLEU_DIR) / name
-
-
-def _stem(name: str, langpair: str) -> str:
-    return f"{name.replace('/', '_')}.{langpair}"
+def _file(name: str, langpair: str, ending: str) -> Path:
+    """Where sacreBLEU keeps a side of a set."""
+    folder = Path(sacrebleu.utils.SACREBLEU_DIR) / name
+    return folder / f"{name.replace('/', '_')}.{langpair}.{ending}"
 
 
 def _on_disk(name: str, langpair: str) -> list[Path]:
@@ -77,11 +73,10 @@ def _on_disk(name: str, langpair: str) -> list[Path]:
 
     A set's choice depends on the pair, and a score by another reference has the same signature.
     """
-    folder, stem = _folder(name), _stem(name, langpair)
-    source = folder / f"{stem}.src"
-    there = sorted(folder.glob(f"{stem}.ref*"))
-    if wanted := _wanted_references(name, langpair):
-        chosen = [path for field in wanted if (path := folder / f"{stem}.{field}") in there]
+    source = _file(name, langpair, "src")
+    there = sorted(source.parent.glob(_file(name, langpair, "ref*").name))
+    if wanted := [_file(name, langpair, ending) for ending in _wanted_references(name, langpair)]:
+        chosen = [path for path in wanted if path in there]
         there = [*chosen, *(path for path in there if path not in chosen)] if chosen else []
     return [source, *there] if source.exists() and there else []
 
@@ -97,11 +92,12 @@ def _wanted_references(name: str, langpair: str) -> list[str]:
 
 
 def _advice(name: str, langpair: str) -> str:
-    stem = _stem(name, langpair)
+    source = _file(name, langpair, "src")
     reference = next(iter(_wanted_references(name, langpair)), "ref")
     return (
-        f"put {stem}.src and {stem}.{reference} (UTF-8, one segment a line) into {_folder(name)}, "
-        "below the folder that $SACREBLEU names; or use --src FILE --ref FILE"
+        f"put {source.name} and {_file(name, langpair, reference).name} (UTF-8, one segment a "
+        f"line) into {source.parent}, below the folder that $SACREBLEU names; or use --src FILE "
+        "--ref FILE"
     )
 
 

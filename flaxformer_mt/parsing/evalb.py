@@ -27,11 +27,7 @@ from flaxformer_mt.text_table import aligned
 DELETED_TAGS = frozenset((",", ":", "``", "''", ".", TRACE))
 _DELETED_LABELS = frozenset((*ROOTS, *DELETED_TAGS))
 _EQUAL = {"PRT": "ADVP"}
-Spans = collections.Counter[tuple[str, int, int]]
-
-
-CUTOFF = 40
-"""EVALB sums up the sentences of at most this many words once more."""
+CUTOFF = 40  # EVALB sums up the sentences of at most this many words once more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +92,9 @@ def describe_left_out(gold: Sequence[Tree], kept: Sequence[Tree]) -> str:
 def score_sentence(gold: Tree, predicted: Tree) -> Score:
     """The counts for one sentence; trees as they were read, normal form or not."""
     length = sum(tag != TRACE for tag in gold.tags)
-    kept, kept_predicted = _kept(gold.tags), _kept(predicted.tags)
+    kept, kept_predicted = (
+        [tag not in DELETED_TAGS for tag in tree.tags] for tree in (gold, predicted)
+    )
     by_gold_tags = False
     if any(kept_predicted) and _words(gold, kept) != _words(predicted, kept_predicted):
         kept_by_gold = _kept_by_gold(gold, predicted)
@@ -143,10 +141,6 @@ def scores_table(scores: Sequence[Score]) -> str:
     return aligned(["EVALB, COLLINS.prm", "all", f"<= {CUTOFF} words"], rows)
 
 
-def _kept(tags: Sequence[str]) -> list[bool]:
-    return [tag not in DELETED_TAGS for tag in tags]
-
-
 def _kept_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
     """Which predicted words the gold tree's tags keep; None if the trees have other words.
 
@@ -157,7 +151,7 @@ def _kept_by_gold(gold: Tree, predicted: Tree) -> list[bool] | None:
     )
     for of_gold, of_predicted in itertools.product(*with_traces):
         if _words(gold, of_gold) == _words(predicted, of_predicted):
-            kept = itertools.compress(_kept(gold.tags), of_gold)
+            kept = (tag not in DELETED_TAGS for tag in itertools.compress(gold.tags, of_gold))
             return [said and next(kept) for said in of_predicted]
     return None
 
@@ -166,9 +160,9 @@ def _words(tree: Tree, kept: Sequence[bool]) -> list[str]:
     return list(itertools.compress(tree.words, kept))
 
 
-def _spans(tree: Tree, kept: Sequence[bool]) -> Spans:
+def _spans(tree: Tree, kept: Sequence[bool]) -> collections.Counter[tuple[str, int, int]]:
     place = [0, *itertools.accumulate(kept)]
-    spans: Spans = collections.Counter()
+    spans: collections.Counter[tuple[str, int, int]] = collections.Counter()
     for bracket in tree.brackets:
         start, end = place[bracket.start], place[bracket.end]
         # As EVALB cuts it: NP of NP-SBJ-1 and NP=2, but PRT|ADVP is a label of its own.

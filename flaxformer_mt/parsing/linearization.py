@@ -77,13 +77,3 @@ def penn_tokens() -> tuple[str, ...]:
 def tokens_of(line: str) -> list[str]:
     """The words or tokens of a line; only blanks and tabs part them, as other spaces are text."""
     return [token for token in re.split("[ \t]+", line) if token]
-
-
-def opened(token: str) -> str:
-    """The label of an opening bracket; "" for other tokens."""
-    return token[1:] if token[:1] == "(" else ""
-
-
-def closed(token: str) -> str:
-    """The label of a closing bracket; "" for other tokens."""
-    return token[1:] if token[:1] == ")" else ""

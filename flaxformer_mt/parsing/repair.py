@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flaxformer_mt.parsing.linearization import LEAF, closed, opened
+from flaxformer_mt.parsing.linearization import LEAF
 from flaxformer_mt.parsing.trees import Bracket, Tree
 
 UNKNOWN_TOKEN = "unknown tokens left out"
@@ -58,11 +58,11 @@ def rebuild(words: Sequence[str], tokens: Sequence[str]) -> Rebuilt:
     for token in tokens:
         if token == _UNKNOWN or not _TOKEN.fullmatch(token):
             counts[UNKNOWN_TOKEN] += 1
-        elif label := opened(token):
-            found.append(_Constituent(label, len(tags), outermost=not open_))
+        elif token[0] == "(":
+            found.append(_Constituent(token[1:], len(tags), outermost=not open_))
             open_.append(found[-1])
-        elif label := closed(token):
-            _close(open_, label, len(tags), counts)
+        elif token[0] == ")":
+            _close(open_, token[1:], len(tags), counts)
         elif len(tags) == len(words):
             counts[SURPLUS] += 1
         else:

@@ -18,8 +18,8 @@ from flaxformer_mt.errors import UserError
 
 ROOTS = ("", "TOP", "ROOT", "S1")
 TRACE = "-NONE-"  # the tag of a word that nobody said
-# Not `\S`: sentences have words with no-break blanks in them.
 _PARENTHESES = ("(", ")")
+# Not `\S`: sentences have words with no-break blanks in them.
 _SYMBOL = re.compile(r"[()]|[^ \t\r\n\f\v()]+")
 
 
@@ -39,10 +39,8 @@ class Step(NamedTuple):
     """What one meets on the way through a tree from left to right."""
 
     kind: Literal["open", "word", "close"]
-    label: str
-    """Of the constituent, or the word's tag."""
-    place: int
-    """The word's; of a constituent, the first word's."""
+    label: str  # of the constituent, or the word's tag
+    place: int  # the word's; of a constituent, the first word's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,11 +86,10 @@ def read(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
     depth = begin = 0
     for number, line in enumerate(lines, start=1):
         for symbol in _SYMBOL.findall(line):
-            if depth == 0:
-                begin = number
-                if symbol != "(":
-                    what = "a closing bracket" if symbol == ")" else repr(symbol)
-                    raise TreeError(f"{name}:{number}: {what} outside of any tree")
+            if depth == 0 and symbol != "(":
+                what = "a closing bracket" if symbol == ")" else repr(symbol)
+                raise TreeError(f"{name}:{number}: {what} outside of any tree")
+            begin = begin if depth else number
             symbols.append(symbol)
             depth += (symbol == "(") - (symbol == ")")
             if depth == 0:
@@ -116,7 +113,13 @@ def _tree(symbols: list[str]) -> Tree:
         at += 1
         if symbol == ")":
             place, label, start = open_.pop()
-            brackets[place] = _closed(label, start, len(words), outermost=not open_)
+            if label in ROOTS and (not open_ or start == len(words)):
+                continue  # the outermost bracket, or one that says there is no parse
+            if start == len(words):
+                raise TreeError(f"({label} ) holds no word")
+            if not label:
+                raise TreeError("a bracket within the tree has no label")
+            brackets[place] = Bracket(label, start, len(words))
             continue
         if symbol != "(":
             raise TreeError(
@@ -134,14 +137,3 @@ def _tree(symbols: list[str]) -> Tree:
         open_.append((len(brackets), label, len(words)))
         brackets.append(None)
     return Tree(tuple(words), tuple(tags), tuple(item for item in brackets if item is not None))
-
-
-def _closed(label: str, start: int, end: int, *, outermost: bool) -> Bracket | None:
-    """The constituent; None for the outermost bracket and for one that says there is no parse."""
-    if label in ROOTS and (outermost or start == end):
-        return None
-    if start == end:
-        raise TreeError(f"({label} ) holds no word")
-    if not label:
-        raise TreeError("a bracket within the tree has no label")
-    return Bracket(label, start, end)

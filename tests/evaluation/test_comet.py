@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.evaluation import Scoring, assess, comet
+from flaxformer_mt.evaluation import Scoring, assess
 from flaxformer_mt.evaluation.comet import Comet, CometError, require_comet
-from flaxformer_mt.evaluation.metrics import measure
 
 SOURCES, HYPOTHESES, REFERENCES = ["s1", "s2\u2028x", "s3"], ["a", "", "c d"], ["a", "b", "c"]
 
@@ -40,32 +39,13 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def test_the_program_s_scores_are_averaged(program: None) -> None:
-    metric = Comet(sources=SOURCES, model="some/model", gpus=2)
-    (found,) = measure([metric], HYPOTHESES, REFERENCES)
-    assert found.sentence_scores.tolist() == pytest.approx([10, 0, 30])
-    assert found.score == pytest.approx(40 / 3)
-    assert metric.signature.startswith("nrefs:1|model:model|scale:100|version:")
-
-
-def test_it_stands_with_the_others(program: None) -> None:
-    found = assess(
-        HYPOTHESES,
-        REFERENCES,
-        sources=SOURCES,
-        scoring=Scoring(comet="m", comet_gpus=2, resamples=20),
-    )
+def test_the_program_s_scores_are_averaged_and_stand_with_the_others(program: None) -> None:
+    scoring = Scoring(comet="some/model", comet_gpus=2, resamples=20)
+    found = assess(HYPOTHESES, REFERENCES, sources=SOURCES, scoring=scoring)
+    assert found.measured[-1].sentence_scores.tolist() == pytest.approx([10, 0, 30])
     assert found.scores.metrics["comet"] == pytest.approx(40 / 3)
-    assert found.intervals["comet"].high <= 30
-    assert "comet" in found.buckets[0].metrics and "model:m" in found.table()
-
-
-def test_a_program_beside_this_python_needs_no_path(
-    program: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert require_comet() == str(tmp_path / "comet-score")
+    assert found.scores.signatures["comet"].startswith("nrefs:1|model:model|scale:100|version:")
+    assert found.intervals["comet"].high <= 30 and "comet" in found.buckets[0].metrics
 
 
 @pytest.mark.parametrize(
@@ -78,10 +58,15 @@ def test_a_program_beside_this_python_needs_no_path(
 )
 def test_a_program_that_fails_is_explained(program: None, model: str, message: str) -> None:
     with pytest.raises(CometError, match=message):
-        measure([Comet(sources=SOURCES, model=model, gpus=2)], HYPOTHESES, REFERENCES)
+        Comet(sources=SOURCES, model=model, gpus=2).counts(HYPOTHESES, REFERENCES)
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comet, "PROGRAM", "no-such-program")
+def test_the_program_lies_beside_this_python_or_is_asked_for(
+    program: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert require_comet() == str(tmp_path / "comet-score")
+    (tmp_path / "comet-score").unlink()
     with pytest.raises(CometError, match="needs the package unbabel-comet, which is not inst"):
         Comet(sources=SOURCES).counts(HYPOTHESES, REFERENCES)

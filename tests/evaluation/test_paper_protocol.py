@@ -29,18 +29,14 @@ AT = "##AT##-##AT##"
     ("text", "split"),
     [
         ("rich-text format", f"rich {AT} text format"),
-        ("E-Mail-Adresse", f"E {AT} Mail {AT} Adresse"),
         # Matches take a character on each side and do not overlap.
         ("a-b-c", f"a {AT} b-c"),
         ("a-b-c-d", f"a {AT} b-c {AT} d"),
-        ("ab-cd-ef", f"ab {AT} cd {AT} ef"),
         ("x--y", f"x {AT} -y"),
         ("---", f"- {AT} -"),
         # Not a compound: no character on one side.
         ("Vor- und Nachteile", "Vor- und Nachteile"),
         ("so - oder -so", "so - oder -so"),
-        ("-", "-"),
-        ("1999-2000 , U-20", f"1999 {AT} 2000 , U {AT} 20"),
     ],
 )
 def test_compounds(text: str, split: str) -> None:
@@ -69,6 +65,8 @@ def test_the_steps_follow_each_other() -> None:
     assert prepare(line, "de") == f'" Die Nord {AT} Süd {AT} Achse " , sagt Dr. Ohm ...'
     # Compounds are split in German alone.
     assert prepare("a rich-text file", "en") == "a rich-text file"
+    with pytest.raises(ScoringError, match="no tokenisation rules for 'cs': de, en, fr"):
+        prepare("a", "cs")
 
 
 def test_a_score_worked_out_by_hand() -> None:
@@ -89,18 +87,16 @@ def test_case_counts_and_no_order_is_smoothed() -> None:
     assert measured.sentence_scores[0] > 0
 
 
-def test_a_score_of_an_earlier_protocol_is_marked() -> None:
-    now = PaperBleu(language="de").signature
-    assert protocol_note(now) == protocol_note("tok:13a|version:2.6.0") == ""
-    assert protocol_note(now.replace("mt.2", "mt.1")) == " (protocol 1)"
-
-
 def test_the_signature_tells_all_steps() -> None:
     assert PaperBleu(language="de").signature == (
         "nrefs:1|case:mixed|eff:no|norm:quotes|tok:moses-de|compounds:atat|smooth:none|"
         "version:flaxformer_mt.2"
     )
     assert "tok:moses-fr|compounds:no" in PaperBleu(language="fr").signature
+    # Of an earlier protocol, tables say so.
+    now = PaperBleu(language="de").signature
+    assert protocol_note(now) == protocol_note("tok:13a|version:2.6.0") == ""
+    assert protocol_note(now.replace("mt.2", "mt.1")) == " (protocol 1)"
 
 
 @pytest.mark.parametrize(
@@ -111,8 +107,6 @@ def test_the_signature_tells_all_steps() -> None:
         ("en", " \ta\u00a0b  c\x00d\n", "a b cd"),
         ("en", "50% of €30; AT&T @home #1", "50 % of € 30 ; AT & T @ home # 1"),
         ("de", "Straße Žižek naïve", "Straße Žižek naïve"),
-        ("en", "", ""),
-        ("en", "  ", ""),
         # Hyphens and backticks stay.
         ("de", "E-Mail-Adresse - ja", "E-Mail-Adresse - ja"),
         ("en", "`so` be-it", "`so` be-it"),
@@ -129,11 +123,7 @@ def test_the_signature_tells_all_steps() -> None:
         ("de", "z.B. Hunde usw. Und", "z.B. Hunde usw. Und"),
         # The abbreviations are Moses's, with what it has from English and without some of German.
         ("de", "Lt. Adm. Kurz, Corp. Nos. Eins", "Lt. Adm. Kurz , Corp. Nos. Eins"),
-        (
-            "de",
-            "Hr. Max, Bd. Zwei, inkl. Mehrwertsteuer",
-            "Hr . Max , Bd . Zwei , inkl . Mehrwertsteuer",
-        ),
+        ("de", "Hr. Max, Bd. Zwei, inkl. Mehr", "Hr . Max , Bd . Zwei , inkl . Mehr"),
         ("en", "On Mar. 5, Sept. Nos. Art. Art. 9", "On Mar. 5 , Sept . Nos. Art . Art. 9"),
         ("fr", "Mme. Bel, al. Ces SS. Amis", "Mme . Bel , al. Ces SS. Amis"),
         ("fr", "M. Dupont, p. ex. la p. 7.", "M. Dupont , p. ex. la p. 7 ."),
@@ -163,8 +153,3 @@ def test_the_lists_are_those_of_this_protocol() -> None:
 def test_nothing_is_lost_but_blanks_and_controls(text: str, language: str) -> None:
     kept = [c for c in tokenize(text, language) if not c.isspace()]
     assert kept == [c for c in text if not c.isspace() and c > "\x1f"]
-
-
-def test_another_language_is_refused() -> None:
-    with pytest.raises(ScoringError, match="no tokenisation rules for 'cs': de, en, fr"):
-        tokenize("a", "cs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -21,20 +22,17 @@ GERMAN = Scoring(language="de", resamples=50)
     ("changes", "names"),
     [
         ({}, ["sacrebleu_13a", "chrf", "bleu_paper", "ter"]),
-        ({"ter": False}, ["sacrebleu_13a", "chrf", "bleu_paper"]),
-        ({"tokenizer": "intl"}, ["sacrebleu_intl", "chrf", "bleu_paper", "ter"]),
+        ({"tokenizer": "intl", "ter": False}, ["sacrebleu_intl", "chrf", "bleu_paper"]),
         # Neither tokenised text nor text without case is what the paper scored.
         ({"tokenizer": "none"}, ["bleu_tokenized", "chrf", "ter"]),
         ({"lowercase": True}, ["sacrebleu_13a_lc", "chrf", "ter"]),
         ({"language": "cs"}, ["sacrebleu_13a", "chrf", "ter"]),
     ],
 )
-def test_the_metrics_of_a_setting(changes: dict, names: list[str]) -> None:
-    found = assess(HYPOTHESES, REFERENCES, scoring=dataclasses.replace(GERMAN, **changes))
-    assert list(found.scores.metrics) == list(found.scores.signatures) == names
-    assert list(found.intervals) == names
-    expected = 1 if changes.get("language") else 0
-    assert sum("the paper's BLEU is left out" in note for note in found.scores.notes) == expected
+def test_the_metrics_of_a_setting(changes: dict[str, Any], names: list[str]) -> None:
+    scoring = dataclasses.replace(GERMAN, **changes)
+    assert [metric.name for metric in scoring.metrics(REFERENCES)] == names
+    assert len(scoring.notes) == ("language" in changes)
 
 
 def test_everything_is_in_the_json_and_in_the_table() -> None:
@@ -48,70 +46,50 @@ def test_everything_is_in_the_json_and_in_the_table() -> None:
         assert f"{score:.2f}" in found.table()
         assert content["signatures"][name] in found.table()
     assert sum(bucket["sentences"] for bucket in content["by_source_length"]) == 30
-    assert content["by_source_length"][0]["high"] == 10
-    assert "0 to 10" in found.table() and max(map(len, found.table().split("\n"))) < 150
-
-
-def test_what_is_not_asked_for_is_not_there() -> None:
+    assert "0 to 10" in found.table()
+    # What is not asked for is not there.
     found = assess(HYPOTHESES, REFERENCES, scoring=Scoring(language="de", resamples=0))
     assert not {"intervals", "by_source_length"} & set(found.to_json())
     assert "source words" not in found.table()
 
 
-def test_nothing_in_common_is_finite() -> None:
+def test_nothing_in_common_is_finite_and_what_is_refused() -> None:
     found = assess(["", "x"], ["a b", "c"], sources=["", "s"], scoring=GERMAN)
     assert all(math.isfinite(score) for score in found.scores.metrics.values())
     json.dumps(found.to_json(), allow_nan=False)
-
-
-def test_what_is_refused() -> None:
     with pytest.raises(ScoringError, match="1 sources for 30 references"):
         assess(HYPOTHESES, REFERENCES, sources=["a"])
     with pytest.raises(ScoringError, match="COMET reads the sources"):
         assess(HYPOTHESES, REFERENCES, scoring=Scoring(comet="x"))
 
 
-ODD = ["The cat sat on the mat.", "Ein Hund läuft, sagt er!", "", "It costs 3.50 (net)."]
-ODD_TARGETS = [
-    "The cat sat on a mat.",
-    "Ein Hund rennt, sagt sie!",
-    "Nothing.",
-    "It costs 3.50.",
-]
-
-
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_equals_sacrebleu(lowercase):
-    scores = corpus_scores(ODD, ODD_TARGETS, lowercase=lowercase)
-    bleu = sacrebleu.corpus_bleu(ODD, [ODD_TARGETS], lowercase=lowercase)
+def test_equals_sacrebleu(lowercase: bool) -> None:
+    odd = ["The cat sat on the mat.", "Ein Hund läuft, sagt er!", "", "It costs 3.50 (net)."]
+    targets = ["The cat sat on a mat.", "Ein Hund rennt, sagt sie!", "Nothing.", "It costs 3.50."]
+    scores = corpus_scores(odd, targets, lowercase=lowercase)
+    bleu = sacrebleu.corpus_bleu(odd, [targets], lowercase=lowercase)
     assert scores.bleu == bleu.score
     assert scores.precisions == list(bleu.precisions)
     assert scores.brevity_penalty == bleu.bp
     assert scores.length_ratio == pytest.approx(bleu.ratio)
     if not lowercase:
-        assert scores.chrf == sacrebleu.corpus_chrf(ODD, [ODD_TARGETS]).score
-    name = "sacrebleu_13a_lc" if lowercase else "sacrebleu_13a"
-    assert set(scores.metrics) == set(scores.signatures) == {name, "chrf"}
-    case = "case:lc" if lowercase else "case:mixed"
-    assert case in scores.signatures[name] and "tok:13a" in scores.signatures[name]
-    assert f"version:{sacrebleu.__version__}" in scores.signatures[name]
-    assert case in scores.signatures["chrf"] and "nc:6" in scores.signatures["chrf"]
+        assert scores.chrf == sacrebleu.corpus_chrf(odd, [targets]).score
+    assert scores.bleu_name == ("sacrebleu_13a_lc" if lowercase else "sacrebleu_13a")
 
 
-def test_tokenised_text_is_scored_as_it_stands():
+def test_tokenised_text_is_scored_as_it_stands() -> None:
     hypotheses = ["a man , in a hat .", "it 's a don't-know"]
     references = ["a man , with a hat .", "it is a don't-know"]
     scores = corpus_scores(hypotheses, references, tokenized=True)
     bleu = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="none", force=True)
-    assert scores.bleu == bleu.score
-    assert scores.bleu_name == "bleu_tokenized_lc"
-    assert "tok:none" in scores.signatures["bleu_tokenized_lc"]
+    assert (scores.bleu, scores.bleu_name) == (bleu.score, "bleu_tokenized_lc")
     assert scores.reference_tokens == 11
     cased = corpus_scores(hypotheses, ["A man .", "It"], tokenized=True)
     assert cased.bleu_name == "bleu_tokenized"
 
 
-def test_tokenised_output_scored_as_raw_text_is_noted_and_nothing_is_logged(caplog, capfd):
+def test_tokenised_output_scored_as_raw_text_is_noted_and_nothing_is_logged(caplog, capfd) -> None:
     lines = ["a man in a hat ."] * 150
     raw = corpus_scores(lines, lines)
     assert raw.bleu == pytest.approx(100) and raw.chrf == pytest.approx(100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from pathlib import Path
@@ -25,32 +26,22 @@ from tests.rundir.buckets import bucket, gcs, needs_clients
 __all__ = ["bucket", "gcs"]
 
 REFERENCES, SOURCES = ["a b c d", "e f g h\u2028"], ["A", "E"]
+HYPOTHESES = ["a b c x", "\x85e f"]
 
 
-def keep_set(
+def kept(
     directory: Path,
-    hypotheses: list[str],
-    *,
     name: str = "set",
+    *,
     sources: list[str] | None = SOURCES,
     examples: int = 0,
     **scoring: Any,
 ) -> Path:
-    settings = Scoring(ter=False, resamples=0, **scoring)
-    files = keep(
-        assess(hypotheses, REFERENCES, sources=sources, scoring=settings),
-        name=name,
-        directory=directory,
-        settings={},
-        examples=examples,
-        origin="",
-    )
-    return files.scores
-
-
-def kept(directory: Path, name: str, **scoring: Any) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
-    return keep_set(directory, ["a b c x", "\x85e f"], name=name, language="de", **scoring)
+    settings = Scoring(ter=False, resamples=0, language="de", **scoring)
+    found = assess(HYPOTHESES, REFERENCES, sources=sources, scoring=settings)
+    how = {"directory": directory, "settings": {}, "examples": examples, "origin": ""}
+    return keep(found, name=name, **how).scores
 
 
 @pytest.fixture
@@ -78,18 +69,15 @@ def test_an_evaluation_comes_back_as_it_was_kept(run: Path) -> None:
     found = find_system(str(run))
     assert (found.name, found.references, found.sources) == ("run", REFERENCES, SOURCES)
     assert (found.tokenizer, found.language) == ("13a", "de")
-    assert found.hypotheses == ["a b c x", "\x85e f"]
+    assert found.hypotheses == HYPOTHESES
     by_file = find_system(f"x={run / 'evaluation' / 'first.json'}")
     assert (by_file.name, by_file.hypotheses) == ("x", found.hypotheses)
-
-
-def test_of_several_evaluations_one_is_chosen(run: Path) -> None:
-    kept(run / "evaluation", "second")
-    with pytest.raises(ScoringError, match="several evaluations: .* --set: first, second"):
-        find_system(str(run))
-    assert find_system(str(run), evaluation="second").name == "run"
-    with pytest.raises(ScoringError, match=r"no evaluation 'third' \(there is: first, second\)"):
-        find_system(str(run), evaluation="third")
+    # Before version 0.1 neither side was kept, nor how it was scored.
+    (run / "evaluation" / "first.ref.txt").unlink()
+    (run / "evaluation" / "first.src.txt").unlink()
+    (run / "evaluation" / "first.json").write_text(json.dumps({"metrics": {}}))
+    found = find_system(str(run))
+    assert (found.references, found.sources, found.tokenizer) == (None, None, None)
 
 
 def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
@@ -104,6 +92,13 @@ def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
         find_system(str(tmp_path / "zip"))
     with pytest.raises(ScoringError, match="is a folder"):
         find_system(str(tmp_path))
+    kept(run / "evaluation", "second")
+    with pytest.raises(ScoringError, match="several evaluations: .* --set: first, second"):
+        find_system(str(run))
+    with pytest.raises(ScoringError, match=r"no evaluation 'third' \(there is: first, second\)"):
+        find_system(str(run), evaluation="third")
+    assert find_system(str(run), evaluation="second").hypotheses == HYPOTHESES
+    (run / "evaluation" / "second.json").unlink()
     (run / "evaluation" / "first.hyp.txt").unlink()
     with pytest.raises(ScoringError, match="first.hyp.txt does not exist: evaluate that run again"):
         find_system(str(run))
@@ -131,17 +126,17 @@ def test_all_have_translated_one_source() -> None:
     other = System(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
     plain = System(name="plain", hypotheses=[], references=REFERENCES)
     notes: list[str] = []
-    for order in ([one, other], [other, one], [plain, one, plain, other]):
+    for order in ([one, other], [plain, one, plain, other]):
         assert common_text(order, note=notes.append) == (REFERENCES, None)
         with pytest.raises(ScoringError, match=r"line 2 differs\): say with --src FILE which one"):
             common_text(order, need_sources=True, note=notes.append)
-    assert len(notes) == 3
+    assert len(notes) == 2
     assert notes[0].startswith("other: translated another source than one (line 2 differs): no ")
     # What is said outright holds.
     given = common_text([one, other], sources=SOURCES, need_sources=True, note=notes.append)
-    assert given == (REFERENCES, SOURCES) and len(notes) == 3
+    assert given == (REFERENCES, SOURCES) and len(notes) == 2
     assert common_text([one, plain, one], note=notes.append) == (REFERENCES, SOURCES)
-    assert len(notes) == 3
+    assert len(notes) == 2
 
 
 def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
@@ -159,15 +154,6 @@ def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
         common_case([cased, blind])
 
 
-def test_evaluations_of_before_references_were_kept(tmp_path: Path) -> None:
-    scores = kept(tmp_path, "old")
-    (tmp_path / "old.ref.txt").unlink()
-    (tmp_path / "old.src.txt").unlink()
-    scores.write_text(json.dumps({"metrics": {}}))
-    found = find_system(str(scores))
-    assert (found.references, found.sources, found.tokenizer) == (None, None, None)
-
-
 @needs_clients
 def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
     run = f"gs://{bucket}/runs/one"
@@ -180,44 +166,29 @@ def test_an_evaluation_in_a_bucket(gcs: Any, bucket: str) -> None:
     assert plain == System(name="x", hypotheses=found.hypotheses)
 
 
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
-
-
-def again_with_less(directory: Path) -> None:
-    keep_set(directory, ["a b c x", "e f"], sources=SOURCES, examples=2)
-    assert names(directory) == [
-        *("set.html", "set.hyp.txt", "set.json", "set.ref.txt", "set.src.txt")
-    ]
-    assert read_kept(directory, "set").sources == SOURCES
-    keep_set(directory, ["a b c d", "e f"], sources=None, examples=0)
-    assert names(directory) == ["set.hyp.txt", "set.json", "set.ref.txt"]
-    found = read_kept(directory, "set")
-    assert (found.hypotheses, found.sources) == (["a b c d", "e f"], None)
-
-
-def test_nothing_of_the_evaluation_before_stays(tmp_path: Path) -> None:
-    again_with_less(tmp_path)
-
-
-@pytest.mark.parametrize("broken", ["set.hyp.txt", "set.ref.txt", "set.src.txt"])
-def test_after_a_failure_no_scores_stand_beside_another_evaluations_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+def test_nothing_of_the_evaluation_before_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_set(tmp_path, ["a b c x", "e f"], sources=SOURCES, examples=2)
+    endings = ["html", "hyp.txt", "json", "ref.txt", "src.txt"]
+    kept(tmp_path, examples=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"set.{end}" for end in endings]
+    kept(tmp_path, sources=None)
+    assert {path.name for path in tmp_path.iterdir()} == {"set.hyp.txt", "set.json", "set.ref.txt"}
+    assert read_kept(tmp_path, "set").sources is None
 
-    def fail(path: Path, text: str) -> None:
+    # After a failure no scores stand beside another evaluation's text.
+    def fail(broken: str, path: Path, text: str) -> None:
         if path.name == broken:
             raise RunDirectoryError(f"{path}: the disk is full")
         write_text(path, text)
 
-    monkeypatch.setattr(evaluation_files, "write_text", fail)
-    with pytest.raises(RunDirectoryError, match="the disk is full"):
-        keep_set(tmp_path, ["a b c d", "e f"], sources=SOURCES, examples=2)
-    assert kept_names(tmp_path) == []
-
-
-def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
+    for broken in ("set.hyp.txt", "set.ref.txt", "set.src.txt"):
+        kept(tmp_path, examples=2)
+        with monkeypatch.context() as patched:
+            patched.setattr(evaluation_files, "write_text", functools.partial(fail, broken))
+            with pytest.raises(RunDirectoryError, match="the disk is full"):
+                kept(tmp_path, examples=2)
+        assert kept_names(tmp_path) == []
     (tmp_path / "set.json").mkdir()
     with pytest.raises(RunDirectoryError, match=r"set.json: cannot be removed: "):
-        keep_set(tmp_path, ["a b c d", "e f"], sources=None, examples=0)
+        kept(tmp_path)
