@@ -53,9 +53,7 @@ def test_on_disk_nothing_is_fetched(folder: Path) -> None:
     ("name", "langpair", "field"),
     [
         ("wmt21/B", "cs-en", "ref:B"),
-        ("wmt23", "en-he", "ref:refB"),
         ("wmt23", "en-de", "ref:refA"),
-        ("wmt22", "cs-en", "ref:B"),
         ("wmt22", "liv-en", "ref"),
         ("wmt21/dev", "en-ha", "ref:A"),
     ],

@@ -19,7 +19,7 @@ from flaxformer_mt.parsing.repair import (
     flat,
     rebuild,
 )
-from flaxformer_mt.parsing.trees import Tree
+from flaxformer_mt.parsing.trees import Bracket, Tree
 from tests.parsing.forests import SENTENCE, parse, trees
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "XX", "NN", ".", "-LRB-", "S\u00a0S")
@@ -94,22 +94,20 @@ def test_round_brackets_in_words_are_written_as_treebanks_do() -> None:
 
 def test_depth_costs_nothing() -> None:
     depth = 20_000
-    assert len(rebuild(["a"], ["(NP"] * depth + ["XX"]).tree.brackets) == depth
+    tree = parse("(NP " * depth + "(NN x)" + ")" * depth)
+    assert tree.brackets == (Bracket("NP", 0, 1),) * depth
+    assert parse(str(tree)) == tree
+    assert rebuild(["x"], ["(NP"] * depth + ["NN"]).tree == tree
 
 
-def test_the_form() -> None:
-    assert linearize(SENTENCE) == tokens_of(
-        "(S (NP XX XX )NP (VP XX (NP XX )NP (PP XX (NP XX )NP )PP )VP XX )S"
-    )
-    assert linearize(SENTENCE, "tags") == tokens_of(
-        "(S (NP DT NN )NP (VP VBD (NP PRP )NP (PP IN (NP NNP )NP )PP )VP . )S"
-    )
-
-
-def test_the_penn_treebank_s_tokens_hold_both_kinds_of_leaves() -> None:
+def test_the_form_and_its_tokens() -> None:
+    plain = "(S (NP XX XX )NP (VP XX (NP XX )NP (PP XX (NP XX )NP )PP )VP XX )S"
+    tagged = "(S (NP DT NN )NP (VP VBD (NP PRP )NP (PP IN (NP NNP )NP )PP )VP . )S"
+    assert linearize(SENTENCE) == tokens_of(plain)
+    assert linearize(SENTENCE, "tags") == tokens_of(tagged)
     tokens = penn_tokens()
     assert len(set(tokens)) == len(tokens)
-    assert set(linearize(SENTENCE)) | set(linearize(SENTENCE, "tags")) <= set(tokens)
+    assert {*plain.split(), *tagged.split()} <= set(tokens)
     # Only blanks and tabs part tokens.
     assert tokens_of("  a\u00a0b \t c\u0085d ") == ["a\u00a0b", "c\u0085d"]
 
