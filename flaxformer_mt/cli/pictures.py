@@ -10,8 +10,7 @@ from flaxformer_mt.cli.arguments import say
 from flaxformer_mt.decoding import Attention
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Form, Layout, Size, rendered
-from flaxformer_mt.figures.heat_maps import heat_maps
-from flaxformer_mt.figures.line_drawing import line_drawing
+from flaxformer_mt.figures.drawings import heat_maps, line_drawing
 from flaxformer_mt.figures.maps import Picked, weights_of
 from flaxformer_mt.rundir.paths import as_path, is_remote, write_bytes, write_text
 

@@ -26,10 +26,7 @@ from flaxformer_mt.rundir.paths import (
 
 
 class Files(NamedTuple):
-    """The parts of an evaluation.
-
-    There are no `sources` where they were not known, and no `page` unless it was asked for.
-    """
+    """The parts of an evaluation; `sources` only where known, `page` only where asked for."""
 
     scores: Path
     hypotheses: Path
@@ -46,10 +43,7 @@ def files_of(directory: Path, name: str) -> Files:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class System:
-    """Hypotheses of the whole test set, under the name by which tables call the system.
-
-    The rest is what is known with it of the test set.
-    """
+    """Hypotheses of a test set, the name that tables give them, and what is known of the set."""
 
     name: str
     hypotheses: Sequence[str]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -36,8 +37,7 @@ class ScoringError(UserError):
 class Metric:
     """A corpus metric that is a formula over sums of what is counted in each sentence."""
 
-    name: str = ""
-    """Its key in JSON."""
+    name: str = ""  # its key in JSON
     higher_is_better: bool = True
 
     @property
@@ -45,10 +45,16 @@ class Metric:
         """How exactly it is computed."""
         raise NotImplementedError
 
+    def row(self, hypothesis: str, reference: str) -> Sequence[int]:
+        """What is counted in a sentence."""
+        raise NotImplementedError
+
     def counts(
         self, hypotheses: Lines, references: Lines
     ) -> Float[np.ndarray, "sentences statistics"]:
-        raise NotImplementedError
+        """The rows of a corpus, which has at least one sentence."""
+        pairs = zip(hypotheses, references, strict=True)
+        return np.array([self.row(*pair) for pair in pairs], np.float64)
 
     def score(
         self, totals: Float[np.ndarray, "*samples statistics"]
@@ -81,15 +87,15 @@ class Bleu(Metric):
     def signature(self) -> str:
         return _signature(BLEU(tokenize=self.tokenizer, lowercase=self.lowercase, force=True))
 
-    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 10"]:
+    @functools.cached_property
+    def _bleu(self) -> BLEU:
         # Effective order says how a single sentence's score is made, and spares a log message.
-        bleu = BLEU(
-            tokenize=self.tokenizer, lowercase=self.lowercase, force=True, effective_order=True
-        )
-        found = (bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
-        return np.array(
-            [[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in found], np.float64
-        ).reshape(-1, 2 + 2 * ORDER)
+        how: dict[str, Any] = {"lowercase": self.lowercase, "force": True, "effective_order": True}
+        return BLEU(tokenize=self.tokenizer, **how)
+
+    def row(self, hypothesis: str, reference: str) -> list[int]:
+        found = self._bleu.sentence_score(hypothesis, [reference])
+        return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
     def score(self, totals: Float[np.ndarray, "*samples 10"]) -> Float[np.ndarray, "*samples"]:
         return bleu_scores(totals, smooth=True)
@@ -139,19 +145,17 @@ class Chrf(Metric):
     def signature(self) -> str:
         return _signature(CHRF(lowercase=self.lowercase))
 
-    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 18"]:
-        rows = []
-        for pair in zip(hypotheses, references, strict=True):
-            texts = [text.lower() for text in pair] if self.lowercase else pair
-            sides = (helpers.extract_all_char_ngrams(text, _CHAR_ORDER) for text in texts)
-            row: list[int] = []
-            for ours, theirs in zip(*sides, strict=True):
-                common = ours.keys() & theirs.keys()
-                matches = sum(min(ours[gram], theirs[gram]) for gram in common)
-                # sacreBLEU's rule: an order that the reference lacks is no fault of the hypothesis.
-                row += [ours.total() if theirs else 0, theirs.total(), matches]
-            rows.append(row)
-        return np.array(rows, np.float64).reshape(-1, 3 * _CHAR_ORDER)
+    def row(self, hypothesis: str, reference: str) -> list[int]:
+        pair = (hypothesis, reference)
+        texts = (text.lower() for text in pair) if self.lowercase else pair
+        sides = (helpers.extract_all_char_ngrams(text, _CHAR_ORDER) for text in texts)
+        row: list[int] = []
+        for ours, theirs in zip(*sides, strict=True):
+            common = ours.keys() & theirs.keys()
+            matches = sum(min(ours[gram], theirs[gram]) for gram in common)
+            # sacreBLEU's rule: an order that the reference lacks is no fault of the hypothesis.
+            row += [ours.total() if theirs else 0, theirs.total(), matches]
+        return row
 
     def score(self, totals: Float[np.ndarray, "*samples 18"]) -> Float[np.ndarray, "*samples"]:
         """0 to 100. Precision and recall are means over the orders that both sides have."""
@@ -180,10 +184,9 @@ class Ter(Metric):
     def signature(self) -> str:
         return _signature(TER())
 
-    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 2"]:
-        ter = TER()
-        found = (ter.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
-        return np.array([[s.num_edits, s.ref_length] for s in found], np.float64).reshape(-1, 2)
+    def row(self, hypothesis: str, reference: str) -> list[int]:
+        found = TER().sentence_score(hypothesis, [reference])
+        return [found.num_edits, found.ref_length]
 
     def score(self, totals: Float[np.ndarray, "*samples 2"]) -> Float[np.ndarray, "*samples"]:
         """Per cent, without an upper bound."""

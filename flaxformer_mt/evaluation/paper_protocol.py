@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 
 import numpy as np
 import regex
 from jaxtyping import Float
 
-from flaxformer_mt.evaluation.metrics import Bleu, Lines, ScoringError, bleu_scores
+from flaxformer_mt.evaluation.metrics import Bleu, ScoringError, bleu_scores
 
 PROTOCOL = 2  # goes up with every change that can change a score
 _QUOTES = dict.fromkeys("“”„‟「」《》", '"') | dict.fromkeys("‘’‚‛", "'")
@@ -103,22 +104,19 @@ def tokenize(text: str, language: str) -> str:
     for pattern, replacement in (*_COMMAS, *_APOSTROPHES[language]):
         text = pattern.sub(replacement, text)
     words = text.split()
-    tokens = [
-        _without_period(word, words[number + 1 : number + 2], language)
-        for number, word in enumerate(words)
-    ]
+    following = itertools.zip_longest(words, words[1:])
+    tokens = [_without_period(word, after, language) for word, after in following]
     # A quotation that ends with a sentence: the period is no word's last character.
     text = regex.sub(r"\.'$", " . '", " ".join(tokens))
     return " ".join(text.split()).replace(_DOT, ".")
 
 
-def _without_period(word: str, following: list[str], language: str) -> str:
+def _without_period(word: str, after: str | None, language: str) -> str:
     """The word, with its last period split off unless that makes it an abbreviation."""
     stem = word[:-1]
     if not word.endswith(".") or not stem:
         return word
-    if following:
-        (after,) = following
+    if after is not None:
         if "." in stem and _LETTER.search(stem):  # i.e. U.S.
             return word
         only_before_numbers = _abbreviations(language).get(stem)
@@ -161,10 +159,8 @@ class PaperBleu(Bleu):
             f"compounds:{compounds}|smooth:none|version:flaxformer_mt.{PROTOCOL}"
         )
 
-    def counts(self, hypotheses: Lines, references: Lines) -> Float[np.ndarray, "sentences 10"]:
-        sides = (hypotheses, references)
-        prepared = ([prepare(text, self.language) for text in side] for side in sides)
-        return super().counts(*prepared)
+    def row(self, hypothesis: str, reference: str) -> list[int]:
+        return super().row(prepare(hypothesis, self.language), prepare(reference, self.language))
 
     def score(self, totals: Float[np.ndarray, "*samples 10"]) -> Float[np.ndarray, "*samples"]:
         return bleu_scores(totals, smooth=False)

@@ -32,9 +32,9 @@ _SUSPICIOUS_PERIODS = 100  # sacreBLEU's own threshold for asking whether text i
 class Scores:
     """Corpus scores, 0 to 100, and what is needed to read them: in JSON as they are here.
 
-    The first metric's name says which BLEU it is: `sacrebleu_13a`, or `bleu_tokenized` for text
-    scored as it stands; `_lc` follows where case plays no part (ignored, or absent from the
-    references). Precisions, brevity penalty and lengths are those of this BLEU.
+    The first metric is a BLEU, whose precisions, brevity penalty and lengths these are:
+    `sacrebleu_13a`, or `bleu_tokenized` for text scored as it stands; `_lc` follows where case
+    plays no part (ignored, or absent from the references).
     """
 
     metrics: dict[str, float]  # by name
@@ -60,7 +60,7 @@ class Scores:
         return self.metrics["chrf"]
 
     def one_line(self) -> str:
-        """For people: both scores, the length ratio, the number of sentences, BLEU's signature."""
+        """For people."""
         return (
             f"{self.bleu_name} {self.bleu:.2f}  chrF {self.chrf:.2f}  "
             f"length ratio {self.length_ratio:.3f}  {self.sentences:,} sentences  "

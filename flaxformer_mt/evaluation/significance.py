@@ -111,21 +111,15 @@ def paired_bootstrap(
     scores = bootstrap_scores([*baseline, *system], samples=samples, seed=seed)
     tests = []
     for one, other, ours, theirs in zip(
-        baseline, system, scores[: len(baseline)], scores[len(baseline) :], strict=True
+        baseline, system, scores, scores[len(system) :], strict=False
     ):
         differences = theirs - ours
         # As sacreBLEU has it: sizes of differences, shifted so that their mean is zero.
         sizes = np.abs(differences)
         better = differences > _TIE if one.metric.higher_is_better else differences < -_TIE
-        tests.append(
-            Outcome(
-                metric=one.metric.name,
-                difference=other.score - one.score,
-                p_value=_p_value(sizes - sizes.mean(), other.score - one.score),
-                interval=interval(differences),
-                better=float(better.mean()),
-            )
-        )
+        spread, share = interval(differences), float(better.mean())
+        found = _outcome(one, other, sizes - sizes.mean())
+        tests.append(dataclasses.replace(found, interval=spread, better=share))
     return tests
 
 
@@ -150,16 +144,14 @@ def approximate_randomization(
             second = one.totals + other.totals - first
             differences.append(np.abs(one.metric.score(first) - one.metric.score(second)))
     return [
-        Outcome(
-            metric=one.metric.name,
-            difference=other.score - one.score,
-            p_value=_p_value(np.concatenate(differences), other.score - one.score),
-        )
+        _outcome(one, other, np.concatenate(differences))
         for differences, one, other in zip(found, baseline, system, strict=True)
     ]
 
 
-def _p_value(by_chance: Float[np.ndarray, " samples"], difference: float) -> float:
-    """The share of chance differences at least as large, the real one counted among them."""
+def _outcome(one: Measured, other: Measured, by_chance: Float[np.ndarray, " samples"]) -> Outcome:
+    """The p-value is the share of chance differences at least as large as the real one, with it."""
+    difference = other.score - one.score
     count = int((by_chance >= abs(difference) - _TIE).sum())
-    return (count + 1) / (len(by_chance) + 1)
+    p_value = (count + 1) / (len(by_chance) + 1)
+    return Outcome(metric=one.metric.name, difference=difference, p_value=p_value)

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float64
 
-from flaxformer_mt.figures.canvas import (
-    Layout,
-    Size,
-    head_colours,
-    legend,
-    plain_numbers,
-    rendered,
-    widest,
-)
+from flaxformer_mt.figures import canvas
+from flaxformer_mt.figures.canvas import Layout, Size
 from flaxformer_mt.figures.runs import AXIS_NAMES, Axis, Kind, Panel, RunLog
 from flaxformer_mt.pages import asset, standalone, table, text
 
@@ -36,20 +29,20 @@ def curves(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "ste
     abreast = min(_ABREAST, math.ceil(len(panels) ** 0.5))
     down = math.ceil(len(panels) / abreast)
     labels, notes = [run.label() for run in runs], all_notes(runs, panels)
-    wanted = max(abreast * _WIDTH, widest([*labels, *notes], 12) + 2 * _MARGIN)
+    wanted = max(abreast * _WIDTH, canvas.widest([*labels, *notes], 12) + 2 * _MARGIN)
     lines = len(labels) + len(notes)
 
     def draw(figure: Figure, pixel: float) -> None:
         for number, panel in enumerate(panels, start=1):
             _draw_panel(figure.add_subplot(down, abreast, number), pixel, runs, panel, axis)
-        legend(figure, pixel, labels, notes)
+        canvas.legend(figure, pixel, labels, notes)
 
     return Layout(natural=Size(wanted, down * _HEIGHT + lines * _LINE + _MARGIN), draw=draw)
 
 
 def curves_page(runs: Sequence[RunLog], panels: Sequence[Panel], *, axis: Axis = "steps") -> str:
     """An HTML file: the picture, a table of last and best values, and the notes as text."""
-    picture = base64.b64encode(rendered(curves(runs, panels, axis=axis), "svg")).decode()
+    picture = base64.b64encode(canvas.rendered(curves(runs, panels, axis=axis), "svg")).decode()
     columns = [(panel, kind) for panel in panels for kind in panel.kinds]
     header = ["run", *(f"{panel.name.replace('_', ' ')}, {kind}" for panel, kind in columns)]
     rows = [
@@ -82,7 +75,7 @@ def all_notes(runs: Sequence[RunLog], panels: Sequence[Panel]) -> list[str]:
 def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, axis: Axis) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
-    for run, colour in zip(runs, head_colours(len(runs)), strict=True):
+    for run, colour in zip(runs, canvas.head_colours(len(runs)), strict=True):
         for kind in panel.kinds:
             points = run.series[kind].line(axis, panel.name)
             dots = kind == "valid"
@@ -100,7 +93,7 @@ def _draw_panel(axes: Axes, pixel: float, runs: Sequence[RunLog], panel: Panel, 
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_locator(NullLocator())
-    plain_numbers(axes)
+    canvas.plain_numbers(axes)
     axes.set_title(panel.title)
     axes.set_xlim(left=0)
     axes.set_xlabel(AXIS_NAMES[axis].partition(" (")[0])

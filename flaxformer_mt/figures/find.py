@@ -106,7 +106,16 @@ def find_heads(
     values: list[dict[Kind, dict[str, Float64[np.ndarray, "layers heads"]]]] = []
     for done, sentence in enumerate(sentences, start=1):
         attention = attend(sentence)
-        measured = {kind: _measured(attention, kind, pronouns, far) for kind in kinds}
+        measured = {}
+        for kind in kinds:
+            rows, columns = sides(attention, kind)
+            measured[kind] = measure(
+                weights_of(attention, kind),
+                kind,
+                far=far,
+                pronouns=pronoun_places(rows, pronouns[kind != "encoder"]),
+                punctuation=punctuation(columns),
+            )
         sums = {kind: sums[kind] + one if sums else one for kind, one in measured.items()}
         values.append({kind: one.values() for kind, one in measured.items()})
         progress(done)
@@ -122,17 +131,6 @@ def find_heads(
         )
         heads.append(dataclasses.replace(head, examples=chosen))
     return Found(sums=sums, heads=tuple(heads), sentences=len(sentences), far=far)
-
-
-def _measured(attention: Attention, kind: Kind, pronouns: Pronouns, far: int) -> Sums:
-    rows, columns = sides(attention, kind)
-    return measure(
-        weights_of(attention, kind),
-        kind,
-        far=far,
-        pronouns=pronoun_places(rows, pronouns[kind != "encoder"]),
-        punctuation=punctuation(columns),
-    )
 
 
 def _best(search: Search, sums: dict[Kind, Sums], top: int) -> list[Head]:
@@ -201,7 +199,7 @@ def table(found: Found) -> str:
 
 def legend(found: Found) -> str:
     """What the columns of the table are."""
-    lines = [f"  {name:9} {_definition(name, found)}" for name in _columns(found)]
+    lines = [f"  {name:9} {DEFINITIONS[name].format(far=found.far)}" for name in _columns(found)]
     return "\n".join(["Over the pieces of the sentences, marks apart:", *lines])
 
 
@@ -246,7 +244,7 @@ def to_json(found: Found) -> dict[str, Any]:
         "far": found.far,
         "queries": {kind: sums.queries for kind, sums in found.sums.items()},
         "pronouns": {kind: sums.pronouns for kind, sums in found.sums.items()},
-        "statistics": {name: _definition(name, found) for name in DEFINITIONS},
+        "statistics": {name: text.format(far=found.far) for name, text in DEFINITIONS.items()},
         "heads": heads,
         "found": [_head_json(head) for head in found.heads],
     }
@@ -260,15 +258,9 @@ def _head_json(head: Head) -> dict[str, Any]:
         translation = sentence["tgt"] if head.kind != "encoder" else None
         about = {"source": sentence["src"], "translation": translation}
         examples.append({"line": sentence["number"], **about, **content})
-    return {
-        "search": head.search.name,
-        "statistic": head.search.statistic,
-        "kind": head.kind,
-        "layer": head.layer,
-        "head": head.head,
-        "value": head.value,
-        "examples": examples,
-    }
+    where = {"kind": head.kind, "layer": head.layer, "head": head.head, "value": head.value}
+    named = {"search": head.search.name, "statistic": head.search.statistic}
+    return {**named, **where, "examples": examples}
 
 
 def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]]:
@@ -283,10 +275,6 @@ def _all_heads(found: Found) -> Iterator[tuple[Kind, int, int, dict[str, float]]
 def _columns(found: Found) -> list[str]:
     has_pronouns = any(sums.pronouns for sums in found.sums.values())
     return [*_SHOWN, *(["anaphora"] if has_pronouns else [])]
-
-
-def _definition(name: str, found: Found) -> str:
-    return DEFINITIONS[name].format(far=found.far)
 
 
 def _cell(name: str, value: float) -> str:

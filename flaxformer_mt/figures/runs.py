@@ -47,10 +47,10 @@ class Series:
 
     def line(self, axis: Axis, name: str) -> Float64[np.ndarray, "points two"]:
         """Points to draw a line through; a row of NaN where it is to be interrupted."""
-        values = self.values.get(name)
-        if values is None:
+        if name not in self.values:
             return np.empty((0, 2))
-        return np.insert(np.stack([self.at[axis], values], axis=-1), self.breaks, np.nan, axis=0)
+        points = np.stack([self.at[axis], self.values[name]], axis=-1)
+        return np.insert(points, self.breaks, np.nan, axis=0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,11 +70,10 @@ class RunLog:
 
     def has(self, kind: Kind, name: str) -> bool:
         """Whether there is a finite value of it."""
-        values = self.series[kind].values.get(name)
-        return values is not None and bool(np.isfinite(values).any())
+        return bool(np.isfinite(self.series[kind].values.get(name, np.nan)).any())
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Panel:
     """A quantity, the kinds of reports that have it, and the scale of its axis."""
 
@@ -91,21 +90,12 @@ class Panel:
 # Training's loss is smoothed and validation's is not: they share no panel. Perplexity is, in both,
 # that of the unsmoothed likelihood.
 KNOWN = (
-    Panel(name="loss", title="training loss (nats a target token, smoothed)", kinds=("train",)),
-    Panel(
-        name="perplexity",
-        title="perplexity (line: training, dots: validation)",
-        kinds=("train", "valid"),
-        logarithmic=True,
-    ),
-    Panel(name="bleu", title="validation BLEU", kinds=("valid",)),
-    Panel(
-        name="source_gain",
-        title="what its source is worth (nats a target token)",
-        kinds=("valid",),
-    ),
-    Panel(name="learning_rate", title="learning rate", kinds=("train",)),
-    Panel(name="tgt_tokens_per_second", title="target tokens a second", kinds=("train",)),
+    Panel("loss", "training loss (nats a target token, smoothed)", ("train",)),
+    Panel("perplexity", "perplexity (line: training, dots: validation)", KINDS, logarithmic=True),
+    Panel("bleu", "validation BLEU", ("valid",)),
+    Panel("source_gain", "what its source is worth (nats a target token)", ("valid",)),
+    Panel("learning_rate", "learning rate", ("train",)),
+    Panel("tgt_tokens_per_second", "target tokens a second", ("train",)),
 )
 
 
@@ -136,7 +126,7 @@ def panels(runs: Sequence[RunLog], names: Sequence[str] = ()) -> list[Panel]:
         if name not in there:
             raise FigureError(f"no run has reported {name!r}; there are: {', '.join(there)}")
         both = " (line: training, dots: validation)" if len(there[name]) > 1 else ""
-        plain = Panel(name=name, title=f"{name.replace('_', ' ')}{both}", kinds=tuple(there[name]))
+        plain = Panel(name, f"{name.replace('_', ' ')}{both}", tuple(there[name]))
         found.append(next((panel for panel in KNOWN if panel.name == name), plain))
     return found
 
@@ -148,10 +138,8 @@ def _read(path: str, name: str) -> RunLog:
         raise FigureError(f"{path}: has no reports yet (metrics.jsonl): train it first")
     kept = last_told(reports)
     notes = []
-    if len(kept) < len(reports):
-        notes.append(
-            f"{len(reports) - len(kept)} reports are of steps that were done again: left out"
-        )
+    if again := len(reports) - len(kept):
+        notes.append(f"{again} reports are of steps that were done again: left out")
     series: dict[Kind, Series] = {}
     done = progress(kept)
     for kind in KINDS:

@@ -23,21 +23,20 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sentences:
-    """Those that are used, and the numbers of the lines that are not."""
+    """Those that are used, and the numbers of the lines that are not, by what they are."""
 
     used: tuple[Sentence, ...]
-    blank: tuple[int, ...]
-    overlong: tuple[int, ...]
+    left_out: dict[str, list[int]]
     beyond: int  # lines after the last that is used
 
     def notes(self, name: str) -> list[str]:
         """What was left out of the file `name`."""
         found = []
-        left_out = {"blank": self.blank, "longer than the model takes": self.overlong}
-        for what, numbers in left_out.items():
-            if numbers:
-                listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
-                found.append(f"{name}: {len(numbers)} lines left out that are {what}: {listed}")
+        for what, numbers in self.left_out.items():
+            if not numbers:
+                continue
+            listed = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+            found.append(f"{name}: {len(numbers)} lines left out that are {what}: {listed}")
         if self.beyond:
             found.append(
                 f"{name}: the first {len(self.used):,} sentences are used, {self.beyond:,} more "
@@ -68,15 +67,16 @@ def sentences_of(
     tgt_fits = fits(translator.vocabularies.tgt, translator.max_length)
     given = [""] * len(sources) if targets is None else targets
     used: list[Sentence] = []
-    blank, overlong = [], []
+    overlong = "longer than the model takes"
+    left_out: dict[str, list[int]] = {"blank": [], overlong: []}
     beyond = 0
     for number, (src, tgt) in enumerate(zip(sources, given, strict=True), start=1):
         if len(used) == most:
             beyond += 1
         elif is_blank(src) or (targets is not None and is_blank(tgt)):
-            blank.append(number)
+            left_out["blank"].append(number)
         elif not (src_fits(src) and tgt_fits(tgt)):
-            overlong.append(number)
+            left_out[overlong].append(number)
         else:
             used.append(Sentence(number=number, src=src, tgt=tgt))
     if not used:
@@ -86,7 +86,7 @@ def sentences_of(
         )
     if translated and targets is None:
         used = _translated(translator, used)
-    return Sentences(used=tuple(used), blank=tuple(blank), overlong=tuple(overlong), beyond=beyond)
+    return Sentences(used=tuple(used), left_out=left_out, beyond=beyond)
 
 
 def sentence_of(
@@ -96,9 +96,8 @@ def sentence_of(
     if is_blank(src):
         raise FigureError("the source is empty: give a sentence")
     sentence = Sentence(number=1, src=src, tgt=tgt or "")
-    if tgt is not None or not translated:
-        return sentence
-    return _translated(translator, [sentence])[0]
+    asked = translated and tgt is None
+    return _translated(translator, [sentence])[0] if asked else sentence
 
 
 def attend(translator: Translator, sentence: Sentence) -> Attention:

@@ -25,39 +25,33 @@ from flaxformer_mt.evaluation.paper_protocol import (
 AT = "##AT##-##AT##"
 
 
-@pytest.mark.parametrize(
-    ("text", "split"),
-    [
-        ("rich-text format", f"rich {AT} text format"),
+def test_compounds() -> None:
+    for text, split in {
+        "rich-text format": f"rich {AT} text format",
         # Matches take a character on each side and do not overlap.
-        ("a-b-c", f"a {AT} b-c"),
-        ("a-b-c-d", f"a {AT} b-c {AT} d"),
-        ("x--y", f"x {AT} -y"),
-        ("---", f"- {AT} -"),
+        "a-b-c": f"a {AT} b-c",
+        "a-b-c-d": f"a {AT} b-c {AT} d",
+        "x--y": f"x {AT} -y",
+        "---": f"- {AT} -",
         # Not a compound: no character on one side.
-        ("Vor- und Nachteile", "Vor- und Nachteile"),
-        ("so - oder -so", "so - oder -so"),
-    ],
-)
-def test_compounds(text: str, split: str) -> None:
-    assert split_compounds(text) == split
+        "Vor- und Nachteile": "Vor- und Nachteile",
+        "so - oder -so": "so - oder -so",
+    }.items():
+        assert split_compounds(text) == split
 
 
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("„Ja“, sagte er, ‚nein‘", "\"Ja\", sagte er, 'nein'"),
-        ("“Yes,” it’s ‟odd‛", '"Yes," it\'s "odd\''),
-        ("so…", "so..."),
-        ("（１２３，４５６％）！？：；～", "(123,456%)!?:;~"),
-        ("あ。い．う、え", "あ. い. う,え"),
-        ("「引用」《書》〈a〉【b】━∶", '"引用""書"<a>[b]-:'),
+def test_punctuation() -> None:
+    for text, plain in {
+        "„Ja“, sagte er, ‚nein‘": "\"Ja\", sagte er, 'nein'",
+        "“Yes,” it’s ‟odd‛": '"Yes," it\'s "odd\'',
+        "so…": "so...",
+        "（１２３，４５６％）！？：；～": "(123,456%)!?:;~",
+        "あ。い．う、え": "あ. い. う,え",
+        "「引用」《書》〈a〉【b】━∶": '"引用""書"<a>[b]-:',
         # Not touched by the scripts that the authors used.
-        ("«oui» – non — 5‐6", "«oui» – non — 5‐6"),
-    ],
-)
-def test_punctuation(text: str, plain: str) -> None:
-    assert normalize_punctuation(text) == plain
+        "«oui» – non — 5‐6": "«oui» – non — 5‐6",
+    }.items():
+        assert normalize_punctuation(text) == plain
 
 
 def test_the_steps_follow_each_other() -> None:

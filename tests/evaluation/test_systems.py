@@ -60,6 +60,8 @@ def test_a_file_of_hypotheses(tmp_path: Path) -> None:
     assert found.references is None
     (tmp_path / "out.gz").write_bytes(gzip.compress(b"one\n"))
     assert find_system(f"ours={tmp_path / 'out.gz'}") == System(name="ours", hypotheses=["one"])
+    with pytest.raises(CorpusError, match="is gzip data where its name says plain text"):
+        find_system(str((tmp_path / "out.gz").rename(tmp_path / "zip")))
     # A file whose name has the sign in it is a file.
     (tmp_path / "a=b").write_text("x\n")
     assert find_system(f"n={tmp_path / 'a=b'}").name == "n"
@@ -81,17 +83,15 @@ def test_an_evaluation_comes_back_as_it_was_kept(run: Path) -> None:
 
 
 def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
-    for path, message in (("nowhere", "nowhere: does not exist"), ("x.json", "does not exist")):
+    (tmp_path / "bad").write_bytes(b"good\n\xff\n")
+    for path, message in (
+        ("nowhere", "nowhere: does not exist"),
+        ("x.json", "does not exist"),
+        ("bad", r"bad:2: is not UTF-8 text \(byte 1\)"),
+        ("run/evaluation", "is a folder"),
+    ):
         with pytest.raises(ScoringError, match=message):
             find_system(str(tmp_path / path))
-    (tmp_path / "bad").write_bytes(b"good\n\xff\n")
-    with pytest.raises(ScoringError, match=r"bad:2: is not UTF-8 text \(byte 1\)"):
-        find_system(str(tmp_path / "bad"))
-    (tmp_path / "zip").write_bytes(gzip.compress(b"x"))
-    with pytest.raises(CorpusError, match="is gzip data where its name says plain text"):
-        find_system(str(tmp_path / "zip"))
-    with pytest.raises(ScoringError, match="is a folder"):
-        find_system(str(tmp_path))
     kept(run / "evaluation", "second")
     with pytest.raises(ScoringError, match="several evaluations: .* --set: first, second"):
         find_system(str(run))
@@ -126,26 +126,22 @@ def test_all_have_translated_one_source() -> None:
     other = System(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
     plain = System(name="plain", hypotheses=[], references=REFERENCES)
     notes: list[str] = []
-    for order in ([one, other], [plain, one, plain, other]):
-        assert common_text(order, note=notes.append) == (REFERENCES, None)
-        with pytest.raises(ScoringError, match=r"line 2 differs\): say with --src FILE which one"):
-            common_text(order, need_sources=True, note=notes.append)
-    assert len(notes) == 2
+    order = [plain, one, plain, other]
+    assert common_text(order, note=notes.append) == (REFERENCES, None)
     assert notes[0].startswith("other: translated another source than one (line 2 differs): no ")
+    with pytest.raises(ScoringError, match=r"line 2 differs\): say with --src FILE which one"):
+        common_text(order, need_sources=True, note=notes.append)
     # What is said outright holds.
-    given = common_text([one, other], sources=SOURCES, need_sources=True, note=notes.append)
-    assert given == (REFERENCES, SOURCES) and len(notes) == 2
-    assert common_text([one, plain, one], note=notes.append) == (REFERENCES, SOURCES)
-    assert len(notes) == 2
+    given = common_text(order, sources=SOURCES, need_sources=True, note=notes.append)
+    assert given == common_text([one, plain, one], note=notes.append) == (REFERENCES, SOURCES)
+    assert len(notes) == 1
 
 
 def test_all_were_scored_in_one_way(tmp_path: Path) -> None:
-    cased = find_system(str(kept(tmp_path, "cased")))
-    raw = find_system(str(kept(tmp_path, "raw", tokenizer="none")))
-    blind = find_system(str(kept(tmp_path, "blind", lowercase=True)))
-    plain = System(name="a", hypotheses=[])
-    assert common_tokenizer([plain]) is None
-    assert common_tokenizer([raw, plain]) == "none"
+    ways = {"cased": {}, "raw": {"tokenizer": "none"}, "blind": {"lowercase": True}}
+    found = (find_system(str(kept(tmp_path, name, **how))) for name, how in ways.items())
+    plain, (cased, raw, blind) = System(name="a", hypotheses=[]), found
+    assert common_tokenizer([plain]) is None and common_tokenizer([raw, plain]) == "none"
     with pytest.raises(ScoringError, match=r"different tokenisation \(13a, none\): say with --tok"):
         common_tokenizer([cased, raw])
     assert common_case([blind, plain])

@@ -19,8 +19,6 @@ SENTENCES = [
     Sentence(number=number, src="".join(pieces[:-1]).replace("▁", " ")[1:], tgt="x")
     for number, pieces in ((3, SHORT), (7, LONG))
 ]
-
-
 MODEL = ["--workdir", "runs/a b", "--weights", "7"]
 DECODING = ["--beam-size", "4", "--length-penalty", "0.6"]
 
@@ -95,16 +93,16 @@ def test_reports_say_what_they_count() -> None:
 
 def test_the_command_that_draws_an_example_is_complete() -> None:
     head = next(head for head in found().heads if head.search.name == "anaphora")
-    example = head.examples[0]
-    words = shlex.split(command(head, example, model=MODEL, decoding=DECODING))
-    assert words[2:6] == MODEL
-    assert words[words.index("--src") + 1] == SENTENCES[1].src
-    assert words[words.index("--query") + 1] == "7" and "--tgt" not in words
-    assert DECODING[0] not in words  # the encoder knows of no translation
+    (example,) = head.examples
     cross = dataclasses.replace(head, kind="cross")
-    words = shlex.split(command(cross, example, model=MODEL, decoding=DECODING))
-    assert words[words.index("--tgt") + 1] == "x" and DECODING[0] not in words
-    own = dataclasses.replace(example.sentence, tokens=(5,))
-    own_example = dataclasses.replace(example, sentence=own)
-    words = shlex.split(command(cross, own_example, model=MODEL, decoding=DECODING))
-    assert words[8:12] == DECODING and "--tgt" not in words
+    own = dataclasses.replace(example, sentence=dataclasses.replace(example.sentence, tokens=(5,)))
+    for of, one, translation in (
+        (head, example, []),  # the encoder knows of no translation
+        (cross, example, ["--tgt", "x"]),
+        (cross, own, DECODING),
+    ):
+        assert shlex.split(command(of, one, model=MODEL, decoding=DECODING)) == [
+            *("flaxformer-mt", "attention", *MODEL, "--src", SENTENCES[1].src, *translation),
+            *("--kind", of.kind, "--layer", "1", "--head", "3"),
+            *("--query", "7", "--output", "attention.svg"),
+        ]

@@ -58,8 +58,6 @@ GOLD = str(SENTENCE)
             "(TOP (S (NP (PRP It)) (VP (VBD reported))))",
             (3, 3, 3),
         ),
-        # Another name of the root.
-        ("(TOP (NP (NN a)))", "(ROOT (NP (NN a)))", (1, 1, 1)),
         # A predicted tree may leave punctuation out.
         ("(TOP (S (NP (NN a)) (. .)))", "(TOP (S (NP (NN a))))", (2, 2, 2)),
     ],

@@ -1,15 +1,18 @@
-"""Lines from piece to piece: which are drawn, how thick, in which colour, between which labels."""
+"""Lines from piece to piece and heat maps: what is drawn, how strong, between which labels."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from flaxformer_mt.figures.canvas import head_colours, rendered
-from flaxformer_mt.figures.line_drawing import FAINTEST, line_drawing
+from flaxformer_mt.figures.drawings import FAINTEST, heat_maps, line_drawing
 from flaxformer_mt.figures.maps import Picked, pick, shown
 from tests.figures.examples import made_up, svg_texts
 
@@ -51,3 +54,31 @@ def test_labels_are_texts_and_a_query_leaves_other_lines_out() -> None:
     lines, texts = drawn(pick(FOUND, kind="encoder", query="cats"))
     assert len(lines) == (everything.weights[:, [1, 2]] >= FAINTEST).sum()
     assert texts.count("see") == 2
+
+
+def test_every_map_has_its_labels_and_darker_is_more() -> None:
+    picked = pick(FOUND, kind="cross")
+    content = rendered(heat_maps(picked), "svg")
+    texts = svg_texts(content)
+    for piece in (*picked.rows, *picked.columns):
+        assert texts.count(shown(piece)) >= 3
+    assert {"head 1", "head 2", "head 3", picked.title()} <= set(texts)
+    for image, weights in zip(maps(content), picked.weights, strict=False):
+        assert image.shape == weights.shape
+        order = np.argsort(weights, axis=None)
+        assert (np.diff(image.ravel()[order]) >= -1e-9).all()
+        assert image.max() > image.min() + 0.3
+
+
+def test_rows_that_are_not_asked_for_are_left_out() -> None:
+    content = rendered(heat_maps(pick(FOUND, kind="encoder", heads=(1,), query="cats")), "svg")
+    assert maps(content)[0].shape == (2, 8)
+    texts = svg_texts(content)
+    assert texts.count("cat") == 2 and texts.count("see") == 1
+
+
+def maps(content: bytes) -> list[np.ndarray]:
+    """The images in an SVG, as darkness between 0 and 1."""
+    found = re.findall(rb'xlink:href="data:image/png;base64,\s*([^"]+)"', content)
+    images = [Image.open(io.BytesIO(base64.b64decode(each))).convert("L") for each in found]
+    return [1 - np.asarray(image, np.float64) / 255 for image in images]
