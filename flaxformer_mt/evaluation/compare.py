@@ -117,10 +117,8 @@ def compare(
         raise ScoringError("a comparison takes two systems or more")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ScoringError(f"two systems are called {twice[0]}: write NAME=PATH for one of them")
-    for method, name, draws in (
-        ("bootstrap", "resamples", scoring.resamples),
-        ("randomization", "trials", trials),
-    ):
+    draws_of = {"bootstrap": ("resamples", scoring.resamples), "randomization": ("trials", trials)}
+    for method, (name, draws) in draws_of.items():
         if method in methods and draws < 1:
             raise ScoringError(f"{name} must be at least 1: {method} is made of them")
     assessed = []
@@ -189,9 +187,8 @@ def common_text(
 ) -> tuple[list[str], list[str] | None]:
     """The test set of all `systems`: as given here, else as the first of them brings it.
 
-    Where they bring different sources, there are none; `note` is told, unless they are needed.
-    Raises ScoringError if there is no reference, if one of them was scored on other text, or if
-    sources that are needed differ.
+    Where they bring different sources, there are none, and `note` is told. Raises ScoringError for
+    no reference, for a system scored on other text, and for sources that are needed and differ.
     """
     brought = [(one.name, one.references) for one in systems if one.references is not None]
     if references is None and not brought:

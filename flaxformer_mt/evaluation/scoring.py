@@ -77,9 +77,8 @@ def corpus_scores(
 ) -> Scores:
     """Corpus BLEU and chrF of one hypothesis and one reference a sentence: what training watches.
 
-    BLEU tokenises both sides by mteval-v13a; with `tokenized` both are taken as tokenised already
-    (`sacrebleu --tokenize none --force`). `lowercase` ignores case. Raises ScoringError where there
-    is nothing to score or the numbers of sentences differ.
+    BLEU tokenises both sides by mteval-v13a unless they are `tokenized` already (`sacrebleu
+    --tokenize none --force`). `lowercase` ignores case. Raises ScoringError as `measure`.
     """
     bleu = named_bleu(references, tokenizer="none" if tokenized else "13a", lowercase=lowercase)
     measured = measure([bleu, Chrf(lowercase=lowercase)], hypotheses, references)

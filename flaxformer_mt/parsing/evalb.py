@@ -68,11 +68,10 @@ class Score:
 
 
 def trees_of_parses(gold: Sequence[Tree], count: int) -> tuple[Tree, ...]:
-    """The gold trees of `count` parses, in order: all, or those with words where these are as many.
+    """The gold trees of `count` parses: all, or those with words where these are as many.
 
-    Trees of traces alone have no sentence, so `linearize` leaves them out, and a parser's output of
-    what it wrote has no line for them.
-    Raises TreeError, which says how many trees there are and how many of them have no words.
+    Trees of traces alone have no sentence, and `linearize` leaves them out. Raises TreeError, which
+    says how many trees there are and how many of them have no words.
     """
     if len(gold) == count:
         return tuple(gold)
