@@ -27,8 +27,7 @@ from benchmarks.trained_run import record, trained
 from flaxformer_mt.cli import evaluate
 from flaxformer_mt.cli.arguments import positive
 from flaxformer_mt.config import load_config
-from flaxformer_mt.reproduction.provenance import mixture
-from flaxformer_mt.reproduction.result_file import Result, read_results, write_result
+from flaxformer_mt.reproduction.result_file import Result, mixture, read_results, write_result
 
 TEST = "test_2016_flickr"
 SCORES = ("bleu_tokenized_lc", "sacrebleu_13a", "chrf")

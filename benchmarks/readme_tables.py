@@ -17,8 +17,7 @@ from benchmarks import RESULTS, speed_table
 from benchmarks.deviations import page as deviations
 from benchmarks.speed_table import show_machine, show_seconds
 from flaxformer_mt.evaluation.paper_protocol import protocol_note
-from flaxformer_mt.reproduction.provenance import mixture
-from flaxformer_mt.reproduction.result_file import Result, ResultError, read_results
+from flaxformer_mt.reproduction.result_file import Result, ResultError, mixture, read_results
 
 README = Path(__file__).parent.parent / "README.md"
 PAGE = README.parent / "docs" / "results.md"

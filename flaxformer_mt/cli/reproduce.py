@@ -12,7 +12,6 @@ from flaxformer_mt.cli.pictures import make_folder
 from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
-from flaxformer_mt.reproduction.measurements import OTHER_SCORES, is_scored
 from flaxformer_mt.reproduction.orderings import write_orderings
 from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
 from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
@@ -20,8 +19,7 @@ from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
 from flaxformer_mt.reproduction.run_rows import Ending, Rows, listing
-from flaxformer_mt.reproduction.scaling import RULE
-from flaxformer_mt.reproduction.settings import TEXTS, Corpus, Settings
+from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, Settings
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path, is_remote, write_text
 
@@ -126,8 +124,8 @@ def _report(options: argparse.Namespace) -> int:
         if not is_plan(plan):
             raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
     for path, other in zip(options.also, others, strict=True):
-        if not is_scored(other):
-            raise ResultError(f"{path}: has none of the scores {', '.join(OTHER_SCORES)}")
+        if not page.OTHER_SCORES.keys() & other.metrics:
+            raise ResultError(f"{path}: has none of the scores {', '.join(page.OTHER_SCORES)}")
     text, report = page.report(read_records(options.results), plans, others), options.report
     if not options.check:
         make_folder(str(report.parent))

@@ -20,16 +20,24 @@ from flaxformer_mt.config import (
     thaw,
 )
 from flaxformer_mt.config.digest_keys import decides, deciding
+from flaxformer_mt.config.setting import Decides
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
-from flaxformer_mt.reproduction.scaling import scaled, share_of, validating_at_checkpoints
-from flaxformer_mt.reproduction.settings import Settings, load_on, placed
+from flaxformer_mt.reproduction.settings import (
+    Settings,
+    load_on,
+    placed,
+    scaled,
+    share_of,
+    validating_at_checkpoints,
+)
 
+_NUMBERS: tuple[Decides, ...] = ("training", "scoring")  # what decides numbers
 # A row has another multiple of these than its base, whatever the base has.
 _SIZES = frozenset(
-    f"model.{name}"
-    for name in "encoder_layers decoder_layers d_model d_ff num_heads d_k d_v".split()
+    "model.encoder_layers model.decoder_layers model.d_model model.d_ff model.num_heads model.d_k "
+    "model.d_v".split()
 )
 _COUNTS = frozenset({"training.steps", "training.save_every", "training.keep_for_average"})
 # Beside place and speed these are no part of what the paper's experiment is.
@@ -80,10 +88,8 @@ class Experiment:
     @property
     def scoring(self) -> Scoring:
         """How its translations are scored."""
-        data = self.config.data
-        return Scoring(
-            tokenizer="none" if data.tokenized else "13a", language=data.tgt_lang, ter=False
-        )
+        tokenizer = "none" if self.config.data.tokenized else "13a"
+        return Scoring(tokenizer=tokenizer, language=self.config.data.tgt_lang, ter=False)
 
     @property
     def is_the_paper_s(self) -> bool:
@@ -91,27 +97,24 @@ class Experiment:
         if self.settings.scale != 1 or self.settings.corpus is not None:
             return False
         paper = load_on(self.settings.text, self.row.spec)
-        theirs, ours = _digest_settings(paper), _digest_settings(self.config)
+        theirs, ours = (deciding(config, *_NUMBERS) for config in (paper, self.config))
         differing = {key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)}
         return differing <= _OURS
 
     @property
     def digest(self) -> str:
         """Of all that decides its numbers but the text itself; the manifest digests that."""
-        return _digest([_digest_settings(self.config), self.settings.scale, self.pairs, self.test])
+        decides = deciding(self.config, *_NUMBERS)
+        return _digest([decides, self.settings.scale, self.pairs, self.test])
 
     @property
     def command(self) -> str:
-        """The command that runs it; FOLDER stands for where the text is."""
         return self.settings.command(self.row.table, only=[self.row.name])
 
     def details(self) -> dict[str, str]:
         """From which `again` makes it once more."""
-        return {
-            "row": self.row.label,
-            "settings": self.settings.to_json(),
-            "digest": self.digest,
-        }
+        row, settings = self.row.label, self.settings.to_json()
+        return {"row": row, "settings": settings, "digest": self.digest}
 
 
 def resolve(row: Row, settings: Settings) -> Experiment:
@@ -131,25 +134,32 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     if (corpus := settings.corpus) is not None:
         if corpus.test is None and row.test != "valid":
             raise RowError(f"{row.label}: is measured on a test set: --test SRC TGT names it")
-        data = dataclasses.replace(
-            data,
-            train=(_files(corpus.name, corpus.train),),
-            valid=_files("valid", corpus.valid),
-            test=(_files(corpus.name, corpus.test),) if corpus.test else (),
+        (train, valid, *tests) = (
+            CorpusConfig(name=name, src=files[0], tgt=files[1])
+            for name, files in (
+                (corpus.name, corpus.train),
+                ("valid", corpus.valid),
+                (corpus.name, corpus.test),
+            )
+            if files
         )
+        data = dataclasses.replace(data, train=(train,), valid=valid, test=tuple(tests))
         pairs = {corpus.name: sum(row.pairs.values())}
         test = corpus.name if row.test != "valid" else test
     training = dataclasses.replace(config.training, seed=settings.seed)
     config = dataclasses.replace(config, name=row.label, data=data, training=training)
     config = validating_at_checkpoints(scaled(config, settings.scale))
     cut = {name: share_of(count, settings.scale) for name, count in pairs.items()}
+    # The rows of a ladder have in common what overrides change in their base.
+    overridden = differences(load_on(settings.text, row.base), base).items()
+    changed = {key: new for key, (_, new) in overridden if decides(key) != "nothing"}
     experiment = Experiment(
         row=row,
         settings=settings,
         config=config,
         pairs=None if settings.scale == 1 else cut,
         test=test,
-        variant=_variant(load_on(settings.text, row.base), base),
+        variant=f"with_{_digest(changed)[:8]}" if changed else "",
     )
     if ABSOLUTE_PATH.search(experiment.command):
         raise RowError(
@@ -167,16 +177,6 @@ def again(details: Mapping[str, str]) -> Experiment:
     if missing := {"row", "settings"} - set(details):
         raise RowError(f"its details name no experiment: without {', '.join(sorted(missing))}")
     return resolve(row_of(details["row"]), Settings.from_json(details["settings"]))
-
-
-def _variant(paper: ExperimentConfig, base: ExperimentConfig) -> str:
-    """By what overrides change in the row's base: the rows of a ladder have one in common."""
-    changed = {
-        key: value
-        for key, (_, value) in differences(paper, base).items()
-        if decides(key) != "nothing"
-    }
-    return f"with_{_digest(changed)[:8]}" if changed else ""
 
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
@@ -220,14 +220,6 @@ def _changed(row: Row, key: str, base: Any, value: Any, ours: Any) -> Any:
             f"{ours} (--config.{key}) that is another question: leave the override out, or the row"
         )
     return value
-
-
-def _files(name: str, files: tuple[str, str]) -> CorpusConfig:
-    return CorpusConfig(name=name, src=files[0], tgt=files[1])
-
-
-def _digest_settings(config: ExperimentConfig) -> dict[str, Any]:
-    return deciding(config, "training", "scoring")
 
 
 def _digest(content: Any) -> str:

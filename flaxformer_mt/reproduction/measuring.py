@@ -22,9 +22,8 @@ from flaxformer_mt.parsing.evalb import describe_left_out, trees_of_parses
 from flaxformer_mt.parsing.repair import rebuild
 from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
-from flaxformer_mt.reproduction.provenance import training_details
 from flaxformer_mt.reproduction.records import FULL, REDUCED
-from flaxformer_mt.reproduction.result_file import Result, write_result
+from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
 from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.metrics_log import progress, read_metrics
@@ -98,7 +97,7 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         metrics = {"f1": f1, "malformed": malformed, **metrics}
         signatures = {"f1": PARSE_SIGNATURE, **signatures}
     goodput, devices = read_json(run.goodput), jax.device_count()
-    wall = goodput["wall_seconds"]
+    wall, starts = goodput["wall_seconds"], goodput["starts"]
     counted = _counts(experiment, run)
     metrics |= {
         **counted,
@@ -118,7 +117,9 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         signatures=signatures,
         details={
             **experiment.details(),
-            **training_details(read_record(run), goodput, devices),
+            **trained_by(read_record(run)),
+            "device_hours": f"wall time of {starts} start{'' if starts == 1 else 's'}, times the "
+            f"devices of the process that measured: {devices}",
             "status": FULL if experiment.is_the_paper_s and enough else REDUCED,
             "data": f"{', '.join(names)}: {counted['pairs']:,.0f} training pairs",
             "test": f"{test.name}, {len(test.sources):,} sentences",

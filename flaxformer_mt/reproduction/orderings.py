@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -21,9 +21,8 @@ from flaxformer_mt.evaluation.paper_protocol import PaperBleu, protocol_note
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.paper import Row, RowError, rows_of
-from flaxformer_mt.reproduction.provenance import short
 from flaxformer_mt.reproduction.records import known, read_records
-from flaxformer_mt.reproduction.result_file import Result, write_result
+from flaxformer_mt.reproduction.result_file import Result, short, write_result
 from flaxformer_mt.reproduction.settings import Settings
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.text_table import markdown
@@ -108,22 +107,6 @@ def group_of(result: Result) -> str:
     return json.dumps(settings, sort_keys=True)
 
 
-def setting(group: str) -> str:
-    """Text and scale of a group, for a heading."""
-    settings = json.loads(group)
-    corpus, scale = settings["corpus"], settings["scale"]
-    what = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
-    what += " as TensorFlow Datasets has it" if settings.get("text") == "tfds" else ""
-    parts = [what, "full length" if scale == 1 else f"scale {scale:g}"]
-    return ", ".join(parts) + (", other settings" if settings["overrides"] else "")
-
-
-def overrides(group: str) -> str:
-    """A sentence on the group's base, from which the rows differ as they do in the paper."""
-    listed = json.loads(group)["overrides"]
-    return f" The base has {', '.join(f'`{one}`' for one in listed)}." if listed else ""
-
-
 def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
     """Whether the paper's order of BLEU holds; None where the paper has none, or none was tested.
 
@@ -186,33 +169,31 @@ def _together(measured: Sequence[Measured]) -> Measured:
     return Measured(measured[0].metric, np.sum([one.counts for one in measured], axis=0))
 
 
-def ordering_sections(orderings: Sequence[Result]) -> list[str]:
-    """One for each comparison."""
-    sections = [part for found in orderings for part in _ordering(found)]
-    return ["## Which of Table 3's orderings hold", *sections] if sections else []
+def setting(group: str) -> str:
+    """Text and scale of a group, for a heading."""
+    settings = json.loads(group)
+    corpus, scale = settings["corpus"], settings["scale"]
+    what = "the paper's text" if corpus is None else f"the text `{corpus['name']}`"
+    what += " as TensorFlow Datasets has it" if settings.get("text") == "tfds" else ""
+    what += ", full length" if scale == 1 else f", scale {scale:g}"
+    return what + (", other settings" if settings["overrides"] else "")
 
 
-def compares(found: Result, measured: Sequence[Result]) -> bool:
-    """Whether all results that were compared are still `measured`, as they were then."""
-    digests = {result.name: result.details["digest"] for result in measured}
-    compared: Mapping[str, str] = json.loads(found.details["experiments"])
-    return all(digests.get(name) == digest for name, digest in compared.items())
+def overrides(group: str) -> str:
+    """A sentence on the group's base, from which the rows differ as they do in the paper."""
+    listed = json.loads(group)["overrides"]
+    return f" The base has {', '.join(f'`{one}`' for one in listed)}." if listed else ""
 
 
-_BOOTSTRAP = (
-    " Not decided: an earlier version recorded only the bootstrap's p, which is one-sided. Run "
-    "`reproduce` again where the outputs are kept."
-)
-
-
-def _ordering(found: Result) -> list[str]:
-    (base,) = rows_of("table3", ["base"])
+def described(found: Result) -> Iterator[str]:
+    """The comparison, as a section of the page."""
+    base, *rows = rows_of("table3")
     header = [
         *("row", "paper: BLEU against base", "ours", "95% interval", "p", "seeds that agree"),
         *("the paper's order", "paper: perplexity against base", "ours"),
     ]
     lines, verdicts = [], dict[str, list[str]]()
-    for row in rows_of("table3"):
+    for row in rows:
         start = f"{row.name.lower()}_"
         ours = {k.removeprefix(start): v for k, v in found.metrics.items() if k.startswith(start)}
         if not ours:
@@ -235,15 +216,22 @@ def _ordering(found: Result) -> list[str]:
         )
     told = "; ".join(f"{what}: {', '.join(names)}" for what, names in verdicts.items())
     signature = next(iter(found.signatures.values()))
-    return [
-        f"### On {setting(found.details['group'])}",
+    group = found.details["group"]
+    yield f"### On {setting(group)}"
+    yield (
         f"{told[:1].upper()}{told[1:]}. Scored on {found.details['test']}; "
-        f"commit {short(found.commit)}.{overrides(found.details['group'])}",
-        markdown(header, lines, right={1, 2, 4, 5, 7, 8}),
+        f"commit {short(found.commit)}.{overrides(group)}"
+    )
+    yield markdown(header, lines, right={1, 2, 4, 5, 7, 8})
+    undecided = (
+        " Not decided: an earlier version recorded only the bootstrap's p, which is one-sided. Run "
+        "`reproduce` again where the outputs are kept."
+    )
+    yield (
         "Differences are the row's score minus the base's, all seeds together, with paired "
         "bootstrap's interval over the sentences of the test set. p is approximate "
         "randomization's, two-sided; an order holds, or does not, where p is below 0.05 and every "
         "seed has it. Perplexity is shown without a test of its own. BLEU"
         f"{protocol_note(signature)}: `{signature}`."
-        + (_BOOTSTRAP if "not decided" in verdicts else ""),
-    ]
+        + (undecided if "not decided" in verdicts else "")
+    )

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from flaxformer_mt.evaluation.paper_protocol import protocol_note
-from flaxformer_mt.reproduction.measurements import measurements, other_text
-from flaxformer_mt.reproduction.orderings import compares, ordering_sections
-from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Table
+from flaxformer_mt.reproduction.orderings import described, group_of, overrides, setting
+from flaxformer_mt.reproduction.paper import ROWS, TABLES, TITLES, Row, Table, row_of, rows_of
 from flaxformer_mt.reproduction.planned import (
     SENTENCE,
     Planned,
     planned_flops,
     planned_parameters,
 )
-from flaxformer_mt.reproduction.provenance import short
 from flaxformer_mt.reproduction.records import MEANING, Records, Standing, stale, standing
-from flaxformer_mt.reproduction.result_file import Result
-from flaxformer_mt.reproduction.scaling import RULE
-from flaxformer_mt.reproduction.settings import Settings
+from flaxformer_mt.reproduction.result_file import Result, mixture, short, training_commits
+from flaxformer_mt.reproduction.settings import RULE, Settings
 from flaxformer_mt.text_table import markdown
 
 _HEAD = """\
@@ -29,43 +27,90 @@ Written by `flaxformer-mt reproduce report` from result files; nothing here is t
 paper's values, which stand once, in `flaxformer_mt/reproduction/paper.py`. What was not run says
 so. How to run a row: docs/reproducing.md of the project."""
 
+_NAMES = {
+    "f1": "F1",
+    "bleu_paper": "the paper's BLEU",
+    "sacrebleu_13a": "sacreBLEU",
+    "chrf": "chrF",
+    "bleu_tokenized": "BLEU (tokenised)",
+    "bleu_tokenized_lc": "BLEU (tokenised, lower-cased)",
+}
+
+# The same of what was trained on other text than the paper's.
+OTHER_SCORES = {
+    "bleu_paper": "the paper's BLEU",
+    "bleu_tokenized_lc": "tokenised BLEU, lower case",
+    "sacrebleu_13a": "sacreBLEU",
+    "chrf": "chrF",
+    "f1": "F1",
+    "f1_at_most_40_words": "F1, 40 words at most",
+}
+
 
 def report(records: Records, plans: Sequence[Result] = (), others: Sequence[Result] = ()) -> str:
-    """The whole page as Markdown.
+    """The whole page as Markdown. Raises ConfigError for a row whose config is broken.
 
     `plans` are results of `benchmarks.plan` and of `plan_rows`; `others` scores of what was trained
     on other text, and is no row of the paper.
-
-    Raises ConfigError for a row whose config is broken.
     """
-    rows = {row.label: standing(row, records, plans) for row in ROWS}
-    sections = [_HEAD, _summary(rows.values())]
+    return "\n\n".join(_sections(records, plans, others)) + "\n"
+
+
+def _sections(records: Records, plans: Sequence[Result], others: Sequence[Result]) -> Iterator[str]:
+    rows = [standing(row, records, plans) for row in ROWS]
+    yield _HEAD
+    yield _summary(rows)
     for name, title in TITLES.items():
-        standings = [one for one in rows.values() if one.row.table == name]
-        sections += [f"## {title}", _table(name, standings)]
-    sections += _remarks()
-    sections += _planned(rows["table2/en_de_base"], rows["table2/en_de_big"])
-    sections += _planned_rows(rows.values())
-    measured = [one for each in rows.values() for one in (*each.full, *each.reduced)]
-    sections += measurements(measured)
-    sections += ordering_sections(
-        [found for found in records.orderings if compares(found, measured)]
-    )
-    sections += other_text(others)
-    sections += [*_failures(rows.values()), *_outdated(records, measured)]
-    return "\n\n".join(sections) + "\n"
+        yield f"## {title}"
+        yield _table(name, [one for one in rows if one.row.table == name])
+    yield "## Reading the tables"
+    yield _remarks()
+    yield from _compiled(rows)
+    measured = [one for each in rows for one in (*each.full, *each.reduced)]
+    yield from _measurements(measured)
+    digests = {result.name: result.details["digest"] for result in measured}
+    # Whatever is in the files and has no place on the page.
+    outdated = [(result, reason) for result in records.rows if (reason := stale(result))]
+    compared = []
+    for found in records.orderings:
+        if json.loads(found.details["experiments"]).items() <= digests.items():
+            compared.append(found)
+        else:
+            outdated.append((found, "compares runs that are no longer those"))
+    if compared:
+        yield "## Which of Table 3's orderings hold"
+        for found in compared:
+            yield from described(found)
+    if others:
+        yield from _other_text(others)
+    failed = [
+        f"- `{one.row.label}`: {failure.message} (`{failure.command}`)"
+        for one in rows
+        for failure in one.failures
+    ]
+    unknown = [
+        f"- `{result.name}`: stale: {reason}; measured at commit {short(result.commit)}, "
+        "and not shown"
+        for result, reason in outdated
+    ]
+    unknown += [
+        f"- `{failure.name}`: failed, and the paper has no row '{failure.label}': {failure.message}"
+        for failure in records.failures
+        if failure.label not in {row.label for row in ROWS}
+    ]
+    for title, lines in {"Failed": failed, "Stale": unknown}.items():
+        if lines:
+            yield f"## {title}"
+            yield "\n".join(lines)
 
 
-def _summary(standings: Iterable[Standing]) -> str:
-    standings = list(standings)
+def _summary(standings: Sequence[Standing]) -> str:
     header = ["status", *(name.replace("table", "Table ") for name in TABLES), "what it means"]
-    rows = []
-    for status, meaning in MEANING.items():
-        counts = [
-            sum(one.row.table == name and one.status == status for one in standings)
-            for name in TABLES
-        ]
-        rows.append([status, *map(str, counts), meaning])
+    has = [(one.status, one.row.table) for one in standings]
+    rows = [
+        [status, *(str(has.count((status, name))) for name in TABLES), meaning]
+        for status, meaning in MEANING.items()
+    ]
     return markdown(header, rows, right={1, 2, 3})
 
 
@@ -103,7 +148,10 @@ def _ours(metric: str) -> Callable[[Standing], str]:
                 note = protocol_note(result.signatures.get(metric, ""))
                 groups.setdefault((text, note), []).append(result.metrics[metric])
         shown = [
-            _mean(values) + ("" if text == "files" else f" ({text})") + note
+            _mean(values)
+            + (f" ({len(values)} seeds)" if len(values) > 1 else "")
+            + ("" if text == "files" else f" ({text})")
+            + note
             for (text, note), values in sorted(groups.items())
         ]
         return ", ".join(shown) or "–"
@@ -112,10 +160,8 @@ def _ours(metric: str) -> Callable[[Standing], str]:
 
 
 def _mean(values: Sequence[float]) -> str:
-    shown = f"{statistics.mean(values):.2f}"
-    if len(values) > 1:
-        shown += f" ± {statistics.stdev(values):.2f} ({len(values)} seeds)"
-    return shown
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{spread}"
 
 
 _COLUMNS: dict[Table, dict[str, Callable[[Standing], str]]] = {
@@ -144,130 +190,210 @@ _COLUMNS: dict[Table, dict[str, Callable[[Standing], str]]] = {
 }
 
 
-def _remarks() -> list[str]:
-    remarks = [f"- `{row.label}`: {row.remark}." for row in ROWS if row.remark]
-    rule = RULE.replace("\n", " ")
-    return [
-        "## Reading the tables",
-        "\n".join(
-            [
-                *remarks,
-                "- Ours stands in these tables for measurements at full scale alone; others are "
-                "below, under their own text and scale. What (tfds) follows was measured on the "
-                "sets of TensorFlow Datasets that come nearest to the paper's text.",
-                "- FLOPs by formula are those of the model's matrix products, forward and "
-                f"backward, as if every batch were full, in sentences of {SENTENCE} tokens. The "
-                "paper's are another thing: training time, times the number of GPUs, times an "
-                "estimate of what such a GPU sustains.",
-                "- Device-hours are the wall time of all starts of a run times the devices of the "
-                "process that measured it: how many earlier starts had is not known. Machine and "
-                "commit are that process's as well; where other code trained, a line says so.",
-                "- Parameters by formula are with vocabularies of the config's size; the paper's "
-                "column is that of no one vocabulary (configs/table3.py).",
-                "- The paper's BLEU is tokenised, with compounds split in German; sacreBLEU of the "
-                "same output is lower, and the two are not to be compared. (protocol 1) marks "
-                "scores of an earlier tokenisation (docs/evaluating.md).",
-                f"- `--scale S` is this rule: {rule}",
-            ]
-        ),
+def _remarks() -> str:
+    return "\n".join(
+        [
+            *(f"- `{row.label}`: {row.remark}." for row in ROWS if row.remark),
+            "- Ours stands in these tables for measurements at full scale alone; others are "
+            "below, under their own text and scale. What (tfds) follows was measured on the "
+            "sets of TensorFlow Datasets that come nearest to the paper's text.",
+            "- FLOPs by formula are those of the model's matrix products, forward and "
+            f"backward, as if every batch were full, in sentences of {SENTENCE} tokens. The "
+            "paper's are another thing: training time, times the number of GPUs, times an "
+            "estimate of what such a GPU sustains.",
+            "- Device-hours are the wall time of all starts of a run times the devices of the "
+            "process that measured it: how many earlier starts had is not known. Machine and "
+            "commit are that process's as well; where other code trained, a line says so.",
+            "- Parameters by formula are with vocabularies of the config's size; the paper's "
+            "column is that of no one vocabulary (configs/table3.py).",
+            "- The paper's BLEU is tokenised, with compounds split in German; sacreBLEU of the "
+            "same output is lower, and the two are not to be compared. (protocol 1) marks "
+            "scores of an earlier tokenisation (docs/evaluating.md).",
+            f"- `--scale S` is this rule: {RULE}".replace("\n", " "),
+        ]
+    )
+
+
+def _compiled(standings: Sequence[Standing]) -> Iterator[str]:
+    """What the TPU's own compiler says of steps: whole ones, and every row's by its layers."""
+    whole = [
+        (one.row.label.removeprefix("table2/en_de_"), step, one.config.training.steps)
+        for one in standings
+        if one.row.label in ("table2/en_de_base", "table2/en_de_big")
+        for step in one.planned
     ]
-
-
-def _planned(base: Standing, big: Standing) -> list[str]:
-    if not (base.planned or big.planned):
-        return []
-    rows = [
-        _planned_row(name, found, one.config.training.steps)
-        for name, one in (("base", base), ("big", big))
-        for found in one.planned
-    ]
-    return [
-        "## Compiled for TPUs that were not there",
-        "The step on the paper's batch of 25,000 tokens a side, English to German, by the "
-        "compiler's own estimates; validation and checkpoints come on top. It is the step of "
-        f"Table 3's `base` and `big`, too. {_source([*base.planned, *big.planned])}",
-        markdown(["model", *_PLANNED], rows, right=set(range(2, 6))),
-    ]
-
-
-def _planned_rows(standings: Iterable[Standing]) -> list[str]:
-    found = [(one, one.by_layers) for one in standings if one.by_layers is not None]
-    if not found:
-        return []
-    rows = [
-        _planned_row(
-            f"`{one.row.label}`" + (" (whole)" if step.whole else ""),
-            step,
-            one.config.training.steps,
+    if whole:
+        yield "## Compiled for TPUs that were not there"
+        yield (
+            "The step on the paper's batch of 25,000 tokens a side, English to German, by the "
+            "compiler's own estimates; validation and checkpoints come on top. It is the step of "
+            f"Table 3's `base` and `big`, too. {_source(whole)}"
         )
-        for one, step in found
+        yield _steps("model", whole)
+    by_layers = [
+        (f"`{one.row.label}`" + (" (whole)" if step.whole else ""), step, one.config.training.steps)
+        for one in standings
+        if (step := one.by_layers) is not None
     ]
     # Of steps that were compiled whole as well it is known how far the line is off.
     off = {
-        f"{step.step_ms / whole.step_ms - 1:+.1%} of its time and "
-        f"{step.gib / whole.gib - 1:+.1%} of its memory": one.row.label
-        for one, step in found
-        for whole in one.planned
-        if not step.whole and (whole.chip, whole.chips) == (step.chip, step.chips)
+        f"{step.step_ms / full.step_ms - 1:+.1%} of its time and "
+        f"{step.gib / full.gib - 1:+.1%} of its memory": one.row.label
+        for one in standings
+        if (step := one.by_layers) is not None and not step.whole
+        for full in one.planned
+        if (full.chip, full.chips) == (step.chip, step.chips)
     }
-    return [
-        "## Every row's step",
-        "On the paper's batch of 25,000 tokens a side, in rows of the longest sentences that the "
-        "row's config allows, by the TPU compiler's own estimates. The compiler has made the steps "
-        "of models with one and with two layers in each stack, and a row's number of layers is on "
-        "the line through both; (whole) is a step that it has made as it is. "
-        f"{_source([step for _, step in found])}"
-        + "".join(f" Against the whole step `{label}` is {by}." for by, label in off.items()),
-        markdown(["row", *_PLANNED], rows, right=set(range(2, 6))),
+    if by_layers:
+        yield "## Every row's step"
+        yield (
+            "On the paper's batch of 25,000 tokens a side, in rows of the longest sentences that "
+            "the row's config allows, by the TPU compiler's own estimates. The compiler has made "
+            "the steps of models with one and with two layers in each stack, and a row's number of "
+            "layers is on the line through both; (whole) is a step that it has made as it is. "
+            + _source(by_layers)
+            + "".join(f" Against the whole step `{label}` is {by}." for by, label in off.items())
+        )
+        yield _steps("row", by_layers)
+
+
+_Step = tuple[str, Planned, int]  # its name, what it takes, and how many there are
+
+
+def _steps(what: str, steps: Sequence[_Step]) -> str:
+    header = [what, "chips", "ms a step", "GiB a chip", "steps", "chip-hours"]
+    rows = [
+        [
+            *(name, f"{step.chips} {step.chip}", f"{step.step_ms:.1f}", f"{step.gib:.1f}"),
+            *(f"{count:,}", f"{step.chip_hours(count):,.1f}"),
+        ]
+        for name, step, count in steps
     ]
+    return markdown(header, rows, right=set(range(2, 6)))
 
 
-_PLANNED = ("chips", "ms a step", "GiB a chip", "steps", "chip-hours")
-
-
-def _planned_row(name: str, found: Planned, steps: int) -> list[str]:
-    return [
-        name,
-        f"{found.chips} {found.chip}",
-        f"{found.step_ms:.1f}",
-        f"{found.gib:.1f}",
-        f"{steps:,}",
-        f"{found.chip_hours(steps):,.1f}",
-    ]
-
-
-def _source(found: Sequence[Planned]) -> str:
-    commands = sorted({f"`{each.command}`" for each in found})
-    commits = sorted({short(commit) for each in found for commit in each.commits})
+def _source(steps: Sequence[_Step]) -> str:
+    commands = sorted({f"`{step.command}`" for _, step, _ in steps})
+    commits = sorted({short(commit) for _, step, _ in steps for commit in step.commits})
     return f"{', '.join(commands)}, commit {', '.join(commits)}."
 
 
-def _failures(standings: Iterable[Standing]) -> list[str]:
-    lines = [
-        f"- `{one.row.label}`: {failure.message} (`{failure.command}`)"
-        for one in standings
-        for failure in one.failures
-    ]
-    return ["## Failed", "\n".join(lines)] if lines else []
+def _measurements(results: Sequence[Result]) -> Iterator[str]:
+    """A section a table and setting: a line a row, its seeds together.
+
+    It has a table for each kind of measurement: what is said above it is so of all its rows.
+    """
+    groups: dict[tuple[int, str], dict[tuple[str, ...], list[Result]]] = {}
+    for result in results:
+        table = TABLES.index(row_of(result.details["row"]).table)
+        said = (result.details[key] for key in ("status", "data", "test"))
+        kind = (*said, json.dumps(dict(result.signatures), sort_keys=True))
+        kinds = groups.setdefault((table, group_of(result)), {})
+        kinds.setdefault(kind, []).append(result)
+    if groups:
+        yield "## Measured"
+    for (table, group), kinds in sorted(groups.items()):
+        yield f"### {TABLES[table].replace('table', 'Table ')} on {setting(group)}"
+        for _, members in sorted(kinds.items()):
+            yield from _measured(group, members)
 
 
-def _outdated(records: Records, measured: Sequence[Result]) -> list[str]:
-    """Whatever is in the files and has no place on the page."""
-    found = [(result, reason) for result in records.rows if (reason := stale(result)) is not None]
-    found += [
-        (result, "compares runs that are no longer those")
-        for result in records.orderings
-        if not compares(result, measured)
+def _measured(group: str, results: Sequence[Result]) -> Iterator[str]:
+    rows: dict[str, list[Result]] = {}
+    for result in results:
+        rows.setdefault(result.details["row"], []).append(result)
+    first = results[0]  # all have its signatures
+    names = {
+        metric: name + protocol_note(first.signatures.get(metric, ""))
+        for metric, name in _NAMES.items()
+        if any(metric in one.metrics for one in results)
+    }
+    header = [
+        *("row", "seeds", *names.values(), "perplexity", "steps", "pairs"),
+        *("million parameters", "device-hours", "FLOPs", "machine", "commit"),
     ]
-    lines = [
-        f"- `{result.name}`: stale: {reason}; measured at commit {short(result.commit)}, "
-        "and not shown"
-        for result, reason in found
+    table = rows_of(row_of(first.details["row"]).table)
+    lines = [_line(row, rows[row.label], [*names]) for row in table if row.label in rows]
+    yield (
+        f"{first.details['status'].capitalize()}. Trained on {first.details['data']}; scored on "
+        f"{first.details['test']}.{overrides(group)} The first of the commands:"
+    )
+    yield f"<!-- not run: hours of training -->\n```bash\n{first.command}\n```"
+    yield markdown(header, lines, right=set(range(1, len(header) - 2)))
+    yield "Signatures:"
+    yield "\n".join(
+        f"- {name}: `{first.signatures[metric]}`"
+        for metric, name in names.items()
+        if metric in first.signatures
+    )
+    if mixed := [f"- `{one.name}`: {told}" for one in results if (told := mixture(one))]:
+        yield "Trained by other code than measured it:"
+        yield "\n".join(mixed)
+
+
+def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[str]:
+    def mean(metric: str) -> float:
+        return statistics.mean(result.metrics[metric] for result in results)
+
+    hours = sum(result.metrics["device_hours"] for result in results)
+    return [
+        f"`{row.name}`",
+        ", ".join(f"{result.metrics['seed']:.0f}" for result in results),
+        *(_score(metric, results) for metric in (*scores, "perplexity")),
+        f"{mean('steps'):,.0f}",
+        f"{mean('pairs'):,.0f}",
+        f"{mean('parameters') / 1e6:.2f}",
+        f"{hours:,.1f}" if hours >= 10 else f"{hours:.2g}",
+        f"{sum(result.metrics['training_flops'] for result in results):.1e}",
+        ", ".join(dict.fromkeys(str(result.machine) for result in results)),
+        ", ".join(dict.fromkeys(short(result.commit) for result in results)),
     ]
-    labels = {row.label for row in ROWS}
-    lines += [
-        f"- `{failure.name}`: failed, and the paper has no row '{failure.label}': {failure.message}"
-        for failure in records.failures
-        if failure.label not in labels
-    ]
-    return ["## Stale", "\n".join(lines)] if lines else []
+
+
+def _score(metric: str, results: Sequence[Result]) -> str:
+    """Mean and spread over seeds; of one seed the bootstrap interval over sentences."""
+    values = [result.metrics[metric] for result in results if metric in result.metrics]
+    if not values:
+        return ""
+    low, high = (results[0].metrics.get(f"{metric}_{end}") for end in ("low", "high"))
+    if len(values) > 1 or low is None or high is None:
+        return _mean(values)
+    return f"{_mean(values)} ({low:.2f} to {high:.2f})"
+
+
+def _other_text(results: Sequence[Result]) -> Iterator[str]:
+    """A line for each result."""
+    shown = [metric for metric in OTHER_SCORES if any(metric in one.metrics for one in results)]
+    header = ["result", "config", *(OTHER_SCORES[metric] for metric in shown)]
+    header += ["steps", "machine that scored", "scored by", "trained by", "command"]
+    rows, signatures = [], set()
+    for one in results:
+        scores = [metric for metric in shown if metric in one.metrics]
+        noted = {metric: protocol_note(one.signatures.get(metric, "")) for metric in scores}
+        signatures |= {
+            f"- {OTHER_SCORES[metric]}: `{one.signatures[metric]}`"
+            for metric in scores
+            if metric in one.signatures
+        }
+        seeds, steps = one.metrics.get("seeds"), one.metrics.get("steps")
+        rows.append(
+            [
+                f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else ""),
+                f"`{one.config}`",
+                *(f"{one.metrics[m]:.2f}{noted[m]}" if m in scores else "" for m in shown),
+                "" if steps is None else f"{steps:,.0f}",
+                str(one.machine),
+                short(one.commit),
+                ", ".join(training_commits(one)) or "not told",
+                f"`{one.command}`",
+            ]
+        )
+    yield "## On other text"
+    yield (
+        "What this project has trained beside the paper's rows. Each is scored on a test set of "
+        "its own, and none is to be held against the paper's values, or against another line."
+    )
+    yield markdown(header, rows, right=set(range(2, 3 + len(shown))))
+    if signatures:
+        yield "Signatures:"
+        yield "\n".join(sorted(signatures))

@@ -6,6 +6,7 @@ Reports and the README's tables are made from it, and nobody edits it by hand.
 from __future__ import annotations
 
 import dataclasses
+import json
 import lzma
 import math
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunRecord
 from flaxformer_mt.rundir.paths import read_json, remove_file, write_bytes, write_json
 from flaxformer_mt.versions import git_commit, package_versions
 
@@ -51,6 +53,11 @@ class Machine:
     accelerator: str
     cpu: str = ""
     instructions: str = ""
+
+    def __str__(self) -> str:
+        if self.accelerator != "none":
+            return self.accelerator
+        return f"{self.cores} CPU core{'' if self.cores == 1 else 's'}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,11 +197,6 @@ def parse(content: Any, path: Path) -> Result:
     def text(value: Any, where: str) -> None:
         check(isinstance(value, str) and value != "", f"{where} must be a text, not {value!r}")
 
-    def texts(where: str) -> None:
-        check(isinstance(content.get(where, {}), dict), f"{where} must be an object")
-        for key, value in content.get(where, {}).items():
-            text(value, f"{where}.{key}")
-
     def number(value: Any, where: str) -> None:
         # JSON as Python reads it also has NaN and Infinity, and True is an int.
         finite = type(value) in (int, float) and math.isfinite(value)
@@ -203,7 +205,7 @@ def parse(content: Any, path: Path) -> Result:
     keys(content, Result, "the result")
     for key in ("name", "command", "config", "commit"):
         text(content[key], key)
-    name, commit = content["name"], content["commit"]
+    name, commit, machine, metrics = (content[k] for k in ("name", "commit", "machine", "metrics"))
     check(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
     check(path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json")
     for key in ("command", "config"):
@@ -211,8 +213,6 @@ def parse(content: Any, path: Path) -> Result:
         check(ABSOLUTE_PATH.search(content[key]) is None, complaint)
     complaint = f"commit '{commit}' is neither a full git hash nor a release"
     check(COMMIT.fullmatch(commit) is not None, complaint)
-
-    machine = content["machine"]
     keys(machine, Machine, "machine")
     check(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores: a count")
     number(machine["memory_gib"], "machine.memory_gib")
@@ -220,17 +220,76 @@ def parse(content: Any, path: Path) -> Result:
     for key in ("cpu", "instructions"):
         check(isinstance(machine.get(key, ""), str), f"machine.{key} must be a text")
     number(content["seconds"], "seconds")
-
-    metrics = content["metrics"]
     check(isinstance(metrics, dict) and metrics != {}, "metrics must map names to numbers")
     for key, value in metrics.items():
         check(NAME.fullmatch(key) is not None, f"metric '{key}' must match {NAME.pattern}")
         number(value, f"metrics.{key}")
-    for key in ("versions", "signatures", "details", "hypotheses"):
-        texts(key)
+    for where in ("versions", "signatures", "details", "hypotheses"):
+        check(isinstance(content.get(where, {}), dict), f"{where} must be an object")
+        for key, value in content.get(where, {}).items():
+            text(value, f"{where}.{key}")
     for file in content.get("hypotheses", {}):
         fits = re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None
         check(fits, f"hypotheses '{file}': must be named {name}.SET.hyp.xz")
     strangers = sorted(set(content["signatures"]) - set(metrics))
     check(not strangers, f"signatures of metrics that are not there: {', '.join(strangers)}")
     return Result(**{**content, "machine": Machine(**machine)})
+
+
+# By which code a result's run was trained is not always what measured it, which the result names. A
+# run's record has the commit and the versions of each start; on what machine it was is not known.
+_Code = tuple[str, Mapping[str, str]]  # a commit or a release, and versions of packages
+
+
+def trained_by(*records: RunRecord) -> dict[str, str]:
+    """For a result's details: whatever code started its runs, each once."""
+    codes: list[dict[str, Any]] = []
+    for start in (start for record in records for start in record.starts):
+        code = {"commit": start.git_commit, "packages": dict(start.packages)}
+        if code not in codes:
+            codes.append(code)
+    return {"trained_by": json.dumps(codes)}
+
+
+def training_commits(result: Result) -> list[str]:
+    """What trained a result's runs, in short: each commit once; none where that is not told."""
+    return list(dict.fromkeys(short(commit) for commit, _ in _training_codes(result)))
+
+
+def mixture(result: Result) -> str | None:
+    """What trained the result's run where that is not, or not alone, what measured it."""
+    trained = _training_codes(result)
+    measured: _Code = (result.commit, dict(result.versions))
+    if all(code == measured for code in trained):
+        return None
+    versions = [packages for _, packages in (*trained, measured)]
+    mixed = sorted(
+        name
+        for name in {name for packages in versions for name in packages}
+        if len({packages.get(name) for packages in versions}) > 1
+    )
+
+    def described(code: _Code) -> str:
+        shown = [f"{name} {code[1].get(name, 'unknown')}" for name in mixed]
+        return f"{short(code[0])} ({', '.join(shown)})" if shown else short(code[0])
+
+    told = ", then by ".join(map(described, trained))
+    return f"trained by {told}; measured by {described(measured)}"
+
+
+def short(commit: str) -> str:
+    """Still telling of changes that were not committed; a release as it is."""
+    if commit.startswith("release"):
+        return commit
+    return commit[:10] + ("-dirty" if commit.endswith("-dirty") else "")
+
+
+def _training_codes(result: Result) -> list[_Code]:
+    """Without a commit as a result names what was no checkout: by its release."""
+    return [
+        (
+            code["commit"] or f"release {code['packages'].get('flaxformer-mt', 'unknown')}",
+            code["packages"],
+        )
+        for code in json.loads(result.details.get("trained_by", "[]"))
+    ]

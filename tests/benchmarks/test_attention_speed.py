@@ -1,4 +1,4 @@
-"""The forms of attention that are timed are one function, and what one cannot do has a reason."""
+"""The forms of attention that are timed are one function, and one that disagrees shows."""
 
 from __future__ import annotations
 
@@ -9,42 +9,24 @@ import pytest
 from benchmarks import attention_speed
 from benchmarks.attention_speed import FORMS, by_lengths, contest, works
 
-WORKS = works(2)
 
-
-@pytest.fixture
-def forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cuDNN's by XLA, which takes the same arguments."""
-    for name in ("cudnn_mask", "cudnn_lengths"):
+@pytest.mark.extended
+def test_all_forms_give_the_same_output_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cudnn_mask", "cudnn_lengths"):  # by XLA, which takes the same arguments
         form = FORMS[name]
         assert isinstance(form, functools.partial)
         monkeypatch.setitem(FORMS, name, functools.partial(form.func, by="xla"))
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("name", WORKS)
-def test_all_forms_give_the_same_output_and_gradients(forms: None, name: str) -> None:
-    metrics, reasons = contest(WORKS[name], 2, 8, "float32", 1)
-    packed = name == "packed_causal"
-    assert reasons == (
-        {"cudnn_lengths": "lengths do not tell sentences of one row apart"} if packed else {}
-    )
-    compared = {"jax", "cudnn_mask"} | (set() if packed else {"cudnn_lengths"})
-    assert {key.removesuffix("_ms") for key in metrics if key.endswith("_ms")} == {
-        "ours",
-        *compared,
-    }
-    for form in compared:
-        assert metrics[f"{form}_difference"] <= 1e-5
-
-
-@pytest.mark.extended
-def test_a_form_that_disagrees_shows(forms: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lengths without the causal mask: another function."""
-    work = WORKS["uneven_causal"]
+    for name, work in works(2).items():
+        metrics, reasons = contest(work, 2, 8, "float32", 1)
+        compared = {"jax", "cudnn_mask", "cudnn_lengths"} - reasons.keys()
+        assert reasons.keys() == ({"cudnn_lengths"} if name == "packed_causal" else set())
+        for form in compared:
+            assert metrics[f"{form}_difference"] <= 1e-5 and f"{form}_ms" in metrics
+    # Lengths without the causal mask are another function.
+    work = works(2)["uneven_causal"]
     seen = attention_speed.Work(segment_ids=work.segment_ids, causal=False)
 
-    def blind(queries, keys, values, mask, work):  # type: ignore[no-untyped-def]
+    def blind(queries, keys, values, mask, _):  # type: ignore[no-untyped-def]
         return by_lengths(queries, keys, values, mask, seen, by="xla")
 
     monkeypatch.setitem(FORMS, "cudnn_lengths", blind)

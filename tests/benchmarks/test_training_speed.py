@@ -10,23 +10,7 @@ import pytest
 
 from benchmarks import training_speed
 from benchmarks.training_contestants import ceiling
-from benchmarks.training_speed import CONTESTANTS, parse
-
-PLACE = ["--workdir", "somewhere"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([*PLACE, "--config", "multi30k"], "--data names its folder"),
-        ([*PLACE, "--python", "torch"], "write one of eole, joeynmt, torch = PYTHON"),
-    ],
-)
-def test_bad_usage(arguments, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parse(arguments)
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+from benchmarks.training_speed import CONTESTANTS
 
 
 def test_every_contestant_has_its_file_and_environment():

@@ -23,12 +23,7 @@ SIZE = 4096  # bytes of the one array
     ("line", "kind", "sent"),
     [
         ("f32[1024]{0} all-reduce(%x), replica_groups=[1,8]<=[8]", "all-reduce", 2 * SIZE * 7 / 8),
-        ("f32[8192]{0} all-gather(%x), replica_groups=[1,8]<=[8]", "all-gather", SIZE * 7),
-        (
-            "f32[128]{0} reduce-scatter(%x), replica_groups=[1,8]<=[8]",
-            "reduce-scatter",
-            SIZE * 7 / 8,
-        ),
+        ("f32[128] reduce-scatter(%x), replica_groups=[1,8]<=[8]", "reduce-scatter", SIZE * 7 / 8),
         ("f32[1024]{0} all-to-all(%x), replica_groups=[2,4]<=[8]", "all-to-all", SIZE * 3 / 4),
         (
             "f32[1024]{0} collective-permute(%x), source_target_pairs={{0,1},{1,2}}",
@@ -62,6 +57,9 @@ def test_across_slices_the_scattered_part_goes_over_the_data_centre():
     assert found["ICI"].sent == pytest.approx(2 * SIZE * 7 / 8)
     assert found["DCN"].sent == pytest.approx(2 * (SIZE / 8) * 1 / 2)
     assert found["DCN"].seconds == pytest.approx(found["DCN"].sent / 3.125e9)
+    within = line.replace("[1,16]<=", "[2,8]<=")
+    (inside,) = collectives(parse(collective(within)), *chips)
+    assert inside.network == "ICI"
 
 
 def test_what_the_compiler_has_made_of_it_between_slices():
@@ -81,15 +79,7 @@ def test_what_the_compiler_has_made_of_it_between_slices():
     assert compute_costs(parse(text), topology(2, 4)[0].chip).unestimated == ()
 
 
-def test_within_slices_nothing_goes_over_the_data_centre():
-    line = "f32[1024]{0} all-reduce(%x), replica_groups=[2,8]<=[16]"
-    (found,) = collectives(parse(collective(line)), *topology(2, 4, slices=2))
-    assert found.network == "ICI"
-
-
 def test_a_loop_multiplies_its_collectives():
-    reduce = "%sum = f32[8,128]{1,0:T(8,128)} all-reduce(%last), channel_id=1"
-    assert reduce in LOOP
     inside = LOOP.replace(
         "  %next = s32[] add(%i, %one)\n",
         "  %next = s32[] add(%i, %one)\n"
@@ -147,9 +137,6 @@ def test_formulas():
         ("replica_groups=[2,2]<=[4], dimensions={0}", "01 23"),
         ("replica_groups=[2,2]<=[2,2]T(1,0), dimensions={0}", "02 13"),
         ("replica_groups=mesh['a'=4] {'a'}, to_apply=%add", "0123"),
-        ("replica_groups=mesh['a'=2,'b'=2] {'b'}, to_apply=%add", "01 23"),
-        ("replica_groups=mesh['a'=2,'b'=2] {'a'}, to_apply=%add", "02 13"),
-        ("replica_groups=mesh['a'=2,'b'=2] {'a','b'}, to_apply=%add", "0123"),
         ("replica_groups=mesh['a'=4] {'a':(1)2}, to_apply=%add", "02 13"),
         ("replica_groups=mesh['a'=4] {'a':(2)2}, to_apply=%add", "01 23"),
         ("replica_groups=mesh['a'=2,'b'=2], device_ids=(0,2,1,3) {'b'}", "02 13"),

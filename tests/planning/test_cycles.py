@@ -31,6 +31,11 @@ def test_what_has_no_estimate_is_not_free():
     assert found["copy-start"].bytes == 4096 + 4
     assert found["copy-start"].seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
     assert found["add"].count == 5
+    # Copies count where they take longer than the compute.
+    assert compute.copy_seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
+    assert compute.overlapped_seconds == compute.seconds + compute.unestimated_seconds
+    slow = dataclasses.replace(compute, seconds=0.0)
+    assert slow.overlapped_seconds == max(slow.copy_seconds, slow.unestimated_seconds)
 
 
 def test_unknown_loops_are_marked():
@@ -77,19 +82,12 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
             "forward decoder/cross_attention bhql,blhv->bqhv",
         ),
         ("jit(train_step)/jvp(rlv,rld->vd)/dot_general", "forward loss rlv,rld->vd"),
-        ("jit(train_step)/jvp()/sub", "forward loss sub"),
-        (
-            "jit(train_step)/jvp(Transformer)/decoder/while/body/jit(dynamic_update_index_in_dim)/"
-            "dynamic_update_slice",
-            "forward decoder dynamic_update_slice",
-        ),
         ("jit(train_step)/jit(_where)/select_n", "update select_n"),
         (
             "jit(search)/jit(advance)/while/body/Transformer.decode_step/decoder.decode_step/"
             "self_attention.attend_cached/brhk,bhkl->bhrl/dot_general",
             "search decoder.decode_step/self_attention.attend_cached brhk,bhkl->bhrl",
         ),
-        ("broadcast.229", "compiler: broadcast"),
         ("", "compiler: broadcast"),
     ],
 )
@@ -114,11 +112,3 @@ def test_places(op_name, wanted):
 )  # fmt: skip
 def test_parts(phase, modules, operation, part):
     assert part_of(Place(phase, tuple(modules.split("/")) if modules else (), operation)) == part
-
-
-def test_copies_count_where_they_take_longer_than_the_compute():
-    compute = compute_costs(parse(LOOP), CHIP)
-    assert compute.copy_seconds == pytest.approx(4100 / CHIP.hbm_bandwidth)
-    assert compute.overlapped_seconds == compute.seconds + compute.unestimated_seconds
-    slow = dataclasses.replace(compute, seconds=0.0)
-    assert slow.overlapped_seconds == max(slow.copy_seconds, slow.unestimated_seconds)

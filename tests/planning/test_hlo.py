@@ -27,12 +27,9 @@ def test_sizes(shape, size):
     assert shape_bytes(shape) == size
 
 
-def test_an_unknown_element_type_is_an_error():
+def test_what_is_not_understood_is_an_error():
     with pytest.raises(HloError, match="'q7'"):
         shape_bytes("q7[2]")
-
-
-def test_a_text_that_is_no_program_is_an_error():
     with pytest.raises(HloError, match="ENTRY"):
         parse("nothing of the kind")
 

@@ -25,17 +25,10 @@ def environment(monkeypatch):
     ("arguments", "message"),
     [
         (["--topology=v5e:2x4", "--lengths=64"], "write SRC,TGT"),
-        (["--topology=v5e:2x4", "--fit", "--decode"], "not allowed with"),
-        ([], "--topology"),
-        (
-            ["--topology=v5e:2x4", "--decode", "--save-hlo=x"],
-            "--save-hlo has no effect on --decode",
-        ),
         (
             ["--topology=v5e:2x4", "--decode", "--price-per-chip-hour=0"],
             "--price-per-chip-hour has no effect on --decode",
         ),
-        (["--topology=v5e:2x4", "--fit", "--save-hlo=x"], "--save-hlo has no effect on --fit"),
         (["--topology=v5e:2x4", "--shardings", "--lengths=8,8"], "--lengths has no effect on --sh"),
     ],
 )
@@ -44,12 +37,6 @@ def test_usage(arguments, message, capsys):
         main(["plan", "--config", "quickstart", *arguments])
     assert error.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_an_unknown_topology_is_a_final_error(capsys):
-    assert main(["plan", "--config", "quickstart", "--topology", "h100:8"]) == 2
-    error = capsys.readouterr().err
-    assert "flaxformer-mt plan: error: 'h100:8': only TPU topologies can be planned" in error
 
 
 def test_a_search_that_does_not_fit_is_told_by_its_own_settings():

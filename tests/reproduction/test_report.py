@@ -53,31 +53,8 @@ def test_the_recorded_report_is_what_the_recorded_results_give(monkeypatch):
 def test_without_results_every_row_says_that_it_was_not_run():
     page = report(Records())
     for row in ROWS:
-        heading = row.table.replace("table", "Table ")
-        assert status(page, row.name, heading) == "not run"
-        shown = line_of(page, row.name, heading)
-        for name in {"bleu", "perplexity", "f1"} & set(row.values):
-            assert f" {row.values[name]:.{2 if name == 'perplexity' else 1}f} |" in shown
-        assert " – |" in shown
+        assert status(page, row.name, row.table.replace("table", "Table ")) == "not run"
     assert "## Measured" not in page and "Failed" not in page and "Stale" not in page
-
-
-def test_a_plan_makes_rows_of_that_very_step_costed():
-    page = report(Records(), [read_result(PLAN)])
-    costed = {
-        (heading, row.name)
-        for row in ROWS
-        for heading in [row.table.replace("table", "Table ")]
-        if status(page, row.name, heading) == "compiled and costed only"
-    }
-    assert costed == {
-        *(("Table 2", name) for name in ("en_de_base", "en_de_big")),
-        *(("Table 3", name) for name in ("base", "big")),
-    }
-    metrics = read_result(PLAN).metrics
-    hours = metrics["base_v5e_8_paper_step_ms"] * 100_000 * 8 / 3.6e6
-    assert f"| base | 8 v5e | {metrics['base_v5e_8_paper_step_ms']:.1f} |" in page
-    assert f"| 100,000 | {hours:,.1f} |" in page
 
 
 def full(folder: Path, bleu: float, label: str = "table2/en_de_base", **settings: object) -> None:
@@ -103,9 +80,12 @@ def test_a_measurement_at_full_scale_stands_beside_the_paper_s(tmp_path):
 
 
 def test_one_at_reduced_scale_never_does(tmp_path):
-    write(tmp_path, result(experiment("table3/c_N2")))
+    codes = json.dumps([{"commit": "f" * 40, "packages": {"jax": "0.10.2"}}])
+    older = result(experiment("table3/c_N2"), details={"trained_by": codes})
+    write(tmp_path, older)
     write(tmp_path, result(experiment("table3/c_N2", corpus=TOY), perplexity=77.75))
     page = report(read_records(tmp_path))
+    assert f"- `{older['name']}`: trained by ffffffffff; measured by 0123456789" in page
     assert status(page, "c_N2") == "measured at reduced scale"
     assert "25.00" not in page.partition("## Measured")[0]
     for heading in ("the paper's text, scale 0.01", "the text `toy`, scale 0.01"):
@@ -120,33 +100,7 @@ def test_one_at_reduced_scale_never_does(tmp_path):
         assert len({line.count("|") for line in block.strip().split("\n")}) == 1
 
 
-def told_of(page: str, row: str, measured: str) -> tuple[str, str]:
-    """What stands above and below the table of the row's line that has `measured` in it."""
-    blocks = page.partition("## Measured")[2].split("\n\n")
-    (number,) = [n for n, block in enumerate(blocks) if re.search(f"`{row}` .*{measured}", block)]
-    return blocks[number - 2], blocks[number + 2]
-
-
-def test_rows_of_two_languages_are_not_described_as_one(tmp_path):
-    for label, pairs, signature in (
-        ("table2/en_de_base", 4_508_785, "tok:moses-de|compounds:split"),
-        ("table2/en_fr_base", 35_800_000, "tok:moses-fr"),
-    ):
-        text = {"data": f"wmt14: {pairs:,} training pairs", "test": "newstest2014, 3,003 sentences"}
-        found = result(experiment(label, scale=1.0), pairs=pairs, details=text)
-        found["signatures"]["bleu_paper"] = signature
-        write(tmp_path, found)
-    page = report(read_records(tmp_path))
-    assert page.count("### Table 2 on the paper's text, full length") == 1
-    for row, pairs, signature in (
-        ("en_de_base", "4,508,785", "tok:moses-de|compounds:split"),
-        ("en_fr_base", "35,800,000", "tok:moses-fr"),
-    ):
-        above, below = told_of(page, row, pairs)
-        assert f"{pairs} training pairs" in above and f"`{signature}`" in below
-
-
-def test_scores_of_two_protocols_have_no_common_mean(tmp_path):
+def test_scores_of_two_protocols_or_texts_have_no_common_mean(tmp_path):
     for seed, score in ((1, 27.0), (2, 28.0)):
         found = result(experiment("table2/en_de_base", scale=1.0, seed=seed), bleu_paper=score)
         found["metrics"]["pairs"] = 4_508_785
@@ -158,6 +112,15 @@ def test_scores_of_two_protocols_have_no_common_mean(tmp_path):
     assert "| 27.3 | 28.00, 27.00 (protocol 1) | 24.25 ± 0.00 (2 seeds) |" in shown
     assert page.count("the paper's BLEU (protocol 1) |") == 1  # a table of its own
     assert "| 27.00 (protocol 1) |" in page.partition("## On other text")[2]
+    # What is said above a table is so of all its rows.
+    for label, pairs in (("table3/base", "4,508,785"), ("table3/c_N2", "35,800,000")):
+        write(tmp_path, result(experiment(label), details={"data": f"{pairs} training pairs"}))
+    page = report(read_records(tmp_path)).partition("### Table 3 on the paper's text, scale 0.01")[
+        2
+    ]
+    for label, pairs in (("base", "4,508,785"), ("c_N2", "35,800,000")):
+        above = page.partition(f"| `{label}` |")[0].rpartition("Trained on ")[2]
+        assert above.startswith(f"{pairs} training pairs")
 
 
 def test_a_stale_result_is_said_to_be_and_not_shown(tmp_path):
@@ -205,20 +168,21 @@ def test_what_is_of_a_row_that_there_is_no_longer_is_told(tmp_path):
     assert "- `x`: failed, and the paper has no row 'table9/x': no room" in stale_lines
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"name": "x"}', '{"row": 3}'])
-def test_a_malformed_failure_is_named(tmp_path, content):
-    (tmp_path / "failed").mkdir()
-    (tmp_path / "failed" / "bad.json").write_text(content)
-    with pytest.raises(ResultError, match="bad.json: is no record of a failure"):
-        read_records(tmp_path)
-
-
-def test_a_foreign_result_is_named(tmp_path, capsys):
+def test_foreign_files_are_named(tmp_path, capsys):
     write(tmp_path, {**result(experiment()), "details": {}})
     with pytest.raises(ResultError, match="is no result of `reproduce`"):
         read_records(tmp_path)
     assert main(["reproduce", "report", "--workdir", str(tmp_path), "--also", str(PLAN)]) != 0
     assert "plan.json: has none of the scores bleu_paper" in capsys.readouterr().err
+    quickstart = str(PLAN.with_name("quickstart.json"))
+    assert main(["reproduce", "report", "--workdir", str(tmp_path), "--plan", quickstart]) != 0
+    assert "quickstart.json: has no steps of benchmarks.plan" in capsys.readouterr().err
+    (tmp_path / "failed").mkdir()
+    for content in ("{", "[]", '{"name": "x"}', '{"row": 3}'):
+        (tmp_path / "failed" / "bad.json").write_text(content)
+        next(tmp_path.glob("*.json"), tmp_path / "none").unlink(missing_ok=True)
+        with pytest.raises(ResultError, match="bad.json: is no record of a failure"):
+            read_records(tmp_path)
 
 
 def ordering(folder: Path, **metrics: float) -> None:
@@ -243,21 +207,21 @@ def ordering(folder: Path, **metrics: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "judged"),
+    ("row", "metrics", "judged"),
     [
-        ({}, "holds"),
-        ({"difference": 1.5}, "does not hold"),
-        ({"p_randomization": 0.05}, "cannot be told apart"),
-        ({"agreeing": 1}, "cannot be told apart"),
-        ({"difference": 0.0}, "cannot be told apart"),
+        ("c_N2", {}, "holds"),
+        ("c_N2", {"difference": 1.5}, "does not hold"),
+        ("c_N2", {"p_randomization": 0.05}, "cannot be told apart"),
+        ("c_N2", {"agreeing": 1}, "cannot be told apart"),
+        ("c_N2", {"difference": 0.0}, "cannot be told apart"),
+        ("a_h16", {}, None),  # the paper has no order
     ],
 )
-def test_an_order_is_judged_by_chance_and_by_every_seed(tmp_path, metrics, judged):
-    ordering(tmp_path, **metrics)
-    page = report(read_records(tmp_path))
-    line = line_of(page, "c_N2", "Which of Table 3's orderings hold")
-    assert f"| {judged} |" in line and "| -2.1 |" in line and "| +1.19 | +0.50 |" in line
-    assert f"{judged.capitalize()}: `c_N2`" in page
+def test_an_order_is_judged_by_chance_and_by_every_seed(row, metrics, judged):
+    found = {"difference": -1.5, "p_randomization": 0.001, "agreeing": 2, "seeds": 2} | metrics
+    prefixed = {f"{row.lower()}_{name}": number for name, number in found.items()}
+    assert verdict(row_of(f"table3/{row}"), prefixed) == judged
+    assert verdict(row_of("table3/c_d256"), prefixed) is None  # not tested
 
 
 def test_a_p_of_the_bootstrap_alone_decides_nothing_and_says_what_it_is(tmp_path):
@@ -272,15 +236,12 @@ def test_a_p_of_the_bootstrap_alone_decides_nothing_and_says_what_it_is(tmp_path
     assert "Not decided: `c_N2`" in page and "the bootstrap's p, which is one-sided" in page
 
 
-def test_where_the_paper_has_no_order_there_is_none_to_hold():
-    numbers = {"difference": 1.0, "p_randomization": 0.0, "agreeing": 1, "seeds": 1}
-    metrics = {f"a_h16_{name}": number for name, number in numbers.items()}
-    assert verdict(row_of("table3/a_h16"), metrics) is None
-    assert verdict(row_of("table3/c_N2"), metrics) is None  # not tested
-
-
 def test_an_ordering_of_runs_that_are_no_longer_those_is_left_out(tmp_path):
     ordering(tmp_path)
+    page = report(read_records(tmp_path))
+    line = line_of(page, "c_N2", "Which of Table 3's orderings hold")
+    assert "| holds |" in line and "| -2.1 |" in line and "| +1.19 | +0.50 |" in line
+    assert "Holds: `c_N2`" in page
     write(tmp_path, result(experiment("table3/c_N2"), details={"digest": "0" * 64}))
     page = report(read_records(tmp_path))
     assert "Which of Table 3's orderings hold" not in page

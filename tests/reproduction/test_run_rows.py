@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import DataConfig, ExperimentConfig, corpus, default_config, freeze
+from flaxformer_mt.config import freeze
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import known, read_records
@@ -156,29 +156,18 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     assert known(done, running.results).state == "stale"
 
 
-@pytest.mark.parametrize("missing", ["train.en", "valid.de"])
-def test_missing_text_is_named_before_anything_is_trained(tmp_path, folder, missing):
-    files = {part: (f"{part}.en", f"{part}.de") for part in ("train", "valid")}
-    part = missing.partition(".")[0]
-    files[part] = tuple("gone" if name == missing else name for name in files[part])
-    train = Training()
-    wrong = toy(folder, corpus=dataclasses.replace(TOY, **files))
-    (outcome,) = runner(tmp_path, train).run([wrong])
-    assert outcome.kind == "failed" and "gone" in outcome.message
-    assert not train.calls
+def test_missing_text_is_named_before_anything_is_trained(tmp_path, folder):
+    for files in ({"train": ("gone", "train.de")}, {"valid": ("valid.en", "gone")}):
+        train = Training()
+        wrong = toy(folder, corpus=dataclasses.replace(TOY, **files))
+        (outcome,) = runner(tmp_path, train).run([wrong])
+        assert outcome.kind == "failed" and "gone" in outcome.message
+        assert not train.calls
 
 
-def data() -> DataConfig:
-    config = default_config()
-    config.data.train.toy = corpus(kind="synthetic", size=60)
-    config.data.valid = corpus(kind="synthetic", split="valid", size=8)
-    config.data.vocabulary.size = 200
-    found: ExperimentConfig = freeze(config, "test")
-    return found.data
-
-
-def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
-    take_prepared(RunDirectory(tmp_path / "a"), data(), seed=1, folder=tmp_path / "p", say=print)
+def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path, folder: Path) -> None:
+    data = toy(folder).config.data
+    take_prepared(RunDirectory(tmp_path / "a"), data, seed=1, folder=tmp_path / "p", say=print)
     (place,) = (tmp_path / "p").iterdir()
     said: list[str] = []
     waiting = threading.Event()
@@ -190,7 +179,7 @@ def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path) -> Non
     other = RunDirectory(tmp_path / "b")
     second = threading.Thread(
         target=take_prepared,
-        args=(other, data()),
+        args=(other, data),
         kwargs={"seed": 1, "folder": tmp_path / "p", "say": say},
     )
     # Locks are of an open file: within this process as between two.

@@ -9,12 +9,11 @@ import pytest
 
 from flaxformer_mt.config import flatten, load_config
 from flaxformer_mt.model.flops import shape_flops
-from flaxformer_mt.reproduction.paper import EN_DE, ROWS
+from flaxformer_mt.reproduction.paper import ROWS
 from flaxformer_mt.reproduction.planned import planned_flops, planned_parameters
-from flaxformer_mt.reproduction.scaling import (
+from flaxformer_mt.reproduction.settings import (
     scaled,
     scaled_schedule,
-    share_of,
     validating_at_checkpoints,
 )
 from flaxformer_mt.training.optimizer import learning_rate
@@ -54,12 +53,6 @@ def test_averaging_covers_the_same_last_part_of_training(row, scale):
     config = load_config(row.spec)
     # Steps are whole: a few in a hundred more or less.
     assert window(scaled(config, scale)) == pytest.approx(window(config), rel=0.04)
-
-
-def test_as_many_pairs_for_as_many_steps():
-    for scale in (*SCALES, 1):
-        assert share_of(EN_DE["wmt14"], scale) == scale * EN_DE["wmt14"]
-    assert share_of(10, 1e-9) == 1
 
 
 @pytest.mark.parametrize("scale", [0.1, 1e-6])

@@ -34,7 +34,7 @@ def test_settings_that_cannot_stand_in_a_result_are_refused(settings, message):
         Settings(**settings)
 
 
-def test_so_are_corpora():
+def test_corpora_that_cannot_stand_in_a_result_are_refused():
     with pytest.raises(RowError, match="small letters"):
         Corpus(name="Multi30k", train=("a", "b"), valid=("c", "d"))
     for name in ("paper", "paper_full"):
