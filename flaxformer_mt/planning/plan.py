@@ -9,7 +9,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-from jax.sharding import Mesh, SingleDeviceSharding
+from jax.sharding import SingleDeviceSharding
 
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
@@ -20,10 +20,10 @@ from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.flops import TRAINING, forward_flops
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.planning.collectives import Collective, collectives, expected_bytes
-from flaxformer_mt.planning.compile import Memory, TooLarge, compile_quietly
+from flaxformer_mt.planning.compile import Compilation, Memory, TooLarge, compile_quietly
 from flaxformer_mt.planning.cycles import Compute, compute_costs
 from flaxformer_mt.planning.topology import Topology
-from flaxformer_mt.training.program import Program, build, with_dtype
+from flaxformer_mt.training.program import build, with_dtype
 
 
 class PlanningError(UserError):
@@ -31,42 +31,18 @@ class PlanningError(UserError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One step of a config on a topology. Bytes, FLOPs and seconds are those of one device.
-
-    `step_seconds` is estimated compute and unestimated operations, then the collectives; of
-    asynchronous copies it has what they take longer than the compute they run beside. Collectives
-    that overlap make the real step shorter, what no estimate knows (the start of each operation,
-    waiting for data) makes it longer. Only a run on the chips can show which.
-    """
+class Compiled:
+    """What is known of any program. Bytes, FLOPs and seconds are those of one device."""
 
     config: str
     topology: str
     chip: str
-    chips: int
-    devices: int
-    mesh: dict[str, int]
-    dtype: str
-    scan_layers: bool
-    remat: bool
-    shape: Shape
-    parameters: int
-    steps: int
     compile_seconds: float
     hbm_bytes: int
     memory: Memory | None
     refused: TooLarge | None
     replications: tuple[str, ...]
-    recomputed: int
-    forward_flops: dict[str, float]  # of the whole batch, by part
-    step_flops: float  # of one device
     compute: Compute | None
-    collectives: tuple[Collective, ...]
-    expected_collective_bytes: int | None
-    step_seconds: float
-    peak_share: float  # step_flops / (step_seconds * peak)
-    compute_peak_share: float  # the same for the estimated compute alone
-    price_per_chip_hour: float | None
 
     @property
     def fits(self) -> bool:
@@ -79,6 +55,36 @@ class Plan:
             return self.memory.needed(self.hbm_bytes)
         assert self.refused is not None
         return self.refused.needed
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan(Compiled):
+    """One step of a config on a topology.
+
+    `step_seconds` is estimated compute and unestimated operations, then the collectives; of
+    asynchronous copies it has what they take longer than the compute they run beside. Collectives
+    that overlap make the real step shorter, what no estimate knows (the start of each operation,
+    waiting for data) makes it longer. Only a run on the chips can show which.
+    """
+
+    chips: int
+    devices: int
+    mesh: dict[str, int]
+    dtype: str
+    scan_layers: bool
+    remat: bool
+    shape: Shape
+    parameters: int
+    steps: int
+    recomputed: int
+    forward_flops: dict[str, float]  # of the whole batch, by part
+    step_flops: float  # of one device
+    collectives: tuple[Collective, ...]
+    expected_collective_bytes: int | None
+    step_seconds: float
+    peak_share: float  # step_flops / (step_seconds * peak)
+    compute_peak_share: float  # the same for the estimated compute alone
+    price_per_chip_hour: float | None
 
     @property
     def collective_bytes(self) -> float:
@@ -143,11 +149,13 @@ def plan(
         tgt_keys=shape.tgt_length,
     )
     flops = TRAINING * sum(forward.values()) / len(topology.devices)
+
+    def share(seconds: float) -> float:
+        return flops / (seconds * chip.bf16_flops) if seconds else 0.0
+
     params = program.abstract.params
     return Plan(
-        config=config.name,
-        topology=str(topology),
-        chip=chip.name,
+        **_known(config, topology, compilation, compute),
         chips=topology.chips,
         devices=len(topology.devices),
         mesh=dict(mesh.shape),
@@ -157,24 +165,33 @@ def plan(
         shape=shape,
         parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params)),
         steps=config.training.steps,
-        compile_seconds=compilation.seconds,
-        hbm_bytes=chip.hbm_bytes,
-        memory=compilation.memory,
-        refused=compilation.refused,
-        replications=compilation.replications,
         recomputed=compilation.recomputed,
         forward_flops=forward,
         step_flops=flops,
-        compute=compute,
         collectives=exchanged,
         expected_collective_bytes=expected_bytes(params, mesh),
         step_seconds=seconds,
-        peak_share=flops / (seconds * chip.bf16_flops) if seconds else 0.0,
-        compute_peak_share=(
-            flops / (compute.seconds * chip.bf16_flops) if compute and compute.seconds else 0.0
-        ),
+        peak_share=share(seconds),
+        compute_peak_share=share(compute.seconds if compute else 0.0),
         price_per_chip_hour=price_per_chip_hour,
     )
+
+
+def _known(
+    config: ExperimentConfig, topology: Topology, found: Compilation, compute: Compute | None
+) -> dict[str, Any]:
+    """The fields of `Compiled`."""
+    return {
+        "config": config.name,
+        "topology": str(topology),
+        "chip": topology.chip.name,
+        "compile_seconds": found.seconds,
+        "hbm_bytes": topology.chip.hbm_bytes,
+        "memory": found.memory,
+        "refused": found.refused,
+        "replications": found.replications,
+        "compute": compute,
+    }
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -187,32 +204,19 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DecodePlan:
+class DecodePlan(Compiled):
     """One batch of the longest sources on one device. Seconds are of the whole search at most.
 
     How many tokens a search decodes depends on the sentences: `seconds` counts `max_length` passes
     of its loop, `seconds_per_token` one.
     """
 
-    config: str
-    topology: str
-    chip: str
     rows: int
     src_length: int
     beam_size: int
     max_length: int
-    compile_seconds: float
-    hbm_bytes: int
-    memory: Memory | None
-    refused: TooLarge | None
-    replications: tuple[str, ...]
-    compute: Compute | None
     seconds: float
     seconds_per_token: float
-
-    @property
-    def fits(self) -> bool:
-        return self.refused is None
 
 
 def plan_decoding(
@@ -248,19 +252,11 @@ def plan_decoding(
         without = compute_costs(compilation.hlo, topology.chip, unknown_trips=0)
         once = (whole - without.overlapped_seconds) / max_length
     return DecodePlan(
-        config=config.name,
-        topology=str(topology),
-        chip=topology.chip.name,
+        **_known(config, topology, compilation, compute),
         rows=batch.rows,
         src_length=batch.length,
         beam_size=search.beam_size,
         max_length=max_length,
-        compile_seconds=compilation.seconds,
-        hbm_bytes=topology.chip.hbm_bytes,
-        memory=compilation.memory,
-        refused=compilation.refused,
-        replications=compilation.replications,
-        compute=compute,
         seconds=whole,
         seconds_per_token=once,
     )
@@ -273,34 +269,3 @@ def check_length(config: ExperimentConfig, length: int) -> None:
             f"a sentence of {length} tokens is longer than 'model.max_length' = "
             f"{config.model.max_length} lets in: give shorter --lengths, or raise it"
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Sharding:
-    """How one array of the parameters lies on the mesh."""
-
-    name: str
-    shape: tuple[int, ...]
-    spec: str
-    shard: tuple[int, ...]
-
-
-def shardings(program: Program) -> list[Sharding]:
-    """Every parameter's sharding, in the order of the tree. Compiles nothing."""
-    rows = []
-    for path, leaf in jax.tree_util.tree_leaves_with_path(program.abstract.params):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        spec = ", ".join(
-            "-" if axis is None else axis if isinstance(axis, str) else "+".join(axis)
-            for axis in leaf.sharding.spec
-        )
-        rows.append(Sharding(name, leaf.shape, spec, leaf.sharding.shard_shape(leaf.shape)))
-    return rows
-
-
-def whole_share(rows: list[Sharding], mesh: Mesh) -> float:
-    """Share of the parameters that each device holds whole, where the mesh would split them."""
-    if mesh.shape["fsdp"] * mesh.shape["tensor"] == 1:
-        return 0.0
-    total = sum(math.prod(row.shape) for row in rows)
-    return sum(math.prod(row.shape) for row in rows if row.shape == row.shard) / total

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import jax
 
 from flaxformer_mt.config import ExperimentConfig, expected_types
 from flaxformer_mt.data.plan import PlanError, Shape
@@ -28,12 +31,9 @@ from flaxformer_mt.planning.plan import (
     DecodePlan,
     Plan,
     PlanningError,
-    Sharding,
     plan,
     plan_decoding,
-    shardings,
     to_json,
-    whole_share,
 )
 from flaxformer_mt.planning.topology import describe
 from flaxformer_mt.rundir import layout
@@ -78,17 +78,35 @@ class Report:
 def report_step(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """The training step: memory, time, communication, cost."""
     result = _plan(config, request, _shape(config, request), say)
-    return Report(as_text(result), to_json(result), result.fits)
+    return Report("\n".join(_lines(result)), to_json(result), result.fits)
 
 
 def report_shardings(config: ExperimentConfig, request: Request, say: Say) -> Report:
-    """How every parameter lies on the mesh. Compiles nothing."""
+    """How every parameter lies on the mesh, and the share that each device holds whole of those.
+
+    Compiles nothing.
+    """
     topology = describe(request.topology, request.slices)
     program = build(config, **_vocabulary_sizes(config, request), devices=topology.devices)
-    rows = shardings(program)
-    whole = whole_share(rows, program.mesh)
-    text = f"{shardings_as_text(rows)}\n{whole:.2%} of the parameters whole on every device"
-    return Report(text, [dataclasses.asdict(row) for row in rows])
+    rows: list[dict[str, Any]] = []
+    sizes, whole = [], []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(program.abstract.params):
+        axes = [axis or "-" for axis in leaf.sharding.spec]
+        spec = ", ".join(axis if isinstance(axis, str) else "+".join(axis) for axis in axes)
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        shard = leaf.sharding.shard_shape(leaf.shape)
+        rows.append({"name": name, "shape": leaf.shape, "spec": spec, "shard": shard})
+        sizes.append(math.prod(leaf.shape))
+        whole.append(sizes[-1] if shard == leaf.shape else 0)
+    width = max(len(row["name"]) for row in rows) + 2
+    lines = [f"{'parameter':<{width}}{'shape':<20}{'split over':<24}{'on a device'}"]
+    for row in rows:
+        shape, part = ("x".join(map(str, row[of])) or "scalar" for of in ("shape", "shard"))
+        lines.append(f"{row['name']:<{width}}{shape:<20}{row['spec'] or '-':<24}{part}")
+    split = program.mesh.shape["fsdp"] * program.mesh.shape["tensor"] > 1
+    share = sum(whole) / sum(sizes) if split else 0.0
+    lines.append(f"{share:.2%} of the parameters whole on every device")
+    return Report("\n".join(lines), rows)
 
 
 def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Report:
@@ -196,12 +214,8 @@ def _shape(config: ExperimentConfig, request: Request) -> Shape:
     return largest_shape(config, planner.shapes)
 
 
-def as_text(plan: Plan) -> str:
-    """The whole report."""
-    return "\n".join(_lines(plan))
-
-
 def _lines(plan: Plan) -> Iterator[str]:
+    """The whole report of a step."""
     shape, compute = plan.shape, plan.compute
     mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
     form = f"{plan.dtype}, {'scanned' if plan.scan_layers else 'unrolled'} layers"
@@ -324,16 +338,6 @@ def decoding_as_text(plan: DecodePlan) -> str:
             *_costs(plan.compute.unestimated, plan.seconds, shown=6),
             f"\n{CAVEAT}",
         ]
-    return "\n".join(lines)
-
-
-def shardings_as_text(rows: list[Sharding]) -> str:
-    """One line a parameter: name, shape, mesh axis of each side, a device's part."""
-    width = max(len(row.name) for row in rows) + 2
-    lines = [f"{'parameter':<{width}}{'shape':<20}{'split over':<24}{'on a device'}"]
-    for row in rows:
-        shape, shard = ("x".join(map(str, sides)) or "scalar" for sides in (row.shape, row.shard))
-        lines.append(f"{row.name:<{width}}{shape:<20}{row.spec or '-':<24}{shard}")
     return "\n".join(lines)
 
 
