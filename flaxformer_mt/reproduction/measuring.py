@@ -10,7 +10,6 @@ from pathlib import Path
 import jax
 
 from flaxformer_mt import __version__
-from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.corpus import CorpusError, open_source, read_pairs
 from flaxformer_mt.data.prepare import read_manifest
 from flaxformer_mt.decoding.translator import Translator
@@ -55,18 +54,14 @@ def read_test(experiment: Experiment, *, say: Callable[[str], None]) -> TestSet:
     pairs = list(read_pairs(corpus, data.folder, key=key))
     if not pairs:
         raise CorpusError(f"{key}: holds no sentence to score")
-    test = TestSet(
-        name=name,
-        sources=tuple(pair.src for pair in pairs),
-        references=tuple(pair.tgt for pair in pairs),
-    )
-    if "f1" not in experiment.row.values:
-        return test
-    files = open_source(corpus, data.folder, key).files
-    if "tgt" not in files:
-        raise CorpusError(f"{key}: gold trees are looked for beside two files: kind 'files'")
-    gold = gold_trees(Path(str(files["tgt"])), len(pairs), say=say)
-    return dataclasses.replace(test, gold=gold)
+    gold: tuple[Tree, ...] = ()
+    if "f1" in experiment.row.values:
+        files = open_source(corpus, data.folder, key).files
+        if "tgt" not in files:
+            raise CorpusError(f"{key}: gold trees are looked for beside two files: kind 'files'")
+        gold = gold_trees(Path(str(files["tgt"])), len(pairs), say=say)
+    sources, references = tuple(pair.src for pair in pairs), tuple(pair.tgt for pair in pairs)
+    return TestSet(name=name, sources=sources, references=references, gold=gold)
 
 
 def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results: Path) -> Result:
@@ -99,12 +94,8 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
     goodput, devices = read_json(run.goodput), jax.device_count()
     wall, starts = goodput["wall_seconds"], goodput["starts"]
     counted = _counts(experiment, run)
-    metrics |= {
-        **counted,
-        "devices": devices,
-        "device_hours": wall * devices / 3600,
-        "averaged_checkpoints": averaged,
-    }
+    hours = wall * devices / 3600
+    metrics |= {**counted, "devices": devices, "device_hours": hours}
     train, wanted = experiment.config.data.train, sum(experiment.row.pairs.values())
     names = [corpus.path if corpus.kind == "tfds" else corpus.name for corpus in train]
     enough = counted["pairs"] >= _ENOUGH * wanted
@@ -113,7 +104,7 @@ def measure(experiment: Experiment, run: RunDirectory, test: TestSet, *, results
         command=experiment.command,
         config=experiment.row.spec,
         seconds=wall + found.seconds,
-        metrics=metrics,
+        metrics=metrics | {"averaged_checkpoints": averaged},
         signatures=signatures,
         details={
             **experiment.details(),
@@ -141,34 +132,34 @@ def _scores(found: Evaluation) -> dict[str, float]:
 
 def _counts(experiment: Experiment, run: RunDirectory) -> dict[str, float]:
     """What the run's own records tell of its size and its cost."""
-    config: ExperimentConfig = experiment.config
+    model = experiment.config.model
     manifest, reports = read_manifest(run.data), read_metrics(run.metrics)
     sizes, lengths = manifest["vocabulary"]["sizes"], manifest["lengths"]["train"]
     done = progress(reports)
     src_tokens, tgt_tokens = float(done.src_tokens[-1]), float(done.tgt_tokens[-1])
+    # Of the last step: the paper's table is not of the best one.
     last = [report for report in reports if report["kind"] == "valid"][-1]
-    kept = [corpus["kept"] for corpus in manifest["corpora"] if corpus["split"] == "train"]
+    train = [report for report in reports if report["kind"] == "train"]
+    flops = training_flops(  # of the tokens that were trained on: padding is left out
+        model,
+        sizes["tgt"],
+        src_tokens=src_tokens,
+        tgt_tokens=tgt_tokens,
+        src_keys=lengths["src"]["mean"],
+        tgt_keys=lengths["tgt"]["mean"],
+    )
     return {
-        # Of the last step: the paper's table is not of the best one.
         "perplexity": last["perplexity"],
         "steps": last["step"],
-        "pairs": int(sum(kept)),
+        "pairs": sum(one["kept"] for one in manifest["corpora"] if one["split"] == "train"),
         "scale": experiment.settings.scale,
         "seed": experiment.seed,
-        "parameters": sum(count_by_formula(config.model, sizes["src"], sizes["tgt"]).values()),
+        "parameters": sum(count_by_formula(model, sizes["src"], sizes["tgt"]).values()),
         "source_tokens": round(src_tokens),
         "target_tokens": round(tgt_tokens),
-        # Of the tokens that were trained on: padding is left out.
-        "training_flops": training_flops(
-            config.model,
-            sizes["tgt"],
-            src_tokens=src_tokens,
-            tgt_tokens=tgt_tokens,
-            src_keys=lengths["src"]["mean"],
-            tgt_keys=lengths["tgt"]["mean"],
-        ),
+        "training_flops": flops,
         "target_tokens_per_second": statistics.median(
-            report["tgt_tokens_per_second"] for report in reports if report["kind"] == "train"
+            report["tgt_tokens_per_second"] for report in train
         ),
     }
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from flaxformer_mt import __version__
 from flaxformer_mt.evaluation.evaluation_files import read_kept
-from flaxformer_mt.evaluation.metrics import Measured, Metric, ScoringError, measure
+from flaxformer_mt.evaluation.metrics import Measured, ScoringError, measure
 from flaxformer_mt.evaluation.paper_protocol import PaperBleu, protocol_note
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
-from flaxformer_mt.reproduction.paper import Row, RowError, rows_of
+from flaxformer_mt.reproduction.paper import Row, RowError, row_of, rows_of
 from flaxformer_mt.reproduction.records import known, read_records
 from flaxformer_mt.reproduction.result_file import Result, short, write_result
 from flaxformer_mt.reproduction.settings import Settings
@@ -28,6 +28,7 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.text_table import markdown
 
 SIGNIFICANT = 0.05
+_BASE = row_of("table3/base")
 Verdict = Literal["holds", "does not hold", "cannot be told apart", "not decided"]
 
 
@@ -50,36 +51,30 @@ def write_orderings(
     must not take the place of one with more. None where there is no pair of a row and the base with
     a seed in common. Raises ConfigError, ScoringError, ResultError.
     """
-    rows = {row.name.lower(): _done(row, settings, run_of, results) for row in rows_of("table3")}
-    base = rows.pop("base")
+    base, *others = (_done(row, settings, run_of, results) for row in rows_of("table3"))
     metrics: dict[str, float] = {}
     used: dict[str, str] = {}
     signatures: dict[str, str] = {}
-    for name, of_row in rows.items():
+    for of_row in others:
         pairs = [(base[seed], of_row[seed]) for seed in sorted(base.keys() & of_row.keys())]
         if not pairs:
             continue
+        name = pairs[0][1].experiment.row.name.lower()
         used |= {one.experiment.name: one.experiment.digest for pair in pairs for one in pair}
-        compared, signature = _compared(pairs)
+        compared, signatures[f"{name}_difference"] = _compared(pairs)
         metrics |= {f"{name}_{key}": value for key, value in compared.items()}
-        signatures[f"{name}_difference"] = signature
     if not metrics:
         return None
     first = next(iter(base.values()))
+    details = {"experiments": json.dumps(used), "group": group_of(first.result)}
     return write_result(
         results / f"{first.experiment.stem('orderings')}.json",
         command=settings.command("table3", seeds=sorted(base)),
         config=first.experiment.row.spec,
-        seconds=sum(
-            one.result.seconds for of_row in (base, *rows.values()) for one in of_row.values()
-        ),
+        seconds=sum(one.result.seconds for of_row in (base, *others) for one in of_row.values()),
         metrics=metrics,
         signatures=signatures,
-        details={
-            "experiments": json.dumps(used),
-            "group": group_of(first.result),
-            "test": first.result.details["test"],
-        },
+        details=details | {"test": first.result.details["test"]},
         release=__version__,
     )
 
@@ -114,25 +109,32 @@ def verdict(row: Row, metrics: Mapping[str, float]) -> Verdict | None:
     the sentences of the test set) and all seeds agree. Results of before have the bootstrap's p
     alone, which is one-sided and so calls too many equal systems different: it decides nothing.
     """
-    (base,) = rows_of("table3", ["base"])
-    expected = row.values["bleu"] - base.values["bleu"]
-    prefix = row.name.lower()
-    if expected == 0 or f"{prefix}_difference" not in metrics:
+    expected = row.values["bleu"] - _BASE.values["bleu"]
+    ours = _of_row(row, metrics)
+    if expected == 0 or not ours:
         return None
-    if f"{prefix}_p_randomization" not in metrics:
+    if "p_randomization" not in ours:
         return "not decided"
-    found = metrics[f"{prefix}_difference"]
-    agree = metrics[f"{prefix}_agreeing"] == metrics[f"{prefix}_seeds"]
-    if found == 0 or not agree or metrics[f"{prefix}_p_randomization"] >= SIGNIFICANT:
+    found, agree = ours["difference"], ours["agreeing"] == ours["seeds"]
+    if found == 0 or not agree or ours["p_randomization"] >= SIGNIFICANT:
         return "cannot be told apart"
     return "holds" if (found > 0) == (expected > 0) else "does not hold"
 
 
+def _of_row(row: Row, metrics: Mapping[str, float]) -> dict[str, float]:
+    """What a comparison has of a row, without its name."""
+    start = f"{row.name.lower()}_"
+    return {k.removeprefix(start): v for k, v in metrics.items() if k.startswith(start)}
+
+
 def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float], str]:
     """Base and row over all seeds; a sentence is drawn, or exchanged, with all its outputs."""
-    base = [_measured(one) for one, _ in pairs]
-    row = [_measured(one) for _, one in pairs]
-    together = [_together(base)], [_together(row)]
+    base, row = ([_measured(one) for one in seeds] for seeds in zip(*pairs, strict=True))
+    # Sentence by sentence the counts of all seeds: BLEU of their outputs taken together.
+    together = [
+        [Measured(each[0].metric, np.sum([one.counts for one in each], axis=0))]
+        for each in (base, row)
+    ]
     (outcome,), (exchanged,) = paired_bootstrap(*together), approximate_randomization(*together)
     singly = [ours.score - theirs.score for theirs, ours in zip(base, row, strict=True)]
     sign = np.sign(outcome.difference)
@@ -140,13 +142,12 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]]) -> tuple[dict[str, float],
         one.result.metrics["perplexity"] - other.result.metrics["perplexity"]
         for other, one in pairs
     ]
-    interval = outcome.interval
-    assert interval is not None  # bootstrap has one
+    assert outcome.interval is not None  # bootstrap has one
     return {
         "seeds": len(pairs),
         "difference": outcome.difference,
-        "low": interval.low,
-        "high": interval.high,
+        "low": outcome.interval.low,
+        "high": outcome.interval.high,
         "p_randomization": exchanged.p_value,
         "agreeing": int(sum(np.sign(difference) == sign for difference in singly)),
         "perplexity_difference": statistics.mean(perplexities),
@@ -159,14 +160,8 @@ def _measured(scored: Scored) -> Measured:
     if kept.references is None:
         raise ScoringError(f"{scored.run.evaluation}: keeps no references: evaluate it again")
     metrics = scored.experiment.scoring.metrics(kept.references)
-    bleu, *_ = metrics
-    chosen: Metric = next((one for one in metrics if isinstance(one, PaperBleu)), bleu)
-    return measure([chosen], kept.hypotheses, kept.references)[0]
-
-
-def _together(measured: Sequence[Measured]) -> Measured:
-    """Sentence by sentence the counts of all seeds: BLEU of their outputs taken together."""
-    return Measured(measured[0].metric, np.sum([one.counts for one in measured], axis=0))
+    paper = [one for one in metrics if isinstance(one, PaperBleu)]
+    return measure([*paper, *metrics][:1], kept.hypotheses, kept.references)[0]
 
 
 def setting(group: str) -> str:
@@ -187,15 +182,13 @@ def overrides(group: str) -> str:
 
 def described(found: Result) -> Iterator[str]:
     """The comparison, as a section of the page."""
-    base, *rows = rows_of("table3")
     header = [
         *("row", "paper: BLEU against base", "ours", "95% interval", "p", "seeds that agree"),
         *("the paper's order", "paper: perplexity against base", "ours"),
     ]
     lines, verdicts = [], dict[str, list[str]]()
-    for row in rows:
-        start = f"{row.name.lower()}_"
-        ours = {k.removeprefix(start): v for k, v in found.metrics.items() if k.startswith(start)}
+    for row in rows_of("table3"):
+        ours = _of_row(row, found.metrics)
         if not ours:
             continue
         p = ours.get("p_randomization")
@@ -204,13 +197,13 @@ def described(found: Result) -> Iterator[str]:
         lines.append(
             [
                 f"`{row.name}`",
-                f"{row.values['bleu'] - base.values['bleu']:+.1f}",
+                f"{row.values['bleu'] - _BASE.values['bleu']:+.1f}",
                 f"{ours['difference']:+.2f}",
                 f"{ours['low']:+.2f} to {ours['high']:+.2f}",
                 f"{ours['p']:.3f} (bootstrap)" if p is None else f"{p:.3f}",
                 f"{ours['agreeing']:.0f} of {ours['seeds']:.0f}",
                 judged,
-                f"{row.values['perplexity'] - base.values['perplexity']:+.2f}",
+                f"{row.values['perplexity'] - _BASE.values['perplexity']:+.2f}",
                 f"{ours['perplexity_difference']:+.2f}",
             ]
         )

@@ -107,12 +107,13 @@ def read_records(folder: Path) -> Records:
 def standing(row: Row, records: Records, plans: Sequence[Result]) -> Standing:
     """Raises ConfigError if the row's own config is broken."""
     fresh = [result for result in records.of(row) if stale(result) is None]
+    full = tuple(result for result in fresh if result.details.get("status") == FULL)
     config = load_config(row.spec)
     return Standing(
         row=row,
         config=config,
-        full=tuple(result for result in fresh if result.details.get("status") == FULL),
-        reduced=tuple(result for result in fresh if result.details.get("status") != FULL),
+        full=full,
+        reduced=tuple(result for result in fresh if result not in full),
         failures=tuple(failure for failure in records.failures if failure.label == row.label),
         planned=tuple(planned_steps(config, plans)),
         by_layers=planned_by_layers(row, config, plans),
@@ -146,18 +147,10 @@ def known(experiment: Experiment, folder: Path) -> Known:
 
 def write_failure(experiment: Experiment, message: str, folder: Path) -> None:
     """Notes why it could not be done, in place of what was noted before."""
-    path = _failure_file(experiment, folder)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirectoryError(f"{path.parent}: cannot be written: {error.strerror}") from error
-    content = Failure(
-        name=experiment.name,
-        command=experiment.command,
-        message=message,
-        details=experiment.details(),
-    )
-    write_json(path, dataclasses.asdict(content))
+    path, name = _failure_file(experiment, folder), experiment.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"name": name, "command": experiment.command, "message": message}
+    write_json(path, content | {"details": experiment.details()})
 
 
 def remove_failure(experiment: Experiment, folder: Path) -> None:

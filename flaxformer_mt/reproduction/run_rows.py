@@ -102,19 +102,16 @@ class Rows:
         if layout.has_record(run):
             changes = _changes(run, experiment)
         else:
-            self._begin(run, experiment)
+            data, pairs, say = experiment.config.data, experiment.pairs, self.say
+            if pairs is not None:
+                data = first_pairs(data, pairs, folder=self.workdir / "extracts", say=say)
+            prepared = self.workdir / "prepared"
+            take_prepared(run, data, seed=experiment.seed, folder=prepared, say=say)
+            config = dataclasses.replace(experiment.config, data=data)
+            layout.create(run.path, to_dict(config), self.command)
         if self.train(run, changes) == "stopped":
             return None
         return measure(experiment, run, test, results=self.results)
-
-    def _begin(self, run: RunDirectory, experiment: Experiment) -> None:
-        """Makes the run, with its vocabulary and token store."""
-        data, say = experiment.config.data, self.say
-        if experiment.pairs is not None:
-            data = first_pairs(data, experiment.pairs, folder=self.workdir / "extracts", say=say)
-        take_prepared(run, data, seed=experiment.seed, folder=self.workdir / "prepared", say=say)
-        config = dataclasses.replace(experiment.config, data=data)
-        layout.create(run.path, to_dict(config), self.command)
 
 
 def listing(experiments: Iterable[Experiment], results: Path) -> str:
@@ -126,28 +123,22 @@ def listing(experiments: Iterable[Experiment], results: Path) -> str:
     notes: list[str] = []
     total, left = 0.0, 0.0
     for experiment in experiments:
-        found = known(experiment, results)
-        config = experiment.config
+        found, config, row = known(experiment, results), experiment.config, experiment.row
         flops = planned_flops(config)
         total += flops
         left += flops if found.state != "done" else 0
-        averaged = config.training.keep_for_average
-        pairs = sum((experiment.pairs or experiment.row.pairs).values())
+        pairs = f"{sum((experiment.pairs or row.pairs).values()):,}"
+        pairs = pairs if experiment.settings.corpus is None else f"<= {pairs}"
+        averaged = str(config.training.keep_for_average or "last alone")
+        parameters = f"{planned_parameters(config) / 1e6:.2f}"
         rows.append(
             [
-                experiment.row.name,
-                experiment.row.spec,
-                str(experiment.seed),
-                found.state,
-                f"{config.training.steps:,}",
-                f"{pairs:,}" if experiment.settings.corpus is None else f"<= {pairs:,}",
-                str(averaged) if averaged else "last alone",
-                f"{planned_parameters(config) / 1e6:.2f}",
-                f"{flops:.1e}",
+                *(row.name, row.spec, str(experiment.seed), found.state),
+                *(f"{config.training.steps:,}", pairs, averaged, parameters, f"{flops:.1e}"),
             ]
         )
         if found.note:
-            notes.append(f"{experiment.row.name}: {found.state}: {found.note}")
+            notes.append(f"{row.name}: {found.state}: {found.note}")
     header = ["row", "config", "seed", "state", "steps", "pairs", "averaged", "M params", "FLOPs"]
     costs = f"all: {total:.1e} FLOPs, of which {left:.1e} are to be done (by formula, every batch "
     return "\n".join([aligned(header, rows, left={0, 1, 3}), f"{costs}full)", *notes])

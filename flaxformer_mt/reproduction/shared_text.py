@@ -36,13 +36,12 @@ def first_pairs(
     They are written below `folder`, once: what is there of the same files is used again. Raises
     CorpusError, and RunDirectoryError where nothing can be written.
     """
-    train = tuple(
-        _first(corpus, pairs[corpus.name], data.folder, folder, say)
-        if corpus.name in pairs
-        else corpus
-        for corpus in data.train
-    )
-    return dataclasses.replace(data, train=train)
+
+    def first(corpus: CorpusConfig) -> CorpusConfig:
+        count = pairs.get(corpus.name)
+        return corpus if count is None else _first(corpus, count, data.folder, folder, say)
+
+    return dataclasses.replace(data, train=tuple(map(first, data.train)))
 
 
 def _first(corpus: CorpusConfig, count: int, source: str, folder: Path, say: Say) -> CorpusConfig:
@@ -53,22 +52,21 @@ def _first(corpus: CorpusConfig, count: int, source: str, folder: Path, say: Say
     stamps = {name: [str(path), *paths.stamp(path)] for name, path in files.items()}
     place = _place(folder, [dataclasses.asdict(corpus) | {"weight": 0.0}, stamps, count]).absolute()
     src, tgt, record = place / "src", place / "tgt", place / "extract.json"
-    found = CorpusConfig(name=corpus.name, src=str(src), tgt=str(tgt), weight=corpus.weight)
     with _alone_in(place, say):
-        if record.exists():
-            return found
-        drops, written = Drops(), 0
-        with writing(src) as src_file, writing(tgt) as tgt_file:
-            for pair in itertools.islice(read_pairs(corpus, source, drops=drops, key=key), count):
-                src_file.write(f"{pair.src}\n")
-                tgt_file.write(f"{pair.tgt}\n")
-                written += 1
-        # Last of all: without it the files are written again.
-        write_json(record, {"corpus": corpus.name, "pairs": written, "left_out": drops.counts})
-        say(f"{key}: the first {written:,} pairs are used ({count:,} wanted)")
-        for example in drops.examples:
-            say(f"  left out: {example}")
-    return found
+        if not record.exists():
+            drops, written = Drops(), 0
+            read = read_pairs(corpus, source, drops=drops, key=key)
+            with writing(src) as src_file, writing(tgt) as tgt_file:
+                for pair in itertools.islice(read, count):
+                    written += 1
+                    src_file.write(f"{pair.src}\n")
+                    tgt_file.write(f"{pair.tgt}\n")
+            # Last of all: without it the files are written again.
+            write_json(record, {"corpus": corpus.name, "pairs": written, "left_out": drops.counts})
+            say(f"{key}: the first {written:,} pairs are used ({count:,} wanted)")
+            for example in drops.examples:
+                say(f"  left out: {example}")
+    return CorpusConfig(name=corpus.name, src=str(src), tgt=str(tgt), weight=corpus.weight)
 
 
 def take_prepared(
@@ -102,39 +100,37 @@ def _alone_in(place: Path, say: Say) -> Iterator[None]:
     path = place / "lock"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = path.open("a", encoding="utf-8")
     except OSError as error:
         raise RunDirectoryError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
+    with lock:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"{place}: another process prepares the same text; waiting for it")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
             say(
                 f"warning: {place}: this file system has no locks ({error.strerror}); make sure "
                 "that nothing else prepares the same text"
             )
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _take(source: Path, target: Path) -> None:
     """`source` under another name as well, its files shared: nothing writes to them again."""
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:  # another file system, or one without links
+            shutil.copy2(source, target)
+
     if target.exists():
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as aside:
-            shutil.copytree(source, aside, copy_function=_link)
+            shutil.copytree(source, aside, copy_function=link)
     except OSError as error:
         raise RunDirectoryError(f"{target}: cannot be written: {error.strerror}") from error
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)
