@@ -16,7 +16,6 @@ from flaxformer_mt.config import (
     differences,
     flatten,
     freeze,
-    load_config,
     thaw,
 )
 from flaxformer_mt.config.digest_keys import decides, deciding
@@ -27,6 +26,7 @@ from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH
 from flaxformer_mt.reproduction.settings import (
     Settings,
     load_on,
+    paper_config,
     placed,
     scaled,
     share_of,
@@ -127,21 +127,18 @@ def resolve(row: Row, settings: Settings) -> Experiment:
     """
     base = load_on(settings.text, row.base, settings.overrides)
     config = _with_changes(row, base)
-    data, test = config.data, row.test
+    data, pairs, test = config.data, row.pairs, row.test
     if settings.folder is not None:
         data = placed(settings.text, data, settings.folder)
-    pairs = row.pairs
     if (corpus := settings.corpus) is not None:
         if corpus.test is None and row.test != "valid":
             raise RowError(f"{row.label}: is measured on a test set: --test SRC TGT names it")
-        (train, valid, *tests) = (
-            CorpusConfig(name=name, src=files[0], tgt=files[1])
-            for name, files in (
-                (corpus.name, corpus.train),
-                ("valid", corpus.valid),
-                (corpus.name, corpus.test),
-            )
-            if files
+        named = {"train": corpus.name, "valid": "valid", "test": corpus.name}
+        files = {part: getattr(corpus, part) for part in named}
+        train, valid, *tests = (
+            CorpusConfig(name=named[part], src=pair[0], tgt=pair[1])
+            for part, pair in files.items()
+            if pair
         )
         data = dataclasses.replace(data, train=(train,), valid=valid, test=tuple(tests))
         pairs = {corpus.name: sum(row.pairs.values())}
@@ -181,7 +178,7 @@ def again(details: Mapping[str, str]) -> Experiment:
 
 def _with_changes(row: Row, ours: ExperimentConfig) -> ExperimentConfig:
     """`ours` with what the row has another value of than its base has in the paper."""
-    base, changed = flatten(load_config(row.base)), flatten(load_config(row.spec))
+    base, changed = (flatten(paper_config(spec)) for spec in (row.base, row.spec))
     present = flatten(ours)
     changes = {
         key: _changed(row, key, base[key], value, present[key])

@@ -15,17 +15,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flaxformer_mt.config import (
-    ExperimentConfig,
-    expected_types,
-    flatten,
-    load_config,
-    loss_chunk,
-)
+from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, loss_chunk
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.reproduction.paper import ROWS, Row
 from flaxformer_mt.reproduction.result_file import Result
+from flaxformer_mt.reproduction.settings import paper_config
 
 SENTENCE = 25
 """Tokens of a sentence where nothing is known of the text: about newstest's in word-pieces."""
@@ -79,12 +74,12 @@ class Planned:
 
 def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator[Planned]:
     """The whole steps among `plans` that are this config's."""
+    wanted = _step(config)
     for plan in plans:
         for name in plan.metrics:
-            if (found := _WHOLE.fullmatch(name)) is None:
-                continue
-            if _step(load_config(f"wmt14_en_de:{found[1]}")) == _step(config):
-                yield _planned(plan, name, found[2], found[3], (plan.commit,), whole=True)
+            found = _WHOLE.fullmatch(name)
+            if found and _step(paper_config(f"wmt14_en_de:{found[1]}")) == wanted:
+                yield _planned(plan, found, 2, [plan.commit], whole=True)
 
 
 def planned_by_layers(
@@ -92,26 +87,27 @@ def planned_by_layers(
 ) -> Planned | None:
     """The row's step by one and two of its layers; None if it was not asked for, or has changed."""
     wanted = re.compile(rf"{key_of(row)}_(v\w+?)_(\d+)_step_ms")
-    whole = max(_layers(config)) <= max(LAYERS)
     for plan in plans:
         digest, *commits = plan.details.get(key_of(row), "none").split()
-        for name in plan.metrics:
-            if digest == step_digest(config) and (found := wanted.fullmatch(name)):
-                return _planned(plan, name, found[1], found[2], tuple(commits), whole=whole)
+        for found in filter(None, map(wanted.fullmatch, plan.metrics)):
+            if digest == step_digest(config):
+                whole = len(compiled_layers(config)) == 1
+                return _planned(plan, found, 1, commits, whole=whole)
     return None
 
 
 def _planned(
-    plan: Result, name: str, chip: str, chips: str, commits: tuple[str, ...], *, whole: bool
+    plan: Result, found: re.Match[str], chip: int, commits: Sequence[str], *, whole: bool
 ) -> Planned:
+    """`chip` is the group of the metric's name that is a chip, before how many there are."""
     return Planned(
-        chip=chip,
-        chips=int(chips),
-        step_ms=plan.metrics[name],
-        gib=plan.metrics[name.replace("_step_ms", "_gib")],
+        chip=found[chip],
+        chips=int(found[chip + 1]),
+        step_ms=plan.metrics[found[0]],
+        gib=plan.metrics[found[0].replace("_step_ms", "_gib")],
         whole=whole,
         command=plan.command,
-        commits=commits,
+        commits=tuple(commits),
     )
 
 
@@ -137,7 +133,7 @@ def step_digest(config: ExperimentConfig) -> str:
 
 def compiled_layers(config: ExperimentConfig) -> tuple[int, ...]:
     """With how many layers in each stack the step is compiled. Raises ValueError."""
-    encoder, decoder = _layers(config)
+    encoder, decoder = config.model.encoder_layers, config.model.decoder_layers
     if encoder != decoder:
         raise ValueError(f"{config.name}: {encoder} + {decoder} layers: the stacks must be alike")
     return (encoder,) if encoder <= max(LAYERS) else LAYERS
@@ -149,10 +145,6 @@ def at_layers(values: Sequence[float], layers: Sequence[int], wanted: int) -> fl
         return values[0]
     slope = (values[1] - values[0]) / (layers[1] - layers[0])
     return values[0] + slope * (wanted - layers[0])
-
-
-def _layers(config: ExperimentConfig) -> tuple[int, int]:
-    return config.model.encoder_layers, config.model.decoder_layers
 
 
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from flaxformer_mt.config import ConfigError, ExperimentConfig, load_config
+from flaxformer_mt.config import ConfigError, ExperimentConfig
 from flaxformer_mt.reproduction.experiment import Experiment, again
 from flaxformer_mt.reproduction.paper import Row, RowError
 from flaxformer_mt.reproduction.planned import Planned, planned_by_layers, planned_steps
 from flaxformer_mt.reproduction.result_file import Result, ResultError, read_result, read_results
+from flaxformer_mt.reproduction.settings import paper_config
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import read_json, remove_file, write_json
 
@@ -108,7 +109,7 @@ def standing(row: Row, records: Records, plans: Sequence[Result]) -> Standing:
     """Raises ConfigError if the row's own config is broken."""
     fresh = [result for result in records.of(row) if stale(result) is None]
     full = tuple(result for result in fresh if result.details.get("status") == FULL)
-    config = load_config(row.spec)
+    config = paper_config(row.spec)
     return Standing(
         row=row,
         config=config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import shlex
@@ -143,9 +144,15 @@ def load_on(text: Text, spec: str, overrides: Sequence[str] = ()) -> ExperimentC
 
     Raises RowError where TensorFlow Datasets does not have it, and ConfigError.
     """
-    if text == "files":
-        return load_config(spec, overrides)
-    return load_config(spec, [*_from_tfds(spec, load_config(spec).data), *overrides])
+    if text == "tfds":
+        overrides = [*_from_tfds(spec, paper_config(spec).data), *overrides]
+    return load_config(spec, overrides) if overrides else paper_config(spec)
+
+
+@functools.cache
+def paper_config(spec: str) -> ExperimentConfig:
+    """Read once: a report asks for each again and again. Raises ConfigError."""
+    return load_config(spec)
 
 
 def placed(text: Text, data: DataConfig, folder: str) -> DataConfig:
