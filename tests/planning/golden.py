@@ -8,46 +8,40 @@ committed. A new JAX or libtpu changes some of them, too.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from flaxformer_mt.cli.main import main as command
+
 FOLDER = Path(__file__).parent / "golden"
 
 # A small budget and two layers: the program is that of a full one in shape, and compiled sooner.
 CASES: dict[str, list[str]] = {
     "tiny_v5e": ["--config=quickstart", "--topology=v5e:2x4"],
     "tiny_v4_two_slices": [
-        "--config=quickstart",
-        "--topology=v4:2x2x1",
-        "--slices=2",
-        "--config.mesh.fsdp=2",
-        "--config.mesh.tensor=2",
-        "--config.model.scan_layers=true",
+        *("--config=quickstart", "--topology=v4:2x2x1", "--slices=2"),
+        *("--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.model.scan_layers=true"),
     ],
     "base_v5e": [
-        "--config=wmt14_en_de:base",
-        "--topology=v5e:2x4",
-        "--config.model.scan_layers=true",
+        *("--config=wmt14_en_de:base", "--topology=v5e:2x4", "--config.model.scan_layers=true"),
     ],
 }
 
 
-def plan(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`flaxformer-mt plan` as a user calls it."""
-    command = [sys.executable, "-m", "flaxformer_mt.cli.main", "plan", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+def planned(*arguments: str) -> Any:
+    """What `flaxformer-mt plan --json` prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert command(["plan", *arguments, "--json"]) == 0
+    return json.loads(printed.getvalue())
 
 
 def summary(name: str) -> dict[str, Any]:
     """The parts of a plan that a golden table keeps."""
-    values = values_of(plan(*CASES[name], "--json"))
-    shardings = values_of(plan(*CASES[name], "--json", "--shardings"))
+    values, shardings = planned(*CASES[name]), planned(*CASES[name], "--shardings")
     memory = values["memory"]
     return {
         "shape": values["shape"],
@@ -68,19 +62,9 @@ def summary(name: str) -> dict[str, Any]:
     }
 
 
-def values_of(done: subprocess.CompletedProcess[str]) -> Any:
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return json.loads(done.stdout)
-
-
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CASES:
-        path = FOLDER / f"{name}.json"
-        path.write_text(json.dumps(summary(name), indent=1) + "\n", encoding="utf-8")
-        print(path)
-
-
 if __name__ == "__main__":
-    main()
+    FOLDER.mkdir(exist_ok=True)
+    for case in sys.argv[1:] or CASES:
+        path = FOLDER / f"{case}.json"
+        path.write_text(json.dumps(summary(case), indent=1) + "\n", encoding="utf-8")
+        print(path)

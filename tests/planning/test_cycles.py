@@ -21,6 +21,9 @@ def test_cycles_of_a_loop_and_its_share():
     (operation,) = compute.operations
     assert operation.name == "forward decoder/feed_forward bld,df->blf"
     assert operation.count == 5
+    unknown = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
+    guessed = compute_costs(parse(unknown), CHIP, unknown_trips=3)
+    assert guessed.cycles == 3000 and guessed.guessed_loops and not compute.guessed_loops
 
 
 def test_what_has_no_estimate_is_not_free():
@@ -36,13 +39,6 @@ def test_what_has_no_estimate_is_not_free():
     assert compute.overlapped_seconds == compute.seconds + compute.unestimated_seconds
     slow = dataclasses.replace(compute, seconds=0.0)
     assert slow.overlapped_seconds == max(slow.copy_seconds, slow.unestimated_seconds)
-
-
-def test_unknown_loops_are_marked():
-    text = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
-    assert compute_costs(parse(text), CHIP, unknown_trips=3).cycles == 3000
-    assert compute_costs(parse(text), CHIP).guessed_loops
-    assert not compute_costs(parse(LOOP), CHIP).guessed_loops
 
 
 def test_an_update_in_place_moves_its_piece_alone():

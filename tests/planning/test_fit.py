@@ -21,7 +21,7 @@ def device(fixed: int, a_row: int, square: float, available: int, kink: int = 10
 
 
 @given(
-    fixed=st.integers(0, 8000),
+    fixed=st.integers(0, 20_000),  # from 16,000 nothing fits
     a_row=st.integers(1, 400),
     square=st.floats(0, 0.02),
     start=st.integers(8, 4000).map(lambda rows: rows // 8 * 8),
@@ -36,29 +36,25 @@ def test_finds_nearly_the_largest_in_few_compilations(fixed, a_row, square, star
     assert [need.rows for need in found.tried] == calls
     largest = found.largest
     if largest is not None:
-        assert largest.fits
         # Either within a tenth of the memory, or the next step up does not fit, or out of tries.
         above = measure(largest.rows + multiple)
+        assert largest.fits
         assert largest.needed >= 0.9 * 16_000 or not above.fits or len(found.tried) == 8
+    elif len(found.tried) < 8:
+        assert min(calls) == multiple
 
 
 @pytest.mark.parametrize(
-    ("fixed", "a_row", "kink", "start", "available"),
+    ("a_row", "kink", "start", "available"),
     [
-        (1000, 10, 10**9, 96, 16_000),
-        (1000, 10, 10**9, 6400, 16_000),  # a start that does not fit
+        (10, 10**9, 96, 16_000),
+        (10, 10**9, 6400, 16_000),  # a start that does not fit
         # As with a loss whose logits outgrow their chunk: the first two sizes promise too much.
-        (1000, 2, 4096, 16, 160_000),
+        (2, 4096, 16, 160_000),
     ],
 )
-def test_nine_tenths_of_the_memory_are_used(fixed, a_row, kink, start, available):
-    measure, calls = device(fixed, a_row, 0, available, kink)
+def test_nine_tenths_of_the_memory_are_used(a_row, kink, start, available):
+    measure, calls = device(1000, a_row, 0, available, kink)
     found = search(measure, start=start, multiple=8)
     assert 0.9 * available <= found.largest.needed <= available, calls
     assert len(calls) <= 4 or start != 96, "a linear device takes three or four compilations"
-
-
-def test_nothing_fits():
-    measure, calls = device(20_000, 10, 0, 16_000)
-    assert search(measure, start=96, multiple=8).largest is None
-    assert min(calls) == 8
