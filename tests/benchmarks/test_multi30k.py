@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import multi30k
 from benchmarks.multi30k import main, write_seeds
-from flaxformer_mt.reproduction.result_file import Machine, read_results, write_result
+from flaxformer_mt.reproduction.result_file import Machine, read_result, read_results, write_result
 
 MACHINE = Machine(cores=2, memory_gib=24.0, accelerator="none")
 
@@ -25,40 +25,27 @@ def recorded(folder, name, bleu, *, seconds=60.0, command="python -m benchmarks.
 
 def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
     recorded(tmp_path, "multi30k_tiny", 40.0, command="first")
-    recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
-    recorded(tmp_path, "multi30k_tiny_seed_13_bfloat16", 42.0, command="third")
-    # Other weights or another search than these three:
-    recorded(tmp_path, "multi30k_tiny_gnmt_1_6", 10.0)
-    recorded(tmp_path, "multi30k_tiny_seed_2_gnmt_1_6", 10.0)
-    recorded(tmp_path, "multi30k_tiny_raw", 10.0)
-    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
-    found = {result.name: result for result in read_results(tmp_path)}["multi30k_tiny_seeds"]
-    assert found.metrics["seeds"] == 3
-    assert found.metrics["bleu_tokenized_lc"] == pytest.approx(41.0)
-    assert found.metrics["bleu_tokenized_lc_lowest"] == 40.0
-    assert found.metrics["bleu_tokenized_lc_highest"] == 42.0
-    assert found.metrics["bleu_tokenized_lc_deviation"] == pytest.approx(1.0)
-    assert "sacrebleu_13a" not in found.metrics and "steps" not in found.metrics
-    assert found.seconds == 180.0
-    assert sorted(found.command.split("; ")) == ["first", "second", "third"]
-    assert found.signatures == {"bleu_tokenized_lc": "nrefs:1|tok:none"}
-    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)  # its own result is none of them
-    assert read_results(tmp_path)[-1].metrics["seeds"] == 3
-
-
-def test_a_seed_with_both_number_types_counts_once(tmp_path):
-    recorded(tmp_path, "multi30k_tiny", 40.0, command="first")
     recorded(tmp_path, "multi30k_tiny_bfloat16", 50.0)
     write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
     assert not (tmp_path / "multi30k_tiny_seeds.json").exists(), "one seed has no spread"
-    recorded(tmp_path, "multi30k_tiny_seed_1", 60.0)  # the config's own
+    # A seed counts once, and 1 is the config's own.
+    recorded(tmp_path, "multi30k_tiny_seed_1", 60.0)
     recorded(tmp_path, "multi30k_tiny_seed_2", 41.0, command="second")
     recorded(tmp_path, "multi30k_tiny_seed_2_bfloat16", 50.0)
-    write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
-    found = {result.name: result for result in read_results(tmp_path)}["multi30k_tiny_seeds"]
-    assert found.metrics["seeds"] == 2
-    assert found.metrics["bleu_tokenized_lc"] == pytest.approx(40.5)
-    assert found.command == "first; second"
+    recorded(tmp_path, "multi30k_tiny_seed_13_bfloat16", 42.0, command="third")
+    # Other weights or another search than these three:
+    for name in ("gnmt_1_6", "seed_2_gnmt_1_6", "raw"):
+        recorded(tmp_path, f"multi30k_tiny_{name}", 10.0)
+    for _ in range(2):  # its own result is none of them
+        write_seeds("multi30k_tiny", "multi30k:tiny", tmp_path)
+    found = read_result(tmp_path / "multi30k_tiny_seeds.json")
+    bleu = {"": 41.0, "_lowest": 40.0, "_highest": 42.0, "_deviation": 1.0}
+    for end, value in bleu.items():
+        assert found.metrics[f"bleu_tokenized_lc{end}"] == pytest.approx(value)
+    assert found.metrics["seeds"] == 3 and found.seconds == 180.0
+    assert "sacrebleu_13a" not in found.metrics and "steps" not in found.metrics
+    assert sorted(found.command.split("; ")) == ["first", "second", "third"]
+    assert found.signatures == {"bleu_tokenized_lc": "nrefs:1|tok:none"}
     left_out = {name: text for name, text in found.details.items() if text.startswith("left out")}
     assert left_out == {
         "multi30k_tiny_bfloat16": "left out: seed 1 counts once, by multi30k_tiny",
@@ -78,7 +65,7 @@ def bench(tmp_path, monkeypatch):
 
     def record(run, path, *, command, config, test):
         recorded(tmp_path, path.stem, 40.0 + len(asked), command=command)
-        return {result.name: result for result in read_results(tmp_path)}[path.stem]
+        return read_result(path)
 
     def run(*arguments):
         assert main(["--data", "F", "--workdir", "D", *arguments]) == 0

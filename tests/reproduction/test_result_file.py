@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 
@@ -83,17 +84,14 @@ def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
     assert kept() == ({}, {})
 
 
-@pytest.mark.parametrize(
-    ("commit", "chrf", "message"),
-    [
+def test_an_invalid_result_is_not_written(tmp_path, monkeypatch):
+    for commit, chrf, message in (
         ("a" * 40, float("nan"), r"metrics\.chrf must be a finite number, not nan"),
         (None, 1.0, "git checkout"),
-    ],
-)
-def test_an_invalid_result_is_not_written(tmp_path, monkeypatch, commit, chrf, message):
-    monkeypatch.setattr(result_file, "git_commit", lambda: commit)
-    with pytest.raises(ResultError, match=message):
-        written(tmp_path / "tiny.json", metrics={"chrf": chrf})
+    ):
+        monkeypatch.setattr(result_file, "git_commit", lambda commit=commit: commit)
+        with pytest.raises(ResultError, match=message):
+            written(tmp_path / "tiny.json", metrics={"chrf": chrf})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -139,26 +137,23 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "complaint"), MALFORMED)
-def test_malformed_files_are_refused_by_name(tmp_path, valid, key, value, complaint):
-    *groups, leaf = key.split(".")
-    place = valid[groups[0]] if groups else valid
-    if value is REMOVED:
-        del place[leaf]
-    else:
+def test_malformed_files_are_refused_by_name(tmp_path, valid):
+    def refused(content, complaint):
+        path = write(tmp_path, content)
+        with pytest.raises(ResultError) as error:
+            read_results(tmp_path)
+        assert str(path) in str(error.value) and complaint in str(error.value)
+
+    for key, value, complaint in MALFORMED:
+        content = copy.deepcopy(valid)
+        *groups, leaf = key.split(".")
+        place = content[groups[0]] if groups else content
         place[leaf] = value
-    path = write(tmp_path, valid)
-    with pytest.raises(ResultError) as error:
-        read_results(tmp_path)
-    assert str(path) in str(error.value)
-    assert complaint in str(error.value)
-
-
-def test_what_is_no_object_is_refused(tmp_path):
-    with pytest.raises(ResultError, match="tiny.json:2: is not JSON"):
-        read_result(write(tmp_path, '{\n  "name": tiny\n}'))
-    with pytest.raises(ResultError, match="tiny.json: the result must be an object"):
-        read_result(write(tmp_path, "[]"))
+        if value is REMOVED:
+            del place[leaf]
+        refused(content, complaint)
+    refused('{\n  "name": tiny\n}', "tiny.json:2: is not JSON")
+    refused("[]", "the result must be an object")
 
 
 CODE = {"commit": "0123456789" * 4, "packages": {"jax": "0.10.2"}}

@@ -6,6 +6,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,12 +73,9 @@ def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
     failures = (OSError("no room\nmore"), ValueError("no sense"), ZeroDivisionError("a bug"))
     train = Training(*failures, OSError("other"), "stopped")
     names = ["base", "a_h1", "c_N2"]
-    rows = [
-        *(toy(folder, name) for name in names),
-        toy(folder, overrides=(*TINY, "model.dropout=0.02")),  # the base, with a failure of its own
-        toy(folder, "c_N4"),
-        toy(folder, "c_N8"),
-    ]
+    rows = [toy(folder, name) for name in (*names, "c_N4", "c_N8")]
+    # The base, with a failure of its own.
+    rows.insert(3, toy(folder, overrides=(*TINY, "model.dropout=0.02")))
 
     def explain(error: Exception) -> str | None:
         return None if isinstance(error, ZeroDivisionError) else str(error)
@@ -96,8 +94,9 @@ def test_a_failure_is_noted_and_the_others_go_on(tmp_path, folder, capsys):
 
 
 def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
-    train = Training("stopped", "stopped", "stopped")
-    running = runner(tmp_path, train)
+    train = Training(*["stopped"] * 4)
+    (tmp_path / "before").mkdir()
+    running = runner(tmp_path / "before", train)
     for overrides in ((), ("training.log_every=3", "data.workers=1"), ("model.dropout=0.05",)):
         running.run([toy(folder, overrides=(*TINY, *overrides))])
     (first, none), (second, changed), (other, fresh) = train.calls
@@ -106,17 +105,11 @@ def test_a_stopped_row_goes_on_in_its_own_run(tmp_path, folder):
     assert "data.workers=1" in changed
     assert {one.partition("=")[0] for one in changed} <= {"data.workers", "training.log_every"}
     assert other != first and other.path.name != first.path.name
-
-
-def test_a_working_directory_may_be_moved(tmp_path, folder):
-    train = Training("stopped", "stopped")
-    (tmp_path / "before").mkdir()
-    runner(tmp_path / "before", train).run([toy(folder)])
+    # The working directory may be moved: where the extract now lies is no change of the run.
     (tmp_path / "before").rename(tmp_path / "after")
     runner(tmp_path / "after", train).run([toy(folder)])
-    # The store is made: where the extract now lies is no change of the run.
-    assert [changed for _, changed in train.calls] == [[], []]
-    assert train.calls[1][0].path.is_relative_to(tmp_path / "after")
+    moved, changed = train.calls[3]
+    assert changed == [] and moved.path == tmp_path / "after" / "runs" / first.path.name
 
 
 def test_rows_share_what_is_prepared_of_the_first_pairs_alone(tmp_path, folder):
@@ -169,26 +162,17 @@ def test_a_second_process_waits_for_the_first_and_says_so(tmp_path: Path, folder
     data = toy(folder).config.data
     take_prepared(RunDirectory(tmp_path / "a"), data, seed=1, folder=tmp_path / "p", say=print)
     (place,) = (tmp_path / "p").iterdir()
-    said: list[str] = []
-    waiting = threading.Event()
-
-    def say(line: str) -> None:
-        said.append(line)
-        waiting.set()
-
+    said: queue.Queue[str] = queue.Queue()
     other = RunDirectory(tmp_path / "b")
-    second = threading.Thread(
-        target=take_prepared,
-        args=(other, data),
-        kwargs={"seed": 1, "folder": tmp_path / "p", "say": say},
-    )
+    settings = {"seed": 1, "folder": tmp_path / "p", "say": said.put}
+    second = threading.Thread(target=take_prepared, args=(other, data), kwargs=settings)
     # Locks are of an open file: within this process as between two.
     with open(place / "lock", "a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         second.start()
-        assert waiting.wait(60)
-        assert said == [f"{place}: another process prepares the same text; waiting for it"]
-        second.join(0.5)
+        told = said.get(timeout=60)
+        assert told == f"{place}: another process prepares the same text; waiting for it"
+        second.join(0.2)
         assert second.is_alive() and not other.data.exists()
     second.join(60)
     assert not second.is_alive()

@@ -13,36 +13,33 @@ from flaxformer_mt.config import flatten, load_config
 from flaxformer_mt.data.corpus.tfds_sets import data_dir_of
 from flaxformer_mt.reproduction.experiment import again, resolve
 from flaxformer_mt.reproduction.paper import RowError, row_of, rows_of
-from flaxformer_mt.reproduction.settings import Corpus, Settings
+from flaxformer_mt.reproduction.settings import Settings
 from tests.reproduction.made_up import TOY, experiment, result
 
 TFDS = Settings(text="tfds")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_what_cannot_stand_in_a_result_is_refused():
+    for settings, message in (
         ({"scale": 0.0}, "must lie above 0"),
         ({"scale": 1.5}, "at most be 1"),
         ({"overrides": ("data.folder=x",)}, "say --folder"),
         ({"overrides": ("training.seed=2",)}, "say --seeds"),
         ({"overrides": ("data.valid.src=/srv/valid.en",)}, "a path of one machine"),
-    ],
-)
-def test_settings_that_cannot_stand_in_a_result_are_refused(settings, message):
-    with pytest.raises(RowError, match=message):
-        Settings(**settings)
-
-
-def test_corpora_that_cannot_stand_in_a_result_are_refused():
-    with pytest.raises(RowError, match="small letters"):
-        Corpus(name="Multi30k", train=("a", "b"), valid=("c", "d"))
-    for name in ("paper", "paper_full"):
-        with pytest.raises(RowError, match=f"--corpus {name}: .* the paper's own text"):
-            dataclasses.replace(TOY, name=name)
+        ({"corpus": {"train": ("/srv/train.en", "train.de")}}, "a path of one machine"),
+        ({"corpus": {"name": "Multi30k"}}, "small letters"),
+        ({"corpus": {"name": "paper"}}, "--corpus paper: .* the paper's own text"),
+        ({"corpus": {"name": "paper_full"}}, "--corpus paper_full: .* the paper's own text"),
+        ({"text": "tfds", "corpus": {}}, "is the paper's text"),
+    ):
+        with pytest.raises(RowError, match=message):
+            if "corpus" in settings:
+                settings = settings | {"corpus": dataclasses.replace(TOY, **settings["corpus"])}
+            experiment(**settings)
     assert dataclasses.replace(TOY, name="papers").name == "papers"
-    with pytest.raises(RowError, match="a path of one machine"):
-        experiment(corpus=dataclasses.replace(TOY, train=("/srv/train.en", "/srv/train.de")))
+    details = result(experiment())["details"]
+    with pytest.raises(RowError, match="no text 'tar'"):
+        again({**details, "settings": details["settings"].replace("}", ', "text": "tar"}')})
 
 
 def test_a_command_names_rows_seeds_and_settings():
@@ -110,15 +107,6 @@ def test_a_folder_is_that_of_the_prepared_sets(folder, place, tmp_path, monkeypa
     assert found.digest == resolve(row_of("table2/en_fr_big"), TFDS).digest
 
 
-@pytest.mark.parametrize("label", ["table4/wsj_only", "table4/semi_supervised"])
-def test_tfds_has_no_trees(label):
+def test_tfds_has_no_trees():
     with pytest.raises(RowError, match="no such text as its data.train.*leave --text out"):
-        resolve(row_of(label), TFDS)
-
-
-def test_other_text_is_not_the_paper_s_in_another_form():
-    with pytest.raises(RowError, match="is the paper's text"):
-        experiment(text="tfds", corpus=TOY)
-    details = result(experiment())["details"]
-    with pytest.raises(RowError, match="no text 'tar'"):
-        again({**details, "settings": details["settings"].replace("}", ', "text": "tar"}')})
+        resolve(row_of("table4/wsj_only"), TFDS)
