@@ -21,18 +21,13 @@ from flaxformer_mt.training.signals import StopRequest
 TRAINED, SCORED = "1" * 40, "2" * 40
 
 
-def start(commit: str, time: str) -> Start:
-    return Start(
-        time=time, command_line=("train",), python="3.12.0", packages={}, git_commit=commit
-    )
-
-
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A run that other code trained, in two starts, than there is now to score it."""
     found = RunDirectory(tmp_path / "run")
     found.evaluation.mkdir(parents=True)
-    starts = (start(TRAINED, "2026-01-01T00:00:00"), start(TRAINED, "2026-01-02T00:00:00"))
+    code = {"command_line": ("train",), "python": "3.12.0", "packages": {}, "git_commit": TRAINED}
+    starts = tuple(Start(time=f"2026-01-0{day}T00:00:00", **code) for day in (1, 2))
     record = RunRecord(format_version=FORMAT_VERSION, config={}, starts=starts)
     found.config_file.write_text(json.dumps(dataclasses.asdict(record)))
     rates = ((10.0, 0.5), (30.0, 0.1), (20.0, 0.2))
@@ -56,25 +51,22 @@ def run(tmp_path, monkeypatch):
     return found
 
 
-def is_told(result) -> None:
+def test_a_result_names_the_code_that_trained_its_run(run):
+    path = run.path.parent / "some.json"
+    trained_run.record(run, path, command="python", config="quickstart", test="test")
+    result = read_result(path)
     assert result.commit == SCORED
     assert json.loads(result.details["trained_by"]) == [{"commit": TRAINED, "packages": {}}]
     assert (
         "\nTrained by 1111111111; measured by 2222222222. Training: 2 starts, 2026-01-01T00:00:00 "
         "to 2026-01-02T00:00:00; the machine is that of the process that scored.\n"
     ) in render_section(result)
-
-
-def test_a_result_names_the_code_that_trained_its_run(run):
-    path = run.path.parent / "some.json"
-    trained_run.record(run, path, command="python", config="quickstart", test="test")
-    is_told(read_result(path))
     for name in ("test", "valid"):
         kept = lzma.decompress((run.path.parent / f"some.{name}.hyp.xz").read_bytes())
         assert kept.decode() == f"scored on {name}\n"
     numbers = {"valid_perplexity": 4.0, "steps": 3, "target_tokens_per_second": 20.0}
-    assert read_result(path).metrics.items() >= (numbers | {"data_wait": 0.2}).items()
-    assert read_result(path).seconds == 7.5
+    assert result.metrics.items() >= (numbers | {"data_wait": 0.2}).items()
+    assert result.seconds == 7.5
     # Code of several runs is named once.
     found = trained_run.training_details(run, run)
     assert len(json.loads(found["trained_by"])) == 1
@@ -90,7 +82,8 @@ def test_a_parsers_result_does_as_well(run, monkeypatch):
     (text / "test.out").write_text("(S XX )S\n")
     assert craft.main(["--treebank", "FOLDER", "--workdir", str(text.parent)]) == 0
     assert (text.parent / "craft.test.hyp.xz").exists()
-    is_told(read_result(run.path.parent / "craft.json"))
+    result = read_result(run.path.parent / "craft.json")
+    assert json.loads(result.details["trained_by"]) == [{"commit": TRAINED, "packages": {}}]
 
 
 EUROPARL = {"europarl": "europarl", "europarl_newstest2014": "newstest2014"}
@@ -142,11 +135,11 @@ def test_a_corpus_is_trained_and_scored_on_its_test_sets(
 def test_training_is_stopped_after_its_seconds_and_what_comes_before_is_not():
     before = signal.getsignal(signal.SIGTERM)
     with trained_run.stopped_after(0.05):
-        time.sleep(0.5)  # prepares
+        time.sleep(0.2)  # prepares
         with StopRequest() as stop:
             while stop.received is None:
                 time.sleep(0.01)
-        time.sleep(0.5)  # saves
+        time.sleep(0.2)  # saves
     assert stop.received == "SIGTERM" and signal.getsignal(signal.SIGTERM) is before
 
 

@@ -83,23 +83,21 @@ def test_ours_from_its_start_to_its_figures(tmp_path):
 
 
 def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
+    peers = {
+        "broken": "raise ImportError('no module of mine in /opt/some/where/lib.so')",
+        "larger": stand_in(parameters=PARAMETERS * 2),
+        "mute": "import sys; sys.exit(3)",
+        "chatty": "print('hello')",
+    }
     it = contest(
         tmp_path,
-        {
-            "torch": stand_in(),
-            "broken": "raise ImportError('no module of mine in /opt/some/where/lib.so')",
-            "larger": stand_in(parameters=PARAMETERS * 2),
-            "mute": "import sys; sys.exit(3)",
-            "chatty": "print('hello')",
-        },
+        {"torch": stand_in(device=3 * 2**20), **peers},
         good=Contestant("any", "torch"),
-        broken=Contestant("any", "broken", bfloat16=True),
-        larger=Contestant("any", "larger"),
-        mute=Contestant("any", "mute"),
-        chatty=Contestant("any", "chatty"),
+        half=Contestant("any", "torch", bfloat16=True, compiled=True),
         gone=Contestant("any", "joeynmt"),
+        **{name: Contestant("any", name) for name in peers},
     )
-    entered = ["good", "broken", "larger", "mute", "chatty", "gone"]
+    entered = ["good", "half", *peers, "gone"]
     metrics, signatures = it.workload("toy", TOY, entered, rounds=2, data=None)
     assert metrics["toy_good_tokens_per_second"] == 2 * 8 * 5 / 0.5
     assert signatures["toy_good_tokens_per_second"] == "a stand-in, float32"
@@ -117,15 +115,7 @@ def test_peers_take_turns_and_their_failures_are_told(tmp_path, capsys):
         assert f"toy_{name}_tokens_per_second" not in metrics
     said = capsys.readouterr().out
     assert "broken" in said and "could not run: ImportError" in said
-
-
-def test_jobs_say_what_a_contestant_is(tmp_path):
-    it = contest(
-        tmp_path,
-        {"torch": stand_in(device=3 * 2**20)},
-        half=Contestant("any", "torch", bfloat16=True, compiled=True),
-    )
-    metrics, signatures = it.workload("toy", TOY, ["half"], rounds=1, data=None)
+    # What a contestant is, its job says.
     job = json.loads((tmp_path / "toy" / "half.json").read_text())
     assert job["precision"] == "bfloat16" and job["compiled"] and job["d_ff"] == 16
     assert job["overrides"][-1] == "model.dtype=bfloat16"
@@ -136,13 +126,12 @@ def test_jobs_say_what_a_contestant_is(tmp_path):
 
 
 def test_one_start_is_cold_and_timed_while_there_is_time(tmp_path):
-    limits = {"cold_starts": False, "seconds": 0.0}
-    it = contest(tmp_path, {"torch": stand_in()}, limits=limits, good=Contestant("any", "torch"))
-    _, signatures = it.workload("toy", TOY, ["good"], rounds=1, data=None)
-    assert signatures == {"toy_good_failed": "no time was left for it"}
-    limits["seconds"] = 60.0
-    it = contest(tmp_path, {"torch": stand_in()}, limits=limits, good=Contestant("any", "torch"))
-    metrics, _ = it.workload("toy", TOY, ["good"], rounds=1, data=None)
+    for seconds in (0.0, 60.0):
+        limits = {"cold_starts": False, "seconds": seconds}
+        good = Contestant("any", "torch")
+        it = contest(tmp_path, {"torch": stand_in()}, limits=limits, good=good)
+        metrics, signatures = it.workload("toy", TOY, ["good"], rounds=1, data=None)
+        assert seconds or signatures == {"toy_good_failed": "no time was left for it"}
     assert metrics["toy_good_tokens_per_second"] > 0 and it.ceilings() == {"float32": 2e9}
     assert metrics["toy_good_cold_first_step_seconds"] > 0
     assert "toy_good_warm_first_step_seconds" not in metrics
