@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from benchmarks import training_speed
 from benchmarks.training_contestants import ceiling
 from benchmarks.training_speed import CONTESTANTS
+from flaxformer_mt.reproduction.result_file import read_result
 
 
 def test_every_contestant_has_its_file_and_environment():
@@ -38,14 +37,13 @@ def test_each_workload_has_a_result_in_the_one_form(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(training_speed, "Contest", Nobody)
     arguments = ["--workdir", str(tmp_path), "--peers", "eole", "--python", "eole=/a/python"]
-    arguments += ["--steps", "3"]
-    assert training_speed.main([*arguments, "--result", str(tmp_path)]) == 0
+    assert training_speed.main([*arguments, "--steps", "3", "--result", str(tmp_path)]) == 0
     for name in ("tiny", "base"):
-        result = json.loads((tmp_path / f"training_speed_{name}.json").read_text())
-        metrics = {f"{name}_eole_failed": 1, "ceiling_jax_float32_gflops": 400.0}
-        assert result["metrics"] == metrics
-        assert result["signatures"] == {f"{name}_eole_failed": "no such wheel"}
-        assert f"--config {name} --peers eole --steps 3" in result["command"]
+        result = read_result(tmp_path / f"training_speed_{name}.json")
+        failed = f"{name}_eole_failed"
+        assert result.metrics == {failed: 1, "ceiling_jax_float32_gflops": 400.0}
+        assert result.signatures == {failed: "no such wheel"}
+        assert f"--config {name} --peers eole --steps 3" in result.command
     assert "400" in capsys.readouterr().out
 
 

@@ -10,57 +10,12 @@ import pytest
 
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.planning import report
-from flaxformer_mt.planning.fit import Remedy, applied, quickest, remedies
-
-ROW, AGAIN, FIXED = 10, 2, 100  # memory of a row, of one with remat, and of what is always there
+from flaxformer_mt.planning.fit import Remedy, applied
 
 
 def config_of(accumulation: int = 1, remat: bool = False, multiple: int = 8) -> ExperimentConfig:
     config = load_config("quickstart", [f"data.batch.multiple={multiple}"])
     return applied(config, accumulation=accumulation, remat=remat, split=1)
-
-
-def device(available: int, rows: int = 128) -> tuple[Any, list[tuple[int, bool]]]:
-    """Remat takes a quarter longer, and each micro-batch a twentieth."""
-    calls: list[tuple[int, bool]] = []
-
-    def measure(accumulation: int, remat: bool) -> Remedy:
-        calls.append((accumulation, remat))
-        needed = FIXED + rows // accumulation * (AGAIN if remat else ROW)
-        seconds = (1.25 if remat else 1.0) + 0.05 * accumulation
-        plan: Any = SimpleNamespace(fits=needed <= available, positions_per_second=rows / seconds)
-        return Remedy(config_of(accumulation, remat), plan)
-
-    return measure, calls
-
-
-@pytest.mark.parametrize(
-    ("before", "available", "tried", "best"),
-    [
-        # Remat alone is enough, and two micro-batches are quicker.
-        ((1, False), 800, [(1, True), (2, False)], (2, False)),
-        # Eight micro-batches would take longer than remat.
-        ((1, False), 370, [(1, True), (2, False), (4, False), (8, False)], (1, True)),
-        # Remat alone is not enough: with fewer micro-batches than without it, it may be.
-        ((1, False), 300, [(1, True), (2, False), (4, False), (8, False), (2, True)], (2, True)),
-        # What is always there does not fit.
-        (
-            *((1, False), 99),
-            [(1, True), *((2**n, again) for again in (False, True) for n in range(1, 7))],
-            None,
-        ),
-        # With remat already, splitting is all that is left.
-        ((2, True), 170, [(4, True)], (4, True)),
-    ],
-)
-def test_the_quickest_of_what_fits(before: Any, available: int, tried: Any, best: Any) -> None:
-    measure, calls = device(available)
-    found = remedies(measure, accumulation=before[0], remat=before[1])
-    assert calls == tried
-    chosen = quickest(found)
-    assert best == (
-        chosen and (chosen.config.training.optimizer.accumulation, chosen.config.model.remat)
-    )
 
 
 @pytest.mark.parametrize(
@@ -87,61 +42,71 @@ class Chip:
     def __init__(self) -> None:
         self.compiled: list[tuple[int, int, bool]] = []
 
+    def plan(self, config: ExperimentConfig, request: Any, shape: Any, say: Any) -> Any:
+        """Remat takes a third longer, and each micro-batch a tenth."""
+        parts, again = config.training.optimizer.accumulation, config.model.remat
+        self.compiled.append((shape.rows, parts, again))
+        needed = shape.rows // parts * (self.row // 10 if again else self.row) * 2**20
+        fits = needed <= 2**31
+        seconds = 1.0 + 0.1 * parts + 0.3 * again
+        return SimpleNamespace(
+            **{"shape": shape, "needed_bytes": needed, "hbm_bytes": 2**31, "fits": fits},
+            **{"refused": None if fits else SimpleNamespace(available=2**31)},
+            **{"step_seconds": seconds, "positions_per_second": shape.positions / seconds},
+        )
+
 
 @pytest.fixture
 def chip(monkeypatch: pytest.MonkeyPatch) -> Chip:
     """What `report_fit` compiles for."""
-    chip = Chip()
-
-    def plan(config: ExperimentConfig, request: Any, shape: Any, say: Any) -> Any:
-        parts, again = config.training.optimizer.accumulation, config.model.remat
-        chip.compiled.append((shape.rows, parts, again))
-        needed = shape.rows // parts * (chip.row * 3 // 4 if again else chip.row) * 2**20
-        fits = needed <= 2**31
-        seconds = 1.0 + 0.1 * parts + 0.3 * again
-        return SimpleNamespace(
-            shape=shape,
-            needed_bytes=needed,
-            hbm_bytes=2**31,
-            refused=None if fits else SimpleNamespace(available=2**31),
-            fits=fits,
-            step_seconds=seconds,
-            positions_per_second=shape.positions / seconds,
-        )
-
-    monkeypatch.setattr(report, "_plan", plan)
+    chip, mesh = Chip(), SimpleNamespace(shape={"data": 1, "fsdp": 1})
+    monkeypatch.setattr(report, "_plan", chip.plan)
     monkeypatch.setattr(report, "to_json", lambda made: dict(vars(made)))
     monkeypatch.setattr(report, "describe", lambda *_: SimpleNamespace(devices=[None]))
-    monkeypatch.setattr(
-        report, "make_mesh", lambda *_: SimpleNamespace(shape={"data": 1, "fsdp": 1})
-    )
+    monkeypatch.setattr(report, "make_mesh", lambda *_: mesh)
     return chip
 
 
-def of_rows(rows: int) -> tuple[ExperimentConfig, Any]:
+def of_rows(rows: int, **settings: Any) -> tuple[ExperimentConfig, Any]:
     """A config whose budget holds so many rows, in eights, and the request for such."""
-    config, length = config_of(), 64
+    config, length = config_of(**settings), 64
     batch = dataclasses.replace(config.data.batch, tokens=rows * length)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
     return config, report.Request(topology="v5e:1x1", lengths=(length, length))
 
 
-def test_the_report_says_what_keeps_the_batch(chip: Chip) -> None:
-    config, request = of_rows(100)
+@pytest.mark.parametrize(
+    ("row", "before", "tried", "best"),
+    [
+        # Remat alone is enough, and two micro-batches are quicker.
+        (32, (1, False), [(1, True), (2, False)], (2, False)),
+        # Sixteen micro-batches would take longer than remat.
+        (200, (1, False), [(1, True), *((2**n, False) for n in range(1, 5))], (1, True)),
+        # Remat alone is not enough: with fewer micro-batches than without it, it may be.
+        (300, (1, False), [(1, True), *((2**n, False) for n in range(1, 5)), (2, True)], (2, True)),
+        # With remat already, splitting is all that is left.
+        (600, (2, True), [(4, True)], (4, True)),
+    ],
+)
+def test_the_quickest_of_what_fits_keeps_the_batch(
+    chip: Chip, row: int, before: Any, tried: Any, best: Any
+) -> None:
+    chip.row = row
+    config, request = of_rows(100, accumulation=before[0], remat=before[1])
     said: list[str] = []
     found = report.report_fit(config, request, said.append)
     assert found.fits and not found.values["fits_as_it_is"]
-    assert [each["flags"] for each in found.values["remedies"]] == [
-        "--config.model.remat=true",
-        "--config.training.optimizer.accumulation=2",
-    ]
-    assert "as it is takes 3.00 GiB, too much" in found.text
-    quick = "the quickest that keeps it: --config.training.optimizer.accumulation=2"
-    assert quick in found.text
-    assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in found.text
-    compiled = chip.compiled
-    assert len(compiled) == len(set(compiled)), "nothing is compiled twice"
-    assert sum("GiB" in line for line in said) == len(compiled), "each verdict is said once"
+    assert [(parts, again) for _, parts, again in chip.compiled[1 : 1 + len(tried)]] == tried
+    changes = {"training.optimizer.accumulation": (1, best[0]), "model.remat": (0, best[1])}
+    flags = [f"--config.{key}={str(new).lower()}" for key, (old, new) in changes.items()]
+    flags = [flag for flag in flags if not flag.endswith(("=1", "=false"))]
+    flags = flags[:1] if before[1] else flags
+    assert f"the quickest that keeps it: {' '.join(flags)}\n" in found.text
+    assert f"as it is takes {row * 96 / 2**10:.2f} GiB, too much" in found.text or before[1]
+    assert len(chip.compiled) == len(set(chip.compiled)), "nothing is compiled twice"
+    assert sum("GiB" in line for line in said) == len(chip.compiled), "each verdict is said once"
+    if row == 32:
+        assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in found.text
 
 
 @pytest.mark.parametrize(
@@ -149,7 +114,7 @@ def test_the_report_says_what_keeps_the_batch(chip: Chip) -> None:
     [(100, 96, 32), (12, 8, 8)],  # 64 parts would be of 64 rows; 16 parts exceed the budget
 )
 def test_parts_that_cost_rows_are_no_remedy(chip: Chip, budget: int, rows: int, most: int) -> None:
-    chip.row = 4096
+    chip.row = 40_960
     found = report.report_fit(*of_rows(budget), [].append)
     tried = chip.compiled[: 1 + len(found.values["remedies"])]
     assert {each[0] for each in tried} == {rows}
