@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from flaxformer_mt.config import ExperimentConfig, flatten
+from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
 from flaxformer_mt.data.plan import Shape, longest
 from flaxformer_mt.planning.plan import Plan, PlanningError, check_length
 
@@ -146,9 +146,8 @@ def remedies(
     """
     tried: list[Remedy] = []
 
-    def split_until_it_fits(again: bool, most: int) -> int:
-        """The micro-batches that fit, or one more than `most`."""
-        count = 2 * accumulation
+    def split_until_it_fits(count: int, again: bool, most: int) -> int:
+        """From `count` micro-batches on; those that fit, or one more than `most`."""
         while count <= most and (found := measure(count, again)) is not None:
             tried.append(found)
             if found.plan.fits:
@@ -156,14 +155,12 @@ def remedies(
             count *= 2
         return most + 1
 
-    if not remat and (found := measure(accumulation, True)) is not None:
-        tried.append(found)
-        if found.plan.fits:
-            split_until_it_fits(False, _MOST_PARTS)
-            return tried
-    enough = split_until_it_fits(remat, _MOST_PARTS)
+    if not remat and split_until_it_fits(accumulation, True, accumulation) == accumulation:
+        split_until_it_fits(2 * accumulation, False, _MOST_PARTS)
+        return tried
+    enough = split_until_it_fits(2 * accumulation, remat, _MOST_PARTS)
     if not remat:
-        split_until_it_fits(True, enough - 1)
+        split_until_it_fits(2 * accumulation, True, enough - 1)
     return tried
 
 
@@ -180,13 +177,9 @@ def applied(
 
     `split` is the number of devices that share a batch's rows.
     """
-    training, data = config.training, config.data
-    optimizer = dataclasses.replace(training.optimizer, accumulation=accumulation)
-    multiple = math.lcm(data.batch.multiple, split * accumulation)
-    batch = dataclasses.replace(data.batch, multiple=multiple)
-    return dataclasses.replace(
-        config,
-        model=dataclasses.replace(config.model, remat=remat),
-        training=dataclasses.replace(training, optimizer=optimizer),
-        data=dataclasses.replace(data, batch=batch),
-    )
+    multiple = math.lcm(config.data.batch.multiple, split * accumulation)
+    made = thaw(config)
+    made.training.optimizer.accumulation = accumulation
+    made.model.remat = remat
+    made.data.batch.multiple = multiple
+    return freeze(made, config.name)

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from flaxformer_mt.errors import UserError
 
@@ -79,7 +79,7 @@ class Program:
     """The computations of a compiled program by name, each its instructions in order."""
 
     entry: str
-    computations: Mapping[str, tuple[Instruction, ...]]
+    computations: Mapping[str, Sequence[Instruction]]
 
     @functools.cached_property
     def _by_name(self) -> dict[str, dict[str, Instruction]]:
@@ -137,20 +137,18 @@ class Execution:
 
 def parse(text: str) -> Program:
     """The program that the text describes. Raises HloError."""
-    computations: dict[str, tuple[Instruction, ...]] = {}
-    entry, name = "", ""
+    computations: dict[str, list[Instruction]] = {}
+    entry, inside = "", False
     instructions: list[Instruction] = []
     for line in text.splitlines():
         if not line.startswith(" ") and (found := _COMPUTATION.match(line)):
-            name, instructions = found[2], []
-            entry = name if found[1] else entry
+            instructions = computations[found[2]] = []
+            entry, inside = found[2] if found[1] else entry, True
         elif line.startswith("}"):
-            computations[name] = tuple(instructions)
-            name = ""
-        elif name and (found := _INSTRUCTION.match(line)):
-            instructions.append(
-                Instruction(found[1], found[2], found[3], *_split(line[found.end() :]))
-            )
+            inside = False
+        elif inside and (found := _INSTRUCTION.match(line)):
+            after = _split(line[found.end() :])
+            instructions.append(Instruction(found[1], found[2], found[3], *after))
     if not entry:
         raise HloError("the compiled program's text has no ENTRY computation")
     return Program(entry, computations)

@@ -15,18 +15,8 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.parallel import make_mesh
-from flaxformer_mt.planning.cycles import Cost
-from flaxformer_mt.planning.fit import (
-    Fit,
-    Need,
-    Remedy,
-    applied,
-    largest_shape,
-    quickest,
-    remedies,
-    search,
-    shape_of,
-)
+from flaxformer_mt.planning import fit
+from flaxformer_mt.planning.cycles import Compute, Cost
 from flaxformer_mt.planning.plan import (
     DecodePlan,
     Plan,
@@ -127,6 +117,7 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
     """
     asked = _shape(config, request)
     made: dict[tuple[int, int, bool], Plan] = {}
+    parts = config.training.optimizer.accumulation
 
     def compiled(config: ExperimentConfig, shape: Shape) -> Plan:
         key = shape.rows, config.training.optimizer.accumulation, config.model.remat
@@ -136,38 +127,36 @@ def report_fit(config: ExperimentConfig, request: Request, say: Say) -> Report:
             say(f"  {result.needed_bytes / _GIB:.2f} GiB {verdict}")
         return made[key]
 
-    def remedy(accumulation: int, remat: bool) -> Remedy | None:
-        changed = applied(config, accumulation=accumulation, remat=remat, split=split)
+    def remedy(accumulation: int, remat: bool) -> fit.Remedy | None:
+        changed = fit.applied(config, accumulation=accumulation, remat=remat, split=split)
         try:
             shape = _shape(changed, request)
         except (PlanningError, PlanError):
             return None  # the budget does not hold one row for each part
-        if shape.rows < asked.rows:
-            return None  # rounded down to a multiple of the parts: it would be another batch
-        return Remedy(changed, compiled(changed, shape))
+        # Rounded down to a multiple of the parts it would be another batch.
+        return None if shape.rows < asked.rows else fit.Remedy(changed, compiled(changed, shape))
 
     plain = compiled(config, asked)
     kept, lines = [], []
     if not plain.fits:
         mesh = make_mesh(config.mesh, describe(request.topology, request.slices).devices)
         split = mesh.shape["data"] * mesh.shape["fsdp"]
-        accumulation = config.training.optimizer.accumulation
-        kept = remedies(remedy, accumulation=accumulation, remat=config.model.remat)
+        kept = fit.remedies(remedy, accumulation=parts, remat=config.model.remat)
         lines.append(remedies_as_text(config, plain, kept))
     largest: list[dict[str, Any]] = []
     for remat in (config.model.remat, True):
         changed = dataclasses.replace(config, model=dataclasses.replace(config.model, remat=remat))
 
-        def need(rows: int, changed: ExperimentConfig = changed) -> Need:
+        def need(rows: int, changed: ExperimentConfig = changed) -> fit.Need:
             result = compiled(changed, dataclasses.replace(asked, rows=rows))
             available = result.refused.available if result.refused else result.hbm_bytes
-            return Need(rows, result.needed_bytes, available, result.fits)
+            return fit.Need(rows, result.needed_bytes, available, result.fits)
 
-        fit = search(need, start=asked.rows, multiple=config.data.batch.multiple)
-        rows = fit.largest.rows if fit.largest else 0
-        best = made[rows, config.training.optimizer.accumulation, remat] if rows else None
-        lines.append(fit_as_text(remat, fit, best, asked))
-        tried = [dataclasses.asdict(need) for need in fit.tried]
+        found = fit.search(need, start=asked.rows, multiple=config.data.batch.multiple)
+        rows = found.largest.rows if found.largest else 0
+        best = made[rows, parts, remat] if rows else None
+        lines.append(fit_as_text(remat, found, best, asked))
+        tried = [dataclasses.asdict(need) for need in found.tried]
         largest.append({"remat": remat, "tried": tried, "largest": to_json(best) if best else None})
         if remat or rows >= asked.rows:
             break
@@ -206,12 +195,12 @@ def _vocabulary_sizes(config: ExperimentConfig, request: Request) -> dict[str, i
 
 def _shape(config: ExperimentConfig, request: Request) -> Shape:
     if request.lengths is not None:
-        return shape_of(config, *request.lengths)
+        return fit.shape_of(config, *request.lengths)
     if request.workdir is None:
-        return largest_shape(config)
+        return fit.largest_shape(config)
     store = Store.open(local_copy(layout.open_run(request.workdir).data))
     planner = Planner(store.train, config.data.batch, config.training.seed)
-    return largest_shape(config, planner.shapes)
+    return fit.largest_shape(config, planner.shapes)
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -260,8 +249,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from _costs(compute.parts, compute.seconds)
     yield f"\nmost expensive operations (estimated; {compute.cycles:,} cycles in all)"
     yield from _costs(compute.operations, compute.seconds)
-    yield "\noperations without an estimate, by bytes over the memory's bandwidth"
-    yield from _costs(compute.unestimated, plan.step_seconds, shown=6)
+    yield from _unestimated(compute, plan.step_seconds)
     yield "\ncollectives of a step (ICI: between chips; DCN: between slices)"
     for item in plan.collectives:
         yield (
@@ -334,14 +322,18 @@ def decoding_as_text(plan: DecodePlan) -> str:
             "unestimated operations by bytes over bandwidth",
             f"\nmost expensive operations, {plan.max_length} decoding steps",
             *_costs(plan.compute.operations, plan.compute.seconds),
-            "\noperations without an estimate, by bytes over the memory's bandwidth",
-            *_costs(plan.compute.unestimated, plan.seconds, shown=6),
+            *_unestimated(plan.compute, plan.seconds),
             f"\n{CAVEAT}",
         ]
     return "\n".join(lines)
 
 
-def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[Remedy]) -> str:
+def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
+    yield "\noperations without an estimate, by bytes over the memory's bandwidth"
+    yield from _costs(compute.unestimated, seconds, shown=6)
+
+
+def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.Remedy]) -> str:
     """What was tried to keep the config's batch, and which of it is the quickest."""
     tokens, needed = config.data.batch.tokens, plain.needed_bytes / _GIB
     lines = [f"data.batch.tokens = {tokens:,} as it is takes {needed:.2f} GiB, too much"]
@@ -350,25 +342,23 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[Reme
         takes = f"{plan.shape.rows:,} rows, {plan.needed_bytes / _GIB:.2f} GiB"
         verdict = f"fits; {_speed(plan)}" if plan.fits else "too much"
         lines.append(f"    {remedy.flags(config)}: {takes}, {verdict}")
-    best = quickest(tried)
-    told = (
-        f"the quickest that keeps it: {best.flags(config)}" if best else "nothing of this keeps it"
-    )
-    return "\n".join([*lines, told])
+    best = fit.quickest(tried)
+    keeps = f"the quickest that keeps it: {best.flags(config)}" if best else None
+    return "\n".join([*lines, keeps or "nothing of this keeps it"])
 
 
-def fit_as_text(remat: bool, fit: Fit, best: Plan | None, asked: Shape) -> str:
+def fit_as_text(remat: bool, found: fit.Fit, best: Plan | None, asked: Shape) -> str:
     """What a search found, for layers with or without recomputation."""
     form = "with remat" if remat else "without remat"
-    if fit.largest is None or best is None:
-        return f"{form}: not even {min(need.rows for need in fit.tried)} rows fit"
+    if found.largest is None or best is None:
+        return f"{form}: not even {min(need.rows for need in found.tried)} rows fit"
     shape = best.shape
     tokens = shape.rows * max(shape.src_length, shape.tgt_length)
     enough = "as many as" if shape.rows >= asked.rows else "fewer than"
     return (
         f"{form}: data.batch.tokens = {tokens:,} fits ({shape.rows:,} rows of {shape.src_length} + "
-        f"{shape.tgt_length}; {fit.largest.needed / _GIB:.2f} GiB; {enough} the config's "
-        f"{asked.rows:,} rows); {_speed(best)}; {len(fit.tried)} compilations"
+        f"{shape.tgt_length}; {found.largest.needed / _GIB:.2f} GiB; {enough} the config's "
+        f"{asked.rows:,} rows); {_speed(best)}; {len(found.tried)} compilations"
     )
 
 

@@ -47,10 +47,10 @@ class Topology:
 
 def describe(name: str, slices: int = 1) -> Topology:
     """The topology `VERSION:AxB[xC]`, as libtpu knows it. Raises TopologyError."""
-    found = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
-    if not found:
+    named = re.fullmatch(r"([A-Za-z]\w*):(\d+(?:x\d+){0,2})", name)
+    if not named:
         raise TopologyError(f"'{name}' is no topology: write VERSION:SIDES in chips, {_EXAMPLES}")
-    version, sides = found[1], tuple(int(side) for side in found[2].split("x"))
+    version, sides = named[1], tuple(map(int, named[2].split("x")))
     _check_version(name, version)
     if slices < 1:
         raise TopologyError(f"{slices} slices: there must be at least one")
@@ -59,47 +59,42 @@ def describe(name: str, slices: int = 1) -> Topology:
             "the TPU compiler is not installed here: pip install 'flaxformer-mt[tpu]' "
             "(an x86 Linux machine is enough, no TPU is needed)"
         )
-    options: dict[str, Any] = {}
-    if slices > 1:
-        options["num_slices"] = slices
+    options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
     if version == "v4":
         options["chip_config_name"] = "megacore"  # a chip's two cores are one device
     if math.prod(sides) == 1:
         options["chips_per_host_bounds"] = (1, 1, 1)
     try:
         with captured():
-            found_devices = topologies.get_topology_desc(
-                platform="tpu", topology_name=name, **options
-            ).devices
+            found = topologies.get_topology_desc(platform="tpu", topology_name=name, **options)
     except JaxRuntimeError as error:
         reason = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
         raise TopologyError(
             f"the compiler does not know the topology '{name}': {reason}; {_EXAMPLES}; sizes that "
             f"exist: https://docs.cloud.google.com/tpu/docs/{version}"
         ) from error
-    devices: tuple[Any, ...] = tuple(found_devices)
-    chip = chip_of(devices[0].device_kind)
+    devices: tuple[Any, ...] = tuple(found.devices)
+    kind = devices[0].device_kind
+    chip = chip_of(kind)
     if chip is None:
-        raise TopologyError(
-            f"'{name}': flaxformer_mt/parallel/chips.py has no '{devices[0].device_kind}'"
-        )
+        raise TopologyError(f"'{name}': flaxformer_mt/parallel/chips.py has no '{kind}'")
     return Topology(name, slices, sides, chip, devices)
 
 
 def _check_version(name: str, version: str) -> None:
     if version in VERSIONS:
         return
-    known = ", ".join(VERSIONS)
+    known = f"versions: {', '.join(VERSIONS)}"
     if re.match(r"(?i)(gpu|cuda|nvidia|[abhlv]\d{2,}\w*|t4)", version):
         raise TopologyError(
             f"'{name}': only TPU topologies can be planned without the hardware. XLA's GPU backend "
             "measures kernels on a GPU while it compiles, and JAX's CUDA plugin loads only where a "
             "driver is; on the GPU machine itself the first lines of `train` show compile time, "
-            f"memory and speed. Versions: {known}"
+            f"memory and speed. {known.capitalize()}"
         )
     meant = f" (did you mean {_MEANT[version]}?)" if version in _MEANT else ""
     raise TopologyError(
-        f"'{name}': there is no TPU version '{version}'{meant}; versions: {known}; {_EXAMPLES}"
+        f"'{name}': there is no TPU version '{version}'{meant}; {known}; {_EXAMPLES}"
     )
 
 
@@ -114,10 +109,9 @@ def usable_links(topology: Topology, devices: Sequence[Any]) -> int:
     One for each side of the slice in which they differ, two where they span a side that is closed
     to a ring. At least 1.
     """
-    links = 0
+    links, wraps = 0, topology.chip.wraps_at
     for axis, side in enumerate(topology.sides):
         spanned = len({device.coords[axis] for device in devices})
-        wraps = topology.chip.wraps_at
         closed = wraps > 0 and side % wraps == 0 and min(topology.sides) > 1
         if spanned > 1:
             links += 2 if closed and spanned == side else 1

@@ -117,14 +117,11 @@ def _summary(standings: Sequence[Standing]) -> str:
 def _table(name: Table, standings: Sequence[Standing]) -> str:
     """The paper's values, ours at full scale and what the row takes by formula."""
     header = ["row", "", "config", *_COLUMNS[name], "FLOPs, formula", "status"]
-    rows = [
-        [
-            *(f"`{one.row.name}`", one.row.what, f"`{one.row.spec}`"),
-            *(cell(one) for cell in _COLUMNS[name].values()),
-            *(f"{planned_flops(one.config):.1e}", one.status),
-        ]
-        for one in standings
-    ]
+    rows = []
+    for one in standings:
+        cells = (cell(one) for cell in _COLUMNS[name].values())
+        ends = f"{planned_flops(one.config):.1e}", one.status
+        rows.append([f"`{one.row.name}`", one.row.what, f"`{one.row.spec}`", *cells, *ends])
     return markdown(header, rows, right=set(range(3, len(header) - 1)))
 
 
@@ -147,13 +144,10 @@ def _ours(metric: str) -> Callable[[Standing], str]:
                 text = Settings.from_json(result.details["settings"]).text
                 note = protocol_note(result.signatures.get(metric, ""))
                 groups.setdefault((text, note), []).append(result.metrics[metric])
-        shown = [
-            _mean(values)
-            + (f" ({len(values)} seeds)" if len(values) > 1 else "")
-            + ("" if text == "files" else f" ({text})")
-            + note
-            for (text, note), values in sorted(groups.items())
-        ]
+        shown = []
+        for (form, note), values in sorted(groups.items()):
+            seeds = f" ({len(values)} seeds)" if len(values) > 1 else ""
+            shown.append(_mean(values) + seeds + ("" if form == "files" else f" ({form})") + note)
         return ", ".join(shown) or "–"
 
     return cell
@@ -353,12 +347,9 @@ def _line(row: Row, results: Sequence[Result], scores: Sequence[str]) -> list[st
 def _score(metric: str, results: Sequence[Result]) -> str:
     """Mean and spread over seeds; of one seed the bootstrap interval over sentences."""
     values = [result.metrics[metric] for result in results if metric in result.metrics]
-    if not values:
-        return ""
-    low, high = (results[0].metrics.get(f"{metric}_{end}") for end in ("low", "high"))
-    if len(values) > 1 or low is None or high is None:
-        return _mean(values)
-    return f"{_mean(values)} ({low:.2f} to {high:.2f})"
+    ends = [results[0].metrics.get(f"{metric}_{end}") for end in ("low", "high")]
+    interval = "" if len(values) > 1 or None in ends else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+    return _mean(values) + interval if values else ""
 
 
 def _other_text(results: Sequence[Result]) -> Iterator[str]:
@@ -368,26 +359,18 @@ def _other_text(results: Sequence[Result]) -> Iterator[str]:
     header += ["steps", "machine that scored", "scored by", "trained by", "command"]
     rows, signatures = [], set()
     for one in results:
-        scores = [metric for metric in shown if metric in one.metrics]
-        noted = {metric: protocol_note(one.signatures.get(metric, "")) for metric in scores}
-        signatures |= {
-            f"- {OTHER_SCORES[metric]}: `{one.signatures[metric]}`"
-            for metric in scores
-            if metric in one.signatures
-        }
+        scores = []
+        for metric in shown:
+            signature = one.signatures.get(metric, "")
+            score = f"{one.metrics[metric]:.2f}" if metric in one.metrics else ""
+            scores.append(score + (protocol_note(signature) if score else ""))
+            signatures |= {f"- {OTHER_SCORES[metric]}: `{signature}`"} if signature else set()
         seeds, steps = one.metrics.get("seeds"), one.metrics.get("steps")
-        rows.append(
-            [
-                f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else ""),
-                f"`{one.config}`",
-                *(f"{one.metrics[m]:.2f}{noted[m]}" if m in scores else "" for m in shown),
-                "" if steps is None else f"{steps:,.0f}",
-                str(one.machine),
-                short(one.commit),
-                ", ".join(training_commits(one)) or "not told",
-                f"`{one.command}`",
-            ]
-        )
+        named = f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else "")
+        code = [short(one.commit), ", ".join(training_commits(one)) or "not told"]
+        counted = "" if steps is None else f"{steps:,.0f}"
+        ends = [counted, str(one.machine), *code, f"`{one.command}`"]
+        rows.append([named, f"`{one.config}`", *scores, *ends])
     yield "## On other text"
     yield (
         "What this project has trained beside the paper's rows. Each is scored on a test set of "

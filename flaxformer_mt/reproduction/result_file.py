@@ -134,6 +134,14 @@ def write_result(
     commit = git_commit() or (f"release {release}" if release else None)
     if commit is None:
         raise ResultError(f"{path}: a result names its commit: run the benchmark in a git checkout")
+    texts = {
+        f"{path.stem}.{of}.hyp.xz": "".join(f"{line}\n" for line in lines).encode()
+        for of, lines in (hypotheses or {}).items()
+    }
+    optional = {
+        "details": dict(details or {}),
+        "hypotheses": {file: sha256(text).hexdigest() for file, text in texts.items()},
+    }
     content: dict[str, Any] = {
         "name": path.stem,
         "command": command,
@@ -144,15 +152,8 @@ def write_result(
         "seconds": seconds,
         "metrics": dict(metrics),
         "signatures": dict(signatures),
+        **{key: value for key, value in optional.items() if value},
     }
-    if details:
-        content["details"] = dict(details)
-    texts = {
-        f"{path.stem}.{of}.hyp.xz": "".join(f"{line}\n" for line in lines).encode()
-        for of, lines in (hypotheses or {}).items()
-    }
-    if texts:
-        content["hypotheses"] = {file: sha256(text).hexdigest() for file, text in texts.items()}
     result = parse(content, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for old in path.parent.glob(f"{path.stem}.*.hyp.xz"):
@@ -263,15 +264,12 @@ def mixture(result: Result) -> str | None:
     if all(code == measured for code in trained):
         return None
     versions = [packages for _, packages in (*trained, measured)]
-    mixed = sorted(
-        name
-        for name in {name for packages in versions for name in packages}
-        if len({packages.get(name) for packages in versions}) > 1
-    )
+    names = sorted(set().union(*versions))
+    mixed = [name for name in names if len({each.get(name) for each in versions}) > 1]
 
     def described(code: _Code) -> str:
-        shown = [f"{name} {code[1].get(name, 'unknown')}" for name in mixed]
-        return f"{short(code[0])} ({', '.join(shown)})" if shown else short(code[0])
+        shown = ", ".join(f"{name} {code[1].get(name, 'unknown')}" for name in mixed)
+        return f"{short(code[0])} ({shown})" if shown else short(code[0])
 
     told = ", then by ".join(map(described, trained))
     return f"trained by {told}; measured by {described(measured)}"
@@ -286,10 +284,9 @@ def short(commit: str) -> str:
 
 def _training_codes(result: Result) -> list[_Code]:
     """Without a commit as a result names what was no checkout: by its release."""
-    return [
-        (
-            code["commit"] or f"release {code['packages'].get('flaxformer-mt', 'unknown')}",
-            code["packages"],
-        )
-        for code in json.loads(result.details.get("trained_by", "[]"))
-    ]
+    codes = []
+    for code in json.loads(result.details.get("trained_by", "[]")):
+        packages = code["packages"]
+        release = f"release {packages.get('flaxformer-mt', 'unknown')}"
+        codes.append((code["commit"] or release, packages))
+    return codes

@@ -111,30 +111,27 @@ class Settings:
         """From which `from_json` makes them once more; the folder is left out."""
         plain = dataclasses.asdict(self)
         del plain["folder"]
-        text = plain.pop("text")
-        # Left out at its default, so that results from before this setting compare with later ones.
-        return json.dumps(plain | ({} if text == "files" else {"text": text}))
+        if self.text == "files":
+            # Left out so that results from before this setting compare with later ones.
+            del plain["text"]
+        else:
+            plain["text"] = plain.pop("text")  # behind the others
+        return json.dumps(plain)
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """The folder is called FOLDER. Raises RowError."""
         try:
-            plain = json.loads(text)
-            corpus, form = plain["corpus"], plain.get("text", "files")
-            if form not in TEXTS:
-                raise ValueError(f"no text {form!r}")
-            if corpus is not None:
+            plain = {"text": "files", "folder": "FOLDER"} | json.loads(text)
+            if plain["text"] not in TEXTS:
+                raise ValueError(f"no text {plain['text']!r}")
+            if (corpus := plain["corpus"]) is not None:
                 parts = {part: corpus[part] for part in ("train", "valid", "test")}
                 files = {part: pair and tuple(pair) for part, pair in parts.items()}
-                corpus = Corpus(name=corpus["name"], **files)
-            return cls(
-                scale=plain["scale"],
-                seed=plain["seed"],
-                text=form,
-                folder="FOLDER",
-                corpus=corpus,
-                overrides=tuple(plain["overrides"]),
-            )
+                plain["corpus"] = Corpus(name=corpus["name"], **files)
+            plain["overrides"] = tuple(plain["overrides"])
+            wanted = [field.name for field in dataclasses.fields(cls)]
+            return cls(**{name: plain[name] for name in wanted})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RowError(f"its details name no experiment: {error}") from error
 

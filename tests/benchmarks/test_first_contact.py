@@ -106,25 +106,24 @@ def test_a_cut_holds_the_first_pairs_and_is_refused_where_it_is_too_large(
     tmp_path, europarl, monkeypatch
 ):
     monkeypatch.setattr(carried, "PAIRS", {"train-500k": 50, "test": 50})
-    cut(europarl, tmp_path / "cut")
+    cut(europarl, tmp_path)
     for part, last in {"train-500k": 49, "test": 60}.items():
         for side in ("en", "fr"):
-            with lzma.open(tmp_path / "cut" / f"{part}.{side}.xz", "rt") as file:
+            with lzma.open(tmp_path / f"{part}.{side}.xz", "rt") as file:
                 lines = file.readlines()
             assert len(lines) == 50 and lines[-1].startswith(f"{side} {last} ")
     monkeypatch.setattr(carried, "MOST_TEXT", 1e-5)
     with pytest.raises(CannotCollect, match="at most 1e-05 MB can be taken along"):
-        cut(europarl, tmp_path / "cut")
+        cut(europarl, tmp_path)
 
 
 @pytest.mark.extended
 def test_it_runs_in_an_image_that_has_no_more_than_jax(tmp_path, europarl):
     """Python 3.12 with JAX 0.11 and the few that an image has, and what is collected for it."""
-    python = image()
+    python, site = image(), tmp_path / "site"
     collect_wheels(tmp_path / "wheels")
-    site = tmp_path / "site"
-    wheels = (tmp_path / "wheels").iterdir()
-    install(python, "--no-index", "--no-deps", "--target", str(site), *map(str, wheels))
+    wheels = map(str, (tmp_path / "wheels").iterdir())
+    install(python, "--no-index", "--no-deps", "--target", str(site), *wheels)
     command = [python, "-m", "benchmarks.first_contact", "--toy", "--parts", "text"]
     command += ["--minutes", "9", "--data", str(europarl), "--output", str(tmp_path / "output")]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(site)})

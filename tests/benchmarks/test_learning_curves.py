@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -55,13 +56,10 @@ def test_the_command_writes_result_and_picture(tmp_path, monkeypatch, capsys):
 
 def small():
     """Multi30k's workload for plain files of a few lines."""
-    workload = learning_curves.WORKLOADS["multi30k"]
-    sides = {
+    sides = [
         f"data.{split}.{side}={name}.lc.norm.tok.{lang}"
         for split, name in {"train.multi30k": "train", "valid": "val"}.items()
         for side, lang in {"src": "en", "tgt": "de"}.items()
-    }
-    overrides = ("data.vocabulary.size=40", "data.batch.tokens=128", *sorted(sides))
-    return type(workload)(
-        experiment=workload.experiment, overrides=overrides, shape=None, steps=workload.steps
-    )
+    ]
+    overrides = ("data.vocabulary.size=40", "data.batch.tokens=128", *sides)
+    return dataclasses.replace(learning_curves.WORKLOADS["multi30k"], overrides=overrides)

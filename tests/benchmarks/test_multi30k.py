@@ -80,7 +80,6 @@ def bench(tmp_path, monkeypatch):
 
 def test_a_seed_is_trained_named_and_counted(bench):
     run, asked = bench
-    assert run().keys() == {"multi30k_tiny"}
     # The config's own seed and type are no second run.
     assert run("--seed", "1", "--dtype", "float32").keys() == {"multi30k_tiny"}
     assert asked[-1] == ["data.folder=F"]
@@ -91,4 +90,3 @@ def test_a_seed_is_trained_named_and_counted(bench):
     one = found["multi30k_tiny_seed_3_bfloat16"]
     assert one.command.endswith(" --workdir DIR --seed 3 --dtype bfloat16")
     assert found["multi30k_tiny_seeds"].metrics["seeds"] == 2
-    assert found["multi30k_tiny_seeds"].metrics["bleu_tokenized_lc"] == pytest.approx(43)

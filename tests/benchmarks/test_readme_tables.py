@@ -68,12 +68,6 @@ def test_headlines_by_name_come_before_the_first_ones(monkeypatch):
         render_table([many])
 
 
-def test_markers_stand_once():
-    for wrong in ("", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"):
-        with pytest.raises(ValueError, match="once each"):
-            replace_between_markers(wrong, "new")
-
-
 def test_the_command_writes_what_its_check_finds_stale(tmp_path, capsys):
     readme, page, deviations = (tmp_path / name for name in ("README.md", "page.md", "dev.md"))
     for path in (readme, deviations):
@@ -94,6 +88,9 @@ def test_the_command_writes_what_its_check_finds_stale(tmp_path, capsys):
         assert str(path) in capsys.readouterr().err
         path.write_text(whole)
     assert main([*options, "--check"]) == 0
+    for wrong in ("", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"):
+        with pytest.raises(ValueError, match="once each"):
+            replace_between_markers(wrong, "new")
     (tmp_path / "bad.json").write_text("{}")
     assert main(options) == 1
     assert "bad.json: the result lacks: command" in capsys.readouterr().err

@@ -30,10 +30,9 @@ def run(tmp_path, monkeypatch):
     starts = tuple(Start(time=f"2026-01-0{day}T00:00:00", **code) for day in (1, 2))
     record = RunRecord(format_version=FORMAT_VERSION, config={}, starts=starts)
     found.config_file.write_text(json.dumps(dataclasses.asdict(record)))
-    rates = ((10.0, 0.5), (30.0, 0.1), (20.0, 0.2))
     reports = [
         {"kind": "train", "step": step, "tgt_tokens_per_second": rate, "data_wait": wait}
-        for step, (rate, wait) in enumerate(rates, start=1)
+        for step, rate, wait in ((1, 10.0, 0.5), (2, 30.0, 0.1), (3, 20.0, 0.2))
     ]
     reports += [
         {"kind": "valid", "step": step, "perplexity": perplexity, "training_seconds": 2.5 * step}

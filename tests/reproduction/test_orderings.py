@@ -24,38 +24,34 @@ class Folder:
     """Results and runs, as calls with one `--workdir` leave them."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.results = path / "results"
+        self.path, self.results = path, path / "results"
 
     def run_of(self, of: Experiment) -> RunDirectory:
         return RunDirectory(self.path / "runs" / of.run_name)
 
     def add(self, label: str, seed: int, noise: float, **settings: object) -> None:
         """A measured run, `noise` of whose words are wrong."""
-        of = experiment(label, seed=seed, **settings)
+        of, chance = experiment(label, seed=seed, **settings), random.Random(f"{seed}{label}")
         write(self.results, result(of))
         evaluation = self.run_of(of).evaluation
         evaluation.mkdir(parents=True)
-        chance = random.Random(f"{seed}{label}")
         output = [
             " ".join("x" if chance.random() < noise else word for word in line.split())
             for line in REFERENCES
         ]
         for kind, lines in (("hyp", output), ("ref", REFERENCES)):
-            path = evaluation / f"{of.kept_as}.{kind}.txt"
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            text = "".join(f"{line}\n" for line in lines)
+            (evaluation / f"{of.kept_as}.{kind}.txt").write_text(text, encoding="utf-8")
 
-    def counts(self, label: str) -> Measured:
+    def counts(self, label: str) -> list[Measured]:
         """All seeds' outputs of a row, sentence by sentence."""
         found = []
-        for seed in (1, 2, 3):
-            of = experiment(label, seed=seed)
+        for of in (experiment(label, seed=seed) for seed in (1, 2, 3)):
             kept = read_kept(self.run_of(of).evaluation, of.kept_as)
-            (metric,) = (
-                one for one in of.scoring.metrics(kept.references) if one.name == "bleu_paper"
-            )
-            found.append(measure([metric], kept.hypotheses, kept.references)[0])
-        return Measured(found[0].metric, sum(one.counts for one in found))
+            metrics = of.scoring.metrics(kept.references)
+            paper = [metric for metric in metrics if metric.name == "bleu_paper"]
+            found += measure(paper, kept.hypotheses, kept.references)
+        return [Measured(found[0].metric, sum(one.counts for one in found))]
 
     def compared(self, seed: int, **settings: object) -> Result | None:
         """What a call with this seed writes."""
@@ -75,8 +71,8 @@ def folder(tmp_path: Path) -> Folder:
 def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) -> None:
     first = folder.compared(1)
     assert first is not None and first.metrics["c_n2_seeds"] == 3
-    totals = [folder.counts("table3/base"), folder.counts("table3/c_N2")]
-    (by_exchange,) = approximate_randomization(*([one] for one in totals))
+    totals = folder.counts("table3/base"), folder.counts("table3/c_N2")
+    (by_exchange,) = approximate_randomization(*totals)
     assert first.metrics["c_n2_p_randomization"] == by_exchange.p_value
     # What decides nothing is no reason to compare less.
     again = folder.compared(3, overrides=("model.remat=true",))

@@ -17,8 +17,7 @@ from flaxformer_mt.config import freeze
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import known, read_records
-from flaxformer_mt.reproduction.run_rows import Ending, Rows
-from flaxformer_mt.reproduction.shared_text import take_prepared
+from flaxformer_mt.reproduction.run_rows import Ending, Rows, take_prepared
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.reproduction.made_up import TOY, experiment, result, write
 
