@@ -90,18 +90,17 @@ def collectives(
 def _routes(
     kind: str, size: int, groups: Groups, topology: Topology, devices: list[jax.Device]
 ) -> Iterator[tuple[str, float, float]]:
-    """(network, bytes sent, seconds) of one collective: two entries where it spans slices.
+    """(network, bytes sent, seconds) of one collective.
 
-    Across slices the pieces that the devices of a slice hold after a reduce-scatter among them go
-    over the data-centre network, each device sending its own.
+    Two where it spans slices: each device sends the piece that it holds after a reduce-scatter
+    within its slice over the data-centre network.
     """
     chip = topology.chip
     if kind == "collective-permute":
         slices = slice_numbers(devices)
-        if any(slices[pair[0]] != slices[pair[-1]] for pair in groups):
-            yield "DCN", float(size), size / chip.dcn_bandwidth
-        else:
-            yield "ICI", float(size), size / chip.link_bandwidth
+        across = any(slices[pair[0]] != slices[pair[-1]] for pair in groups)
+        network, bandwidth = ("DCN", chip.dcn_bandwidth) if across else ("ICI", chip.link_bandwidth)
+        yield network, float(size), size / bandwidth
         return
     group = [devices[n] for n in max(groups, key=len)]
     numbers = slice_numbers(group)
@@ -155,10 +154,8 @@ def expected_bytes(abstract_params: Any, mesh: Mesh) -> int | None:
 def replica_groups(attributes: str, devices: int) -> Groups:
     """The groups of a collective's attributes, or of a permutation the (source, target) pairs.
 
-    A device is its number in the program's device assignment, the order of `mesh.devices.flat`. On
-    several slices the TPU compiler makes the program of one and numbers its devices alone.
-    `devices` is how many there are where the attributes say "all". Raises HloError for a form that
-    is none of XLA's three.
+    Devices are numbered as in `mesh.devices.flat`, of several slices those of one alone; `devices`
+    is how many "all" are. Raises HloError for a form that is none of XLA's three.
     """
     if found := _LISTED.search(attributes):
         listed = re.findall(r"\{([\d,]+)\}", found[1])

@@ -48,9 +48,9 @@ class Instruction:
         return found[1] if found else None
 
     @property
-    def operands(self) -> tuple[str, ...]:
+    def operands(self) -> list[str]:
         """Names of the instructions whose results it takes."""
-        return tuple(_NAME.findall(self.arguments))
+        return _NAME.findall(self.arguments)
 
     @property
     def op_name(self) -> str:
@@ -95,8 +95,8 @@ class Program:
     def trips(self, computation: str, loop: Instruction) -> int | None:
         """How often a `while` runs its body; None where that is not known before it runs.
 
-        Either the compiler says so, or the condition is that a counter which begins at a constant
-        and grows by one is below another constant: the loop that `jax.lax.scan` becomes.
+        Either the compiler says so, or it is the loop of `jax.lax.scan`: a counter that begins at a
+        constant and grows by one is below another constant.
         """
         if found := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
             return int(found)
@@ -155,10 +155,9 @@ def parse(text: str) -> Program:
 
 
 def executions(program: Program, *, unknown_trips: int = 1) -> Iterator[Execution]:
-    """Every instruction of one run, loops multiplied out.
+    """Every instruction of one run, loops multiplied out, unknown ones by `unknown_trips`.
 
-    A loop whose number of passes the compiler does not know counts `unknown_trips`; of a
-    conditional every branch is taken, which is too much rather than too little.
+    Of a conditional every branch is taken, which is too much rather than too little.
     """
 
     def walk(computation: str, times: int, fused: bool, guessed: bool) -> Iterator[Execution]:

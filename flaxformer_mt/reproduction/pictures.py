@@ -70,12 +70,11 @@ def draw_attention(
 
     As there, figure 3 has what one word looks at, far away, by all heads of the layer; figure 4 the
     whole map of a head and what it makes of the pronoun alone, with the next best head of that
-    layer; figure 5 the whole maps of two heads of a layer on one sentence. Files of these figures
-    that are in `folder` already are removed.
+    layer; figure 5 the whole maps of two heads of a layer on one sentence. They replace those in
+    `folder`, and are looked for over the first `SENTENCES` of `sources` that fit the model.
 
-    They are looked for over the first `SENTENCES` of `sources` that fit the model. The names of
-    figures for which there is no head are returned: none looks far, or no sentence has a pronoun.
-    Raises FigureError where no sentence can be used.
+    Returns the names of figures for which there is no head. Raises FigureError where no sentence
+    can be used.
     """
     sentences = sentences_of(translator, sources, most=SENTENCES, translated=False)
     found = find_heads(

@@ -1,9 +1,8 @@
 """What training a row takes before it is run: by formula, and by the TPU's own compiler.
 
-Two benchmarks ask the compiler, for chips that were not there: `plan` for the whole steps of base
-and big on several kinds of chips, and `plan_rows` for every row's step on one kind, with one and
-with two of its layers. A stack's layers are alike, so time and memory grow by as much with each:
-what a row's number of them takes is a line through two points.
+Two benchmarks ask the compiler: `plan` for the whole steps of base and big on several kinds of
+chips, `plan_rows` for every row's step on one kind, with one and with two of its layers. Layers are
+alike, so what a row's number of them takes is on the line through two points.
 """
 
 from __future__ import annotations

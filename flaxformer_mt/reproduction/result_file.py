@@ -126,10 +126,9 @@ def write_result(
 ) -> Result:
     """Writes `path`, named `NAME.json`, and returns what it says.
 
-    The lines of each of `hypotheses`, by test set, go to `NAME.SET.hyp.xz` beside it, so that they
-    can be scored again, in place of an earlier result's. Commit, library versions and (unless
-    given) the machine are this process's; outside a checkout `release`, a version, stands for the
-    commit. Raises ResultError, and writes nothing, if the result is not of the one form.
+    The lines of each of `hypotheses`, by test set, replace `NAME.SET.hyp.xz` beside it. Commit,
+    versions and (unless given) the machine are this process's; outside a checkout `release` stands
+    for the commit. Raises ResultError, and writes nothing, if the result is not of the one form.
     """
     commit = git_commit() or (f"release {release}" if release else None)
     if commit is None:

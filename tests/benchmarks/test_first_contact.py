@@ -106,15 +106,15 @@ def test_a_cut_holds_the_first_pairs_and_is_refused_where_it_is_too_large(
     tmp_path, europarl, monkeypatch
 ):
     monkeypatch.setattr(carried, "PAIRS", {"train-500k": 50, "test": 50})
-    cut(europarl, tmp_path)
+    cut(europarl, tmp_path / "cut")
     for part, last in {"train-500k": 49, "test": 60}.items():
         for side in ("en", "fr"):
-            with lzma.open(tmp_path / f"{part}.{side}.xz", "rt") as file:
+            with lzma.open(tmp_path / "cut" / f"{part}.{side}.xz", "rt") as file:
                 lines = file.readlines()
             assert len(lines) == 50 and lines[-1].startswith(f"{side} {last} ")
     monkeypatch.setattr(carried, "MOST_TEXT", 1e-5)
     with pytest.raises(CannotCollect, match="at most 1e-05 MB can be taken along"):
-        cut(europarl, tmp_path)
+        cut(europarl, tmp_path / "cut")
 
 
 @pytest.mark.extended

@@ -1,11 +1,17 @@
-"""The search for the largest batch, on devices that are a formula."""
+"""The largest batch and what keeps one that does not fit, on devices that are a formula."""
 
 from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.planning.fit import Need, search
+from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.planning import report
+from flaxformer_mt.planning.fit import Need, Remedy, applied, search
 
 
 def device(fixed: int, a_row: int, square: float, available: int, kink: int = 10**9):
@@ -58,3 +64,112 @@ def test_nine_tenths_of_the_memory_are_used(a_row, kink, start, available):
     found = search(measure, start=start, multiple=8)
     assert 0.9 * available <= found.largest.needed <= available, calls
     assert len(calls) <= 4 or start != 96, "a linear device takes three or four compilations"
+
+
+def config_of(accumulation: int = 1, remat: bool = False, multiple: int = 8) -> ExperimentConfig:
+    config = load_config("quickstart", [f"data.batch.multiple={multiple}"])
+    return applied(config, accumulation=accumulation, remat=remat, split=1)
+
+
+@pytest.mark.parametrize(
+    ("multiple", "accumulation", "split", "expected"),
+    [(8, 4, 1, 8), (8, 16, 1, 16), (24, 4, 4, 48)],
+)
+def test_rows_divide_by_devices_and_micro_batches(
+    multiple: int, accumulation: int, split: int, expected: int
+) -> None:
+    before = config_of(multiple=multiple)
+    config = applied(before, accumulation=accumulation, remat=True, split=split)
+    assert config.data.batch.multiple == expected
+    flags = f"--config.training.optimizer.accumulation={accumulation} --config.model.remat=true"
+    flags += f" --config.data.batch.multiple={expected}" if expected != multiple else ""
+    plan: Any = None
+    assert Remedy(config, plan).flags(before) == flags
+
+
+class Chip:
+    """A chip of 2 GiB, and what was compiled for it: rows, micro-batches, remat."""
+
+    row = 32  # MiB that each takes, without remat
+
+    def __init__(self) -> None:
+        self.compiled: list[tuple[int, int, bool]] = []
+
+    def plan(self, config: ExperimentConfig, request: Any, shape: Any, say: Any) -> Any:
+        """Remat takes a third longer, and each micro-batch a tenth."""
+        parts, again = config.training.optimizer.accumulation, config.model.remat
+        self.compiled.append((shape.rows, parts, again))
+        needed = shape.rows // parts * (self.row // 10 if again else self.row) * 2**20
+        fits = needed <= 2**31
+        seconds = 1.0 + 0.1 * parts + 0.3 * again
+        return SimpleNamespace(
+            **{"shape": shape, "needed_bytes": needed, "hbm_bytes": 2**31, "fits": fits},
+            **{"refused": None if fits else SimpleNamespace(available=2**31)},
+            **{"step_seconds": seconds, "positions_per_second": shape.positions / seconds},
+        )
+
+
+@pytest.fixture
+def chip(monkeypatch: pytest.MonkeyPatch) -> Chip:
+    """What `report_fit` compiles for."""
+    chip, mesh = Chip(), SimpleNamespace(shape={"data": 1, "fsdp": 1})
+    monkeypatch.setattr(report, "_plan", chip.plan)
+    monkeypatch.setattr(report, "to_json", lambda made: dict(vars(made)))
+    monkeypatch.setattr(report, "describe", lambda *_: SimpleNamespace(devices=[None]))
+    monkeypatch.setattr(report, "make_mesh", lambda *_: mesh)
+    return chip
+
+
+def of_rows(rows: int, **settings: Any) -> tuple[ExperimentConfig, Any]:
+    """A config whose budget holds so many rows, in eights, and the request for such."""
+    config, length = config_of(**settings), 64
+    batch = dataclasses.replace(config.data.batch, tokens=rows * length)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, batch=batch))
+    return config, report.Request(topology="v5e:1x1", lengths=(length, length))
+
+
+@pytest.mark.parametrize(
+    ("row", "before", "tried", "best"),
+    [
+        # Remat alone is enough, and two micro-batches are quicker.
+        (32, (1, False), [(1, True), (2, False)], (2, False)),
+        # Sixteen micro-batches would take longer than remat.
+        (200, (1, False), [(1, True), *((2**n, False) for n in range(1, 5))], (1, True)),
+        # Remat alone is not enough: with fewer micro-batches than without it, it may be.
+        (300, (1, False), [(1, True), *((2**n, False) for n in range(1, 5)), (2, True)], (2, True)),
+        # With remat already, splitting is all that is left.
+        (600, (2, True), [(4, True)], (4, True)),
+    ],
+)
+def test_the_quickest_of_what_fits_keeps_the_batch(
+    chip: Chip, row: int, before: Any, tried: Any, best: Any
+) -> None:
+    chip.row = row
+    config, request = of_rows(100, accumulation=before[0], remat=before[1])
+    said: list[str] = []
+    found = report.report_fit(config, request, said.append)
+    assert found.fits and not found.values["fits_as_it_is"]
+    assert [(parts, again) for _, parts, again in chip.compiled[1 : 1 + len(tried)]] == tried
+    changes = {"training.optimizer.accumulation": (1, best[0]), "model.remat": (0, best[1])}
+    flags = [f"--config.{key}={str(new).lower()}" for key, (old, new) in changes.items()]
+    flags = [flag for flag in flags if not flag.endswith(("=1", "=false"))]
+    flags = flags[:1] if before[1] else flags
+    assert f"the quickest that keeps it: {' '.join(flags)}\n" in found.text
+    assert f"as it is takes {row * 96 / 2**10:.2f} GiB, too much" in found.text or before[1]
+    assert len(chip.compiled) == len(set(chip.compiled)), "nothing is compiled twice"
+    assert sum("GiB" in line for line in said) == len(chip.compiled), "each verdict is said once"
+    if row == 32:
+        assert "without remat: data.batch.tokens = 4,096 fits (64 rows" in found.text
+
+
+@pytest.mark.parametrize(
+    ("budget", "rows", "most"),
+    [(100, 96, 32), (12, 8, 8)],  # 64 parts would be of 64 rows; 16 parts exceed the budget
+)
+def test_parts_that_cost_rows_are_no_remedy(chip: Chip, budget: int, rows: int, most: int) -> None:
+    chip.row = 40_960
+    found = report.report_fit(*of_rows(budget), [].append)
+    tried = chip.compiled[: 1 + len(found.values["remedies"])]
+    assert {each[0] for each in tried} == {rows}
+    assert max(parts for _, parts, _ in tried) == most
+    assert "nothing of this keeps it" in found.text

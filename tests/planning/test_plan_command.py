@@ -1,17 +1,22 @@
-"""The command without its compiler: what it says of wrong arguments."""
+"""Without the compiler: what is said of wrong arguments, topologies, rows and memory."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from typing import Any
 
 import pytest
 
 from flaxformer_mt.cli.main import main
-from flaxformer_mt.config import load_config
+from flaxformer_mt.config import freeze, load_config
+from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.planning import SETTINGS
-from flaxformer_mt.planning.compile import TooLarge
+from flaxformer_mt.planning.compile import Memory, TooLarge, captured, too_large
+from flaxformer_mt.planning.fit import largest_shape, shape_of
 from flaxformer_mt.planning.plan import DecodePlan, PlanningError, plan_decoding
 from flaxformer_mt.planning.report import decoding_as_text
+from flaxformer_mt.planning.topology import TopologyError, describe
 
 
 @pytest.mark.parametrize(
@@ -49,3 +54,95 @@ def test_a_source_longer_than_the_model_takes_is_refused():
     topology: Any = None
     with pytest.raises(PlanningError, match="a sentence of 129 tokens"):
         plan_decoding(config, topology, src_length=129, src_vocab_size=9, tgt_vocab_size=9)
+
+
+@pytest.mark.parametrize(
+    ("name", "slices", "message"),
+    [
+        ("v5e:2,4", 1, "is no topology: write VERSION:SIDES in chips, for example v5e:2x4"),
+        ("v9:2x2", 1, "there is no TPU version 'v9'; versions: v2, v3, v4, v5e"),
+        ("v5litepod:8", 1, "did you mean v5e"),
+        ("a100:2x4", 1, "only TPU topologies .* measures kernels on a GPU"),
+        ("v5e:2x4", 0, "at least one"),
+    ],
+)
+def test_names(name, slices, message):
+    with pytest.raises(TopologyError, match=message):
+        describe(name, slices)
+
+
+def test_without_the_compiler(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(TopologyError, match=r"pip install 'flaxformer-mt\[tpu\]'"):
+        describe("v5e:2x4")
+
+
+def config_of(**batch):
+    return freeze({"data": {"batch": batch}, "model": {"max_length": 256}}, "a test")
+
+
+def test_shapes_without_data():
+    config = config_of(tokens=25_000)
+    assert largest_shape(config) == Shape(96, 256, 256)  # of 97 rows a multiple of 8
+    assert shape_of(config, 32, 64) == Shape(384, 32, 64)
+    shapes = (Shape(500, 10, 12), Shape(96, 250, 256), Shape(100, 240, 240))
+    assert largest_shape(config, shapes) == shapes[1]
+    packed = config_of(form="pack", tokens=8192, src_length=512, tgt_length=480)
+    assert largest_shape(packed) == Shape(16, 512, 480)  # the model's length is a sentence's
+
+
+@pytest.mark.parametrize(
+    ("batch", "lengths", "message"),
+    [
+        ({"form": "pack"}, None, "name a prepared run with --workdir, give --lengths"),
+        ({}, (64, 257), "a sentence of 257 tokens is longer than 'model.max_l"),
+        ({"tokens": 256}, None, "raise it, or lower data.filter.max_length"),
+    ],
+)
+def test_rows_that_cannot_be(batch, lengths, message):
+    config = config_of(**batch)
+    with pytest.raises(PlanningError, match=message):
+        shape_of(config, *lengths) if lengths else largest_shape(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+            "temporaries (36.50G) exceeds available HBM (15.75G).\n\nmore",
+            (36.5, 15.75),
+        ),
+        (
+            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
+            "space hbm. Used 36.50G of 15.75G hbm. Exceeded hbm capacity by 20.75G.",
+            (36.5, 15.75),
+        ),
+        ("RESOURCE_EXHAUSTED: too many registers", None),
+        ("INTERNAL: Used 36.50G of 15.75G hbm", None),
+    ],
+)
+def test_sizes_are_read(text, sizes):
+    found = too_large(RuntimeError(text))
+    assert (found and (found.needed / 2**30, found.available / 2**30)) == sizes
+    assert found is None or found.message == text.splitlines()[0]
+
+
+def test_needed():
+    sizes = {"arguments": 100, "outputs": 90, "aliased": 80, "temporaries": 50, "code": 7}
+    assert Memory(**sizes, peak=0).needed(limit=1000) == 100 + 90 - 80 + 50 + 7
+    assert Memory(**sizes, peak=500).needed(limit=1000) == 507
+    # Pieces that are more than there is share places.
+    sizes["temporaries"] = 500
+    assert Memory(**sizes, peak=300).needed(limit=617) == 617
+    assert Memory(**sizes, peak=300).needed(limit=616) == 307
+
+
+def test_the_compilers_complaints_are_kept(capfd):
+    prefix = b"W1121 17:33:31.897443   11944 spmd_partitioner.cc:654] "
+    with captured() as log:
+        os.write(2, prefix + b"[SPMD] Involuntary full rematerialization. The compiler\n")
+        os.write(2, b"W2 Collective matmul V1 is enabled.\n")
+    os.write(2, b"afterwards\n")
+    assert log == ["[SPMD] Involuntary full rematerialization. The compiler"]
+    assert capfd.readouterr().err == "afterwards\n"
