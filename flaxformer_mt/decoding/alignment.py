@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,8 +24,7 @@ from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 class Alignment:
     """Words, and pairs (source word, target word) of their indices from 0, by target word.
 
-    Each target word is in one pair, but for those that have no token of their own and those of a
-    source without words.
+    A target word without a token of its own is in no pair, every other in one.
     """
 
     src_words: tuple[str, ...]
@@ -64,7 +63,13 @@ def _align(
 ) -> Alignment:
     src, tgt = _Words(source), _Words(target)
     links: list[tuple[int, int]] = []
-    last = _Row(-1, 0, np.zeros(0))  # the newest target word, to which the next part may add
+    # The newest target word, to which the next part may add, and its weights by source word.
+    word, looked = -1, dict[int, float]()
+
+    def link() -> None:
+        if any(looked.values()):
+            links.append((max(looked, key=looked.__getitem__), word))
+
     for part, of_pieces in zip(parts, weights, strict=True):
         lead = len(part.src_lead.encode())
         src_spans = [
@@ -80,52 +85,21 @@ def _align(
         rows = tgt.of_pieces(part.tgt_text, tgt_spans)
         # The end marks are of no word: what goes to them is left out.
         inner = of_pieces[: len(rows), : len(columns)][rows >= 0][:, columns >= 0]
-        for row in _by_words(inner, rows[rows >= 0], columns[columns >= 0]):
-            if row.word == last.word:
-                last += row
-            else:
-                links += last.link()
-                last = row
-    return Alignment(src_words=src.texts, tgt_words=tgt.texts, links=tuple([*links, *last.link()]))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Row:
-    """What a target word looks at: weights of the source words from `first` on."""
-
-    word: int
-    first: int
-    weights: Float[np.ndarray, " words"]
-
-    def __add__(self, other: _Row) -> _Row:
-        first = min(self.first, other.first)
-        ends = [row.first + len(row.weights) for row in (self, other)]
-        weights = np.zeros(max(ends) - first)
-        for row in (self, other):
-            weights[row.first - first :][: len(row.weights)] += row.weights
-        return _Row(self.word, first, weights)
-
-    def link(self) -> list[tuple[int, int]]:
-        """Its pair, of the source word with the largest weight; none where it looks at nothing."""
-        if not self.weights.any():
-            return []
-        return [(self.first + int(self.weights.argmax()), self.word)]
-
-
-def _by_words(
-    of_pieces: Float[np.ndarray, "tgt src"],
-    rows: Int[np.ndarray, " tgt"],
-    columns: Int[np.ndarray, " src"],
-) -> Iterator[_Row]:
-    """Weights of a part's pieces, summed to words. Of its own words alone: a matrix of a long
-    line's words would grow with the square of the line."""
-    if not (len(rows) and len(columns)):
-        return
-    top, left = int(rows.min()), int(columns.min())
-    sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
-    np.add.at(sums, (rows[:, None] - top, columns[None] - left), of_pieces)
-    for number, weights in enumerate(sums):
-        yield _Row(top + number, left, weights)
+        rows, columns = rows[rows >= 0], columns[columns >= 0]
+        if not inner.size:
+            continue
+        # Of the part's words alone: a matrix of a long line's would grow with its square.
+        top, left = int(rows.min()), int(columns.min())
+        sums = np.zeros((int(rows.max()) - top + 1, int(columns.max()) - left + 1))
+        np.add.at(sums, (rows[:, None] - top, columns[None] - left), inner)
+        for number, of_word in enumerate(sums.tolist(), start=top):
+            if number != word:
+                link()
+                word, looked = number, {}
+            for place, weight in enumerate(of_word, start=left):
+                looked[place] = looked.get(place, 0.0) + weight
+    link()
+    return Alignment(src_words=src.texts, tgt_words=tgt.texts, links=tuple(links))
 
 
 class _Words:
@@ -134,8 +108,7 @@ class _Words:
     def __init__(self, line: str) -> None:
         self.texts = tuple(line.split())
         self._line = line
-        # Of the line up to the end of the last part.
-        self._characters = self._bytes = 0
+        self._characters = self._bytes = 0  # of the line up to the end of the last part
         # The word at each byte; at a blank the next one, whose piece may begin there.
         of_bytes: list[int] = []
         word, blank = -1, True

@@ -1,7 +1,7 @@
 """The search of one batch: its compiled programs, and the few shapes that a batch goes through.
 
-A search runs until its cache is full or few of its sentences are left. Between such stretches the
-cache grows, so that early steps do not read the room of late ones, and finished sentences leave.
+A search runs until its cache is full or few sentences are left. Then the cache grows, which spares
+early steps from reading the room of late ones, and finished sentences leave.
 """
 
 from __future__ import annotations
@@ -50,22 +50,17 @@ class BatchSearch:
     mesh: Mesh
 
     def run(
-        self,
-        sources: Sources,
-        numbers: np.ndarray,
-        *,
-        length: int,
+        self, sources: Sources, numbers: np.ndarray, *, length: int
     ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
         """Source numbers and the hypotheses of as many rows, once they are finished.
 
         `numbers` says whose each row is, -1 where it is padding.
         """
-        parts = parts_of(self.mesh)
-        room = more_room(0, length)
+        parts, room = parts_of(self.mesh), more_room(0, length)
         state = self._begun(sources, length, room)
         while True:
             rows = len(numbers) // parts
-            state = self._advanced(state, parts)
+            state = self._advanced(state)
             stopped = np.asarray(state.stopped)
             if stopped.all():
                 yield numbers, jax.tree.map(np.asarray, state.finished)
@@ -81,55 +76,43 @@ class BatchSearch:
                 numbers = np.where(stopped, -1, numbers)[flat]
             if int(state.position) == room:
                 room = more_room(room, length)
-            state = self._reshaped(state, kept, parts, room)
+            state = self._reshaped(state, kept, room)
 
     def compile(self, rows: int, src_length: int, *, length: int) -> None:
         """All programs that a batch of this shape may need, called on rows of padding."""
-        parts = parts_of(self.mesh)
-        room = more_room(0, length)
+        parts, room = parts_of(self.mesh), more_room(0, length)
         known = {(rows // parts, room)}
         states = [(self._begun(padding(rows, src_length), length, room), room)]
         while states:
             state, room = states.pop()
-            state = self._advanced(state, parts)
+            state = self._advanced(state)
             own = state.stopped.size // parts
             for fewer in sorted({fewer_rows(own, live + 1) for live in range(own)}):
                 for other in sorted({room, more_room(room, length)}):
                     if (fewer, other) == (own, room):
                         continue
                     kept = np.tile(np.arange(fewer), (parts, 1))
-                    changed = self._reshaped(state, kept, parts, other)
+                    changed = self._reshaped(state, kept, other)
                     if (fewer, other) not in known:
                         known.add((fewer, other))
                         states.append((changed, other))
 
     def _begun(self, sources: Sources, length: int, room: int) -> State:
+        static: Any = {"models": self.models, "rules": self.rules, "length": length, "room": room}
         with on_mesh(self.mesh):
-            return begin(
-                self.params,
-                *place_batch(sources, self.mesh),
-                models=self.models,
-                rules=self.rules,
-                length=length,
-                room=room,
-            )
+            return begin(self.params, *place_batch(sources, self.mesh), **static)
 
-    def _advanced(self, state: State, parts: int) -> State:
+    def _advanced(self, state: State) -> State:
+        parts = parts_of(self.mesh)
+        leave_at = np.int32(state.stopped.size // parts // FEWER)
+        static: Any = {"models": self.models, "rules": self.rules, "parts": parts}
         with on_mesh(self.mesh):
-            return advance(
-                self.params,
-                state,
-                self.weights,
-                np.int32(state.stopped.size // parts // FEWER),
-                models=self.models,
-                rules=self.rules,
-                parts=parts,
-            )
+            return advance(self.params, state, self.weights, leave_at, **static)
 
-    def _reshaped(self, state: State, kept: np.ndarray, parts: int, room: int) -> State:
+    def _reshaped(self, state: State, kept: np.ndarray, room: int) -> State:
         with on_mesh(self.mesh):
             kept = place_batch(kept.astype(np.int32), self.mesh)
-            return reshaped(state, kept, parts=parts, room=room)
+            return reshaped(state, kept, parts=parts_of(self.mesh), room=room)
 
 
 def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
@@ -204,19 +187,18 @@ def begin(
             src_segment_ids=segment_ids,
             src_positions=positions * segment_ids,
             deterministic=True,
-            method=Transformer.encode,
+            method="encode",
         )
-        caches.append(
-            model.apply(
-                {"params": own},
-                encoded,
-                segment_ids,
-                beams=rules.beam_size,
-                length=room,
-                coverage=rules.coverage,
-                method=Transformer.start_cache,
-            )
+        cache = model.apply(
+            {"params": own},
+            encoded,
+            segment_ids,
+            beams=rules.beam_size,
+            length=room,
+            coverage=rules.coverage,
+            method="start_cache",
         )
+        caches.append(cache)
     return _by_rows(search.begin(_joined(caches), sentences, rules, length=length))
 
 
@@ -235,15 +217,8 @@ def advance(
 ) -> State:
     """Steps until the cache is full or no more than `leave_at` rows are left in any part."""
     room: int = state.cache["beams"][0]["ancestry"].shape[2]
-    return search.advance(
-        step_of(models, params),
-        state,
-        weights,
-        rules,
-        until=room,
-        parts=parts,
-        leave_at=leave_at,
-    )
+    step = step_of(models, params)
+    return search.advance(step, state, weights, rules, until=room, parts=parts, leave_at=leave_at)
 
 
 @functools.partial(jax.jit, static_argnames=("parts", "room"))
@@ -275,12 +250,8 @@ def step_of(models: Models, params: Params) -> Step:
         if len(models) == 1:
             return logits[0], _joined(caches)
         # Without the rows that pad a table, of which the members may have different numbers.
-        each = jnp.stack(
-            [
-                jax.nn.log_softmax(out[..., : model.tgt_vocab_size], axis=-1)
-                for model, out in zip(models, logits, strict=True)
-            ]
-        )
+        types = models[0].tgt_vocab_size
+        each = jnp.stack([jax.nn.log_softmax(out[..., :types], axis=-1) for out in logits])
         return jax.nn.logsumexp(each, axis=0) - np.log(len(models)), _joined(caches)
 
     return step
@@ -340,20 +311,9 @@ def lower_search(
     rules = rules_for((model,), config)
 
     def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
-        state = begin(
-            (params,),
-            src,
-            src_lengths,
-            sentences,
-            models=(model,),
-            rules=rules,
-            length=length,
-            room=length,
-        )
-        none = np.int32(0)
-        return advance(
-            (params,), state, weights, none, models=(model,), rules=rules, parts=1
-        ).finished
+        static: Any = {"models": (model,), "rules": rules}
+        state = begin((params,), src, src_lengths, sentences, length=length, room=length, **static)
+        return advance((params,), state, weights, np.int32(0), parts=1, **static).finished
 
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)

@@ -67,10 +67,7 @@ class Decoder:
 
     `params` holds the tree under "params" of each of `models`: one, or an ensemble, whose
     probability is the mean of theirs. The sentences of a batch are split over the data axes of
-    `mesh` (default: all devices of this process). Every device has all parameters: split any other
-    way, a search would have to gather them at each token.
-
-    No text corresponds to the unknown token, which `suppress` holds by default. With `sampling`,
+    `mesh` (default: all devices of this process); every device has all parameters. With `sampling`,
     the beam holds as many draws. Raises ValueError for settings that contradict each other.
     """
 
@@ -110,31 +107,29 @@ class Decoder:
         """Up to `n_best` outputs of each source (pieces + EOS), best first, in the sources' order.
 
         An output has at most `max_ratio` times the source's length plus `max_extra_tokens` tokens,
-        and at most `model.max_length`, all with the end mark. It begins with its source's prefix
-        (no end mark), if there are `prefixes`. What a source draws depends on the seed and on its
-        number, a line and its piece (by default its place).
-
-        Raises DecodingError for a source without tokens or longer than `model.max_length`, for a
-        prefix that leaves no room for an end mark, and where scores are not numbers.
+        and at most `model.max_length`, all with the end mark. It begins with its source's prefix,
+        if there are `prefixes`. What a source draws depends on the seed and on its number, a line
+        and its piece (by default its place). Raises DecodingError.
         """
-        longest, rules = self._longest, self._search.rules
-        lengths = [len(source) for source in sources]
+        lengths, limits = [], []
         prefixes = [()] * len(sources) if prefixes is None else prefixes
         numbers = [(place, 0) for place in range(len(sources))] if numbers is None else numbers
-        limits = [self._limit(length) for length in lengths]
-        for number, (length, prefix) in enumerate(zip(lengths, prefixes, strict=True)):
-            if not 1 <= length <= longest:
+        for number, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
+            length, limit = len(source), self._limit(len(source))
+            if not 1 <= length <= self._longest:
                 raise DecodingError(
-                    f"source {number} has {length} tokens; the model takes 1 to {longest} "
+                    f"source {number} has {length} tokens; the model takes 1 to {self._longest} "
                     "(model.max_length), the end mark included"
                 )
-            if len(prefix) >= limits[number]:
+            if len(prefix) >= limit:
                 raise DecodingError(
                     f"source {number}: the prefix has {len(prefix)} tokens; an output has at most "
-                    f"{limits[number]}, the end mark included"
+                    f"{limit}, the end mark included"
                 )
+            lengths.append(length)
+            limits.append(limit)
         decoded: list[list[Decoded]] = [[] for _ in sources]
-        for batch in plan_batches(lengths, self._config, longest, split=self._split):
+        for batch in plan_batches(lengths, self._config, self._longest, split=self._split):
             widest = max(len(prefixes[number]) for number in batch.numbers)
             # A width is compiled in: few of them.
             width = power_of_two_at_least(widest) if widest else 0
@@ -150,15 +145,12 @@ class Decoder:
             for at, found in self._search.run((src, src_lengths, rows), whose, length=most):
                 for row, number in enumerate(at):
                     if number >= 0:
-                        decoded[number] = _decoded(found, row, limits[number], rules)
+                        decoded[number] = _decoded(found, row, limits[number], self._search.rules)
         return decoded
 
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
-        """All programs that `decode` may need for as many sources as there are `lengths`, of these
-        lengths; or for those of them that are there beside sources of up to `longest` tokens.
-
-        Returns the batches' shapes, (rows, source length): sources of the same need nothing more.
-        """
+        """Compiles what `decode` may need for sources of these lengths, or for as many of which
+        some have up to `longest` tokens; returns the batches' shapes, (rows, source length)."""
         split = self._split
         shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
         for rows, src_length in shapes:
@@ -195,13 +187,11 @@ def in_batches(
     """Batches, the longest first; `largest` has the rows (a power of two) of each of `split` parts,
     and the length, of a full batch whose longest sequence has the given one."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    done = 0
-    while done < len(order):
-        rows, length = largest(lengths[order[done]])
-        numbers = tuple(order[done : done + rows * split])
+    while order:
+        rows, length = largest(lengths[order[0]])
+        numbers, order = tuple(order[: rows * split]), order[rows * split :]
         filled = power_of_two_at_least(-(-len(numbers) // split))
         yield Batch(numbers, min(rows, filled) * split, length)
-        done += len(numbers)
 
 
 def shapes_among(
@@ -213,14 +203,12 @@ def shapes_among(
     longest: int = 0,
 ) -> frozenset[tuple[int, int]]:
     """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
-    of which some are longer, up to `longest`.
-
-    Where these do not fit into one batch, the next may begin with any number of the others.
-    """
+    of which some are longer, up to `longest`."""
     planned = plan_batches(lengths, config, max_length, split=split)
     shapes = {(batch.rows, batch.length) for batch in planned}
     longer = longest > max(lengths, default=longest)
     if longer and _largest(longest, config, max_length)[0] * split < len(lengths):
+        # The batch after one of longer sources may begin with any number of the others.
         for rows, length in list(shapes):
             halvings = range((rows // split).bit_length())
             shapes |= {(rows >> halving, length) for halving in halvings}
@@ -247,19 +235,18 @@ def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list
     scores = hypotheses.scores[row]
     if not np.isfinite(scores).any() or np.isnan(scores).any():
         raise DecodingError(f"the model's scores are {NO_NUMBERS}")
-    groups: list[list[Decoded]] = []
-    for slots in np.split(np.arange(rules.slots), rules.groups):
-        groups.append([])
-        for slot in slots[np.isfinite(scores[slots])]:
-            length = int(hypotheses.lengths[row, slot])
-            groups[-1].append(
-                Decoded(
-                    tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
-                    log_prob=float(hypotheses.log_probs[row, slot]),
-                    score=float(scores[slot]),
-                    at_limit=length == limit,
-                )
-            )
+
+    def decoded(slot: int) -> Decoded:
+        length = int(hypotheses.lengths[row, slot])
+        return Decoded(
+            tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
+            log_prob=float(hypotheses.log_probs[row, slot]),
+            score=float(scores[slot]),
+            at_limit=length == limit,
+        )
+
+    slots = np.split(np.arange(rules.slots), rules.groups)
+    groups = [[decoded(slot) for slot in own[np.isfinite(scores[own])]] for own in slots]
     return groups[0] if len(groups) == 1 else _by_turns(groups, rules.n_best)
 
 

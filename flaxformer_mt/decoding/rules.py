@@ -58,8 +58,7 @@ def allowed(
 ) -> Bool[Array, "rows beams_or_1 vocab"]:
     """Which types may be token number `position` of each hypothesis.
 
-    At a row's limit that is the end mark alone. A row's `prefix`, as far as it is not padding,
-    comes before all else but that.
+    At a row's limit the end mark alone; before it, what its `prefix` has there, unless padding.
     """
     types = jnp.arange(vocab)[None, None, :]
     banned = jnp.isin(types, jnp.array((BOS, PAD, *rules.suppress)))

@@ -1,7 +1,7 @@
 """Drawing translations from the model's distribution instead of searching for the likeliest.
 
-The noise of a draw is a function of the seed, the sentence's line, its piece of that line, the
-hypothesis (the first, second, ... draw) and the token's position, and of nothing else.
+The noise of a draw depends on the seed, the line, its piece, the hypothesis (first, second, ...
+draw) and the token's position alone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Sampling:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        # Devices take what is below this for 0.
-        least, largest = (float(n) for n in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+        float32 = np.finfo(np.float32)
+        least, largest = float(float32.tiny), float(float32.max)  # devices take less for 0
         if not least <= self.temperature <= largest:
             raise ValueError(
                 f"temperature = {self.temperature} must be above 0 and, as float32 is, lie between "
@@ -76,8 +76,7 @@ def sampled(
 
     Drawn from softmax(logits / temperature) over the allowed types, of which only the `top_k`
     likeliest are left (0: all), and of those the fewest whose probability reaches `top_p` (Holtzman
-    et al., 2020: the nucleus). `keys` belong to the hypotheses, so that a draw does not depend on a
-    sentence's neighbours, nor on how many others there are of the same sentence.
+    et al., 2020: the nucleus). Each hypothesis has a key: neighbours don't change a draw.
     """
     log_probs = jax.nn.log_softmax(logits, axis=-1)
     best = jnp.max(jnp.where(allowed, logits, -jnp.inf), axis=-1, keepdims=True)

@@ -1,7 +1,4 @@
-"""Texts, prefixes and translations as token ids that fit the model: whole lines, or parts of them.
-
-A text that is too long for the model is cut where it hurts least.
-"""
+"""Texts and translations as token ids that fit the model: whole lines, or parts of them."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from flaxformer_mt.decoding.batches import DecodingError
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
 """A translation: its text, or its tokens as `Hypothesis.tokens` has them."""
-
 
 # From the best place for a cut to the worst; a cut is at the end of a match.
 _BOUNDARIES = (
@@ -63,18 +59,14 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of a line with its translation: what the model is given at a time.
-
-    `src` and `tgt` are token ids without marks, of `src_text` and `tgt_text`; `glue` goes between
-    `tgt_text` and the next part's. `src_lead` is read before `src_text`, and is not of its text.
-    """
+    """A part of a line with its translation: what the model is given at a time."""
 
     src_text: str
-    src: tuple[int, ...]
+    src: tuple[int, ...]  # token ids without marks
     tgt_text: str
     tgt: tuple[int, ...]
-    glue: str = ""
-    src_lead: str = ""
+    glue: str = ""  # between `tgt_text` and the next part's
+    src_lead: str = ""  # read before `src_text`, and not of its text
     tokens_given: bool = False  # `tgt_text` is of `tgt`, not the other way round
 
 
@@ -122,32 +114,34 @@ def cut_pairs(
     """
     texts = [target if isinstance(target, str) else "" for _, target in pairs]
     sources = encode(vocabularies.src, [source for source, _ in pairs])
-    targets = encode(vocabularies.tgt, texts)
     cut = []
     for number, ((source, target), src, tgt) in enumerate(
-        zip(pairs, sources, targets, strict=True)
+        zip(pairs, sources, encode(vocabularies.tgt, texts), strict=True)
     ):
+        given = not isinstance(target, str)
         if not isinstance(target, str):
             tgt = _checked(number, target, vocabularies.tgt)
             if len(src) < max_length and tgt[-1:] == [EOS]:
                 # The source is one piece: its end mark, and not one before a part without tokens.
                 tgt = tgt[:-1]
-        overlong_side = max(len(src), len(tgt)) >= max_length
-        if overlong_side and overlong == "refuse":
+        too_long = max(len(src), len(tgt)) >= max_length
+        if too_long and overlong == "refuse":
             # Given tokens are in parts already, or have to be one.
-            splits = isinstance(target, str) or max(map(len, _at_end_marks(tgt))) < max_length
+            splits = not given or max(map(len, _at_end_marks(tgt))) < max_length
             message = describe_overlong(max_length, source=src, target=tgt)
             raise OverlongError(number, message, splits=splits)
-        if overlong_side or EOS in tgt:
-            cut.append(
+        if isinstance(target, str):
+            parts = (
                 _texts_in_parts(source, target, vocabularies, max_length)
-                if isinstance(target, str)
-                else _tokens_in_parts(number, source, tgt, vocabularies, max_length)
+                if too_long
+                else [Part(source, tuple(src), target, tuple(tgt))]
             )
-            continue
-        given = not isinstance(target, str)
-        text = target if isinstance(target, str) else vocabularies.tgt.decode([tgt])[0]
-        cut.append([Part(source, tuple(src), text, tuple(tgt), tokens_given=given)])
+        elif too_long or EOS in tgt:
+            parts = _tokens_in_parts(number, source, tgt, vocabularies, max_length)
+        else:
+            (text,) = vocabularies.tgt.decode([tgt])
+            parts = [Part(source, tuple(src), text, tuple(tgt), tokens_given=True)]
+        cut.append(parts)
     return cut
 
 
@@ -166,10 +160,9 @@ def fits(vocabulary: Vocabulary, max_length: int) -> Callable[[str], bool]:
 def source_pieces(
     source: str, vocabulary: Vocabulary, max_length: int
 ) -> tuple[str, list[Piece], list[list[int]]]:
-    """A source in pieces that fit, what the model reads before each, and the tokens of both.
+    """What the model reads before each piece of a source, pieces that fit, and the tokens of both.
 
-    A language code that the source begins with (`>>fra<<`) tells the model what to write, so each
-    piece has it.
+    A language code at the source's beginning (`>>fra<<`) tells what to write: each piece has it.
     """
     lead = vocabulary.language_code(source)
     fit = fits(vocabulary, max_length)
@@ -200,15 +193,16 @@ def prefix_tokens(
     *,
     max_length: int,
 ) -> list[list[int]]:
-    """The tokens that each piece's output begins with: of a line's pieces, the first's.
+    """The tokens that each piece's output begins with: the first piece's of a line has its prefix.
 
     `pieces` are those of each line, `sources` the tokens of all of them. Raises LineError for
     what the vocabulary cannot spell, and for a prefix that leaves no room.
     """
-    lengths = map(len, sources)
-    found = []
+    found: list[list[int]] = []
     for line, (tokens, parts) in enumerate(zip(encode(tgt, prefixes), pieces, strict=True)):
-        if parts and UNK in tokens:
+        if not parts:
+            continue
+        if UNK in tokens:
             text = prefixes[line].encode()
             spans = zip(*tgt.encode_with_spans(prefixes[line]), strict=True)
             unknown = {text[a:b].decode(): None for token, (a, b) in spans if token == UNK}
@@ -217,15 +211,14 @@ def prefix_tokens(
                 f"has the prefix {prefixes[line]!r}; the target vocabulary cannot spell "
                 f"{', '.join(map(repr, unknown))}",
             )
-        for piece, length in zip(range(len(parts)), lengths, strict=False):
-            limit = output_limit(config, length, max_length)
-            if piece == 0 and len(tokens) >= limit:
-                raise LineError(
-                    line,
-                    f"has a prefix of {len(tokens)} tokens; its translation has at most "
-                    f"{limit}, the end mark included",
-                )
-            found.append(tokens if piece == 0 else [])
+        limit = output_limit(config, len(sources[len(found)]), max_length)
+        if len(tokens) >= limit:
+            raise LineError(
+                line,
+                f"has a prefix of {len(tokens)} tokens; its translation has at most "
+                f"{limit}, the end mark included",
+            )
+        found += [tokens, *([] for _ in parts[1:])]
     return found
 
 
@@ -287,13 +280,9 @@ def _checked(number: int, tokens: Sequence[int], vocabulary: Vocabulary) -> list
 
 
 def _at_end_marks(tokens: Sequence[int]) -> list[list[int]]:
-    parts: list[list[int]] = [[]]
-    for token in tokens:
-        if token == EOS:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
+    ends = [place for place, token in enumerate(tokens) if token == EOS]
+    starts = [0, *(end + 1 for end in ends)]
+    return [list(tokens[a:b]) for a, b in zip(starts, [*ends, len(tokens)], strict=True)]
 
 
 def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
@@ -333,26 +322,19 @@ def split_pair_to_fit(
 
 
 def _halves(piece: Piece, share: float) -> tuple[tuple[Piece, Piece], float]:
-    """Two parts of a text, cut near a share of its length, and the share at which that was."""
+    """Two parts of a text, cut at the best place near a share of its length, and that place's."""
     text = piece.text
     if len(text) < 2:
         return (Piece(text, ""), Piece("", piece.glue)), share
-    cut, glue = _cut(text, share)
-    first, rest = Piece(text[:cut].rstrip(), glue), Piece(text[cut:].lstrip(), piece.glue)
-    return (first, rest), cut / len(text)
-
-
-def _cut(text: str, share: float) -> tuple[int, str]:
-    """The best place to cut a text without outer blanks, and the glue between the two parts.
-
-    Of places of one kind it is the one nearest to `share` of the text's length.
-    """
-    middle = share * len(text)
+    middle, glue = share * len(text), " "
     for boundary in _BOUNDARIES:
         ends = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
         if ends:
-            return min(ends, key=lambda end: abs(end - middle)), " "
-    # Not before an accent that would lose its letter, if there is such a place.
-    inner = range(1, len(text))
-    places = [place for place in inner if not unicodedata.combining(text[place])] or inner
-    return min(places, key=lambda place: abs(place - middle)), ""
+            break
+    else:
+        # Not before an accent that would lose its letter, if there is such a place.
+        inner, glue = range(1, len(text)), ""
+        ends = [end for end in inner if not unicodedata.combining(text[end])] or list(inner)
+    cut = min(ends, key=lambda end: abs(end - middle))
+    first, rest = Piece(text[:cut].rstrip(), glue), Piece(text[cut:].lstrip(), piece.glue)
+    return (first, rest), cut / len(text)

@@ -1,8 +1,4 @@
-"""Given translations ("teacher forcing"): how likely a model finds them, and what it attends to.
-
-Pairs go through encoder and decoder at once, in batches of few shapes, so that one pass says of
-every token what search would have to ask one after another.
-"""
+"""Given translations ("teacher forcing"): how likely a model finds them, and what it attends to."""
 
 from __future__ import annotations
 
@@ -42,15 +38,11 @@ _AT_ONCE = 1 << 25  # attention weights of a layer that are held: 128 MiB
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What the model makes of a given translation.
+    """What the model makes of a given translation."""
 
-    `tokens` and `token_log_probs` go together and hold end marks: one at the end, and one more
-    after each other part of a line that was scored in parts. Natural logarithms.
-    """
-
-    log_prob: float = 0.0  # the sum of token_log_probs
+    log_prob: float = 0.0  # natural logarithm: the sum of token_log_probs
     score: float = 0.0  # log_prob / length penalty + coverage penalty
-    tokens: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()  # an end mark after each part of the line
     token_log_probs: tuple[float, ...] = ()
 
 
@@ -89,10 +81,10 @@ class TeacherForcing:
 
         In float32 a score is the one that search has for the same tokens.
         """
-        parts = list(itertools.chain.from_iterable(lines))
+        parts, config = list(itertools.chain.from_iterable(lines)), self.config
         log_probs = iter(self.log_probs(parts))
         added: Iterator[float] = itertools.repeat(0.0)
-        if beta := self.config.coverage_penalty:
+        if beta := config.coverage_penalty:
             attended = self.cross_weights(parts, aligning_layer(self.model.config))
             added = iter([beta * float(coverage_penalty(own.sum(axis=0))) for own in attended])
         scored = []
@@ -101,11 +93,8 @@ class TeacherForcing:
             total = math.fsum(each)
             if not math.isfinite(total):
                 raise DecodingError(f"the model's scores are {NO_NUMBERS}")
-            penalty = length_penalty(
-                max(len(each), 1),
-                self.config.length_penalty,
-                average=self.config.length_norm == "average",
-            )
+            average = config.length_norm == "average"
+            penalty = length_penalty(max(len(each), 1), config.length_penalty, average=average)
             scored.append(
                 Scored(
                     log_prob=total,
@@ -130,14 +119,18 @@ class TeacherForcing:
     def cross_weights(self, parts: Sequence[Part], layer: int) -> Iterator[np.ndarray]:
         """Each part's weights [tgt, src] over the source in one layer, the mean of its heads.
 
-        They are computed as they are taken, `_AT_ONCE` numbers of them at a time: of thousands of
-        long lines all of them would be gigabytes. Raises ValueError for a layer that there is not.
+        They are computed as they are taken, about `_AT_ONCE` numbers at a time: those of thousands
+        of long lines would be gigabytes. Raises ValueError for a layer that there is not.
         """
         layers = self.model.config.decoder_layers
         if not 0 <= layer < layers:
             raise ValueError(f"layer = {layer}: the decoder has layers 0 to {layers - 1}")
         compute = functools.partial(_mean_weights, self.params, model=self.model, layer=layer)
-        for some in _shares(parts):
+        # Both sides of a batch have one length.
+        ends = itertools.accumulate((max(len(p.src), len(p.tgt)) + 1) ** 2 for p in parts)
+        at_once = itertools.groupby(zip(parts, ends, strict=True), lambda each: each[1] // _AT_ONCE)
+        for _, group in at_once:
+            some = [part for part, _ in group]
             for own, part in zip(self._over_batches(some, compute), some, strict=True):
                 weights = own[:, : len(part.src) + 1]
                 if not np.isfinite(weights).all():
@@ -169,21 +162,18 @@ class TeacherForcing:
         """What `compute` makes of each part: of its [rows, length, ...], the part's own target."""
         found: list[Any] = [None] * len(parts)
 
-        def computed() -> Iterator[tuple[PairBatch, Array]]:
+        def computed() -> Iterator[tuple[Any, Any]]:
             for batch in self._batches(parts, batch_tokens=self.config.batch_tokens):
                 with on_mesh(self.mesh):
                     values = compute(place_batch(batch.pairs, self.mesh))
                 yield batch, values
 
-        waiting = None
         # The next batch is put together while the devices have this one; no more are held.
-        for following in itertools.chain(computed(), (None,)):
-            if waiting is not None:
-                batch, host = waiting[0], np.asarray(waiting[1])
-                for row, number in enumerate(batch.parts):
-                    # A view would keep the whole batch, padding and all.
-                    found[number] = host[row, : batch.pairs.tgt_lengths[row]].copy()
-            waiting = following
+        for (batch, values), _ in itertools.pairwise(itertools.chain(computed(), [(None, None)])):
+            host = np.asarray(values)
+            for row, number in enumerate(batch.parts):
+                # A view would keep the whole batch, padding and all.
+                found[number] = host[row, : batch.pairs.tgt_lengths[row]].copy()
         return found
 
     def _batches(self, parts: Sequence[Part], *, batch_tokens: int) -> Iterator[PairBatch]:
@@ -225,15 +215,17 @@ def batches(
 
     lengths = [max(len(part.src), len(part.tgt)) + 1 for part in parts]
     for numbers, rows, length in in_batches(lengths, shape, split=split):
-        src, tgt_in, tgt_out = (np.full((rows, length), PAD, np.int32) for _ in range(3))
-        src_lengths, tgt_lengths = (np.zeros(rows, np.int32) for _ in range(2))
+        pairs = Pairs(
+            *(np.full((rows, length), PAD, np.int32) for _ in range(3)),
+            *(np.zeros(rows, np.int32) for _ in range(2)),
+        )
         for row, number in enumerate(numbers):
-            part = parts[number]
-            src_lengths[row], tgt_lengths[row] = len(part.src) + 1, len(part.tgt) + 1
-            src[row, : src_lengths[row]] = (*part.src, EOS)
-            tgt_in[row, : tgt_lengths[row]] = (BOS, *part.tgt)
-            tgt_out[row, : tgt_lengths[row]] = (*part.tgt, EOS)
-        yield PairBatch(numbers, Pairs(src, tgt_in, tgt_out, src_lengths, tgt_lengths))
+            src, tgt = parts[number].src, parts[number].tgt
+            pairs.src_lengths[row], pairs.tgt_lengths[row] = len(src) + 1, len(tgt) + 1
+            pairs.src[row, : len(src) + 1] = (*src, EOS)
+            pairs.tgt_in[row, : len(tgt) + 1] = (BOS, *tgt)
+            pairs.tgt_out[row, : len(tgt) + 1] = (*tgt, EOS)
+        yield PairBatch(numbers, pairs)
 
 
 def batch_length(needed: int) -> int:
@@ -242,34 +234,17 @@ def batch_length(needed: int) -> int:
     return power * 3 // 4 if needed <= power * 3 // 4 and power > SHORTEST else power
 
 
-def _shares(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    some: list[Part] = []
-    count = 0
-    for part in parts:
-        longest = max(len(part.src), len(part.tgt)) + 1  # both sides of a batch have one length
-        if some and count + longest**2 > _AT_ONCE:
-            yield some
-            some, count = [], 0
-        some.append(part)
-        count += longest**2
-    if some:
-        yield some
-
-
 # --- on the devices -------------------------------------------------------------------------------
 
 
 def _forward(
     model: Transformer, params: Mapping[str, Any], pairs: Pairs, *, with_attention: bool = False
 ) -> tuple[Float[Array, "rows length d_model"], Mapping[str, Any]]:
-    """The decoder's states for every token of `tgt_in`, and what the layers sow on the way.
-
-    The latter is empty unless `with_attention`.
-    """
+    """The decoder's states for every token of `tgt_in`, and `with_attention` what layers sow."""
     positions = jnp.broadcast_to(jnp.arange(pairs.src.shape[1])[None], pairs.src.shape)
     src_ids = (positions < pairs.src_lengths[:, None]).astype(jnp.int32)
     tgt_ids = (positions < pairs.tgt_lengths[:, None]).astype(jnp.int32)
-    hidden, sown = model.apply(
+    return model.apply(
         {"params": params},
         pairs.src,
         pairs.tgt_in,
@@ -280,7 +255,6 @@ def _forward(
         deterministic=True,
         mutable=["intermediates"] if with_attention else [],
     )
-    return hidden, sown
 
 
 @functools.partial(jax.jit, static_argnames=("model", "width"))
@@ -289,29 +263,24 @@ def _log_probs(
 ) -> Float[Array, "rows length"]:
     """Log-probabilities of `tgt_out`; only `width` positions of each row have logits at a time."""
     hidden, _ = _forward(model, params, pairs)
-    rows, length, d_model = hidden.shape
+    rows, length, _ = hidden.shape
     count = -(-length // width)
 
-    def of_slice(
-        cut: tuple[Float[Array, "rows width d_model"], Int[Array, "rows width"]],
-    ) -> Float[Array, "rows width"]:
+    def of_slice(cut: tuple[Array, Array]) -> Float[Array, "rows width"]:
         states, labels = cut
         # The model's own: what it says of the softmax matrix has one place.
         logits: Any = model.apply({"params": params}, states, method=Transformer.logits)
         chosen = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
         return chosen - jax.nn.logsumexp(logits, axis=-1)
 
+    def cut(x: Array) -> Array:
+        # Along the length, not over flattened positions: rows are split over devices.
+        x = jnp.pad(x, [(0, 0), (0, count * width - length)] + [(0, 0)] * (x.ndim - 2))
+        return jnp.moveaxis(x.reshape(rows, count, width, *x.shape[2:]), 1, 0)
+
     if count == 1:
         return of_slice((hidden, pairs.tgt_out))
-    # Cut along the length, not over flattened positions: rows are split over devices.
-    padding = count * width - length
-    hidden = jnp.pad(hidden, ((0, 0), (0, padding), (0, 0)))
-    labels = jnp.pad(pairs.tgt_out, ((0, 0), (0, padding)))
-    slices = (
-        jnp.moveaxis(hidden.reshape(rows, count, width, d_model), 1, 0),
-        jnp.moveaxis(labels.reshape(rows, count, width), 1, 0),
-    )
-    values = jax.lax.map(of_slice, slices)
+    values = jax.lax.map(of_slice, (cut(hidden), cut(pairs.tgt_out)))
     return jnp.moveaxis(values, 0, 1).reshape(rows, count * width)[:, :length]
 
 
@@ -328,11 +297,9 @@ def _all_weights(
     params: Mapping[str, Any], pairs: Pairs, *, model: Transformer
 ) -> tuple[Float[Array, "layers rows heads queries keys"], ...]:
     _, sown = _forward(model, params, pairs, with_attention=True)
-    of = functools.partial(_layer_weights, sown, model.config)
-    return (
-        of("encoder", "self_attention"),
-        of("decoder", "self_attention"),
-        of("decoder", "cross_attention"),
+    kinds = ("encoder", "self"), ("decoder", "self"), ("decoder", "cross")
+    return tuple(
+        _layer_weights(sown, model.config, stack, f"{kind}_attention") for stack, kind in kinds
     )
 
 

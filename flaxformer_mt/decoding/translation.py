@@ -15,13 +15,10 @@ from flaxformer_mt.decoding.segments import Piece
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """One translation of a line: text without line breaks, and target tokens.
+    """One translation of a line."""
 
-    They are without the end mark; between those of the parts of a line that was split it stands.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
+    text: str  # without line breaks
+    tokens: tuple[int, ...]  # with end marks between the parts of a split line, none at the end
     log_prob: float  # natural logarithm
     score: float  # log_prob / length penalty + coverage penalty
 
@@ -62,27 +59,25 @@ def joined(
     """
     if not pieces:
         return EMPTY
-    average = config.length_norm == "average"
+
+    def penalty(tokens: Sequence[int]) -> float:
+        average = config.length_norm == "average"
+        return float(length_penalty(len(tokens) + 1, config.length_penalty, average=average))
+
     found = []
     for parts in zip(*decoded, strict=False):  # the piece with the fewest ends the list
         texts = vocabulary.decode([part.tokens for part in parts])
         glued = [text + piece.glue for text, piece in zip(texts, pieces, strict=True)]
         tokens = list(itertools.chain.from_iterable((*part.tokens, EOS) for part in parts))[:-1]
         log_prob = sum(part.log_prob for part in parts)
-        alpha = config.length_penalty
-        penalty = length_penalty(len(tokens) + 1, alpha, average=average)
         # What a score is above that of its length is the coverage penalty, which parts add to.
-        coverage = sum(
-            part.score
-            - part.log_prob / length_penalty(len(part.tokens) + 1, alpha, average=average)
-            for part in parts
-        )
+        coverage = sum(part.score - part.log_prob / penalty(part.tokens) for part in parts)
         hypothesis = Hypothesis(
             # Byte pieces can spell a line break, which would shift every line after it.
             text="".join(glued).replace("\r", " ").replace("\n", " "),
             tokens=tuple(tokens),
             log_prob=log_prob,
-            score=parts[0].score if len(parts) == 1 else log_prob / penalty + coverage,
+            score=parts[0].score if len(parts) == 1 else log_prob / penalty(tokens) + coverage,
         )
         found.append((hypothesis, any(part.at_limit for part in parts)))
     found.sort(key=lambda each: -each[0].score)

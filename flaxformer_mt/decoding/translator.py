@@ -76,8 +76,7 @@ class Translator:
 
         Raises DecodingError if the vocabularies are not of the model's sizes.
         """
-        rows = softmax_table(params, model.config).shape[0]
-        types = vocabularies.tgt.size
+        rows, types = softmax_table(params, model.config).shape[0], vocabularies.tgt.size
         if rows != table_rows(model.config, types) or types != model.tgt_vocab_size:
             raise DecodingError(
                 f"the parameters are of a model with {rows} target types, the target vocabulary "
@@ -96,11 +95,10 @@ class Translator:
         """The model of a run directory (`gs://` too), with the decoding settings recorded there.
 
         `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto":
-        the average unless the run has gone on since, else the best, else the latest; or it is what
-        that has come to before.
+        the average unless the run has gone on since, else the best, else the latest. It may also be
+        an earlier choice.
 
-        Raises RunDirectoryError, CheckpointError, VocabularyError and ConfigError, each naming the
-        file and what to do.
+        Raises RunDirectoryError, CheckpointError, VocabularyError and ConfigError.
         """
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
@@ -185,43 +183,37 @@ class Translator:
 
         A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
         line's), and has none of the pieces `suppress` names. With `sampling`, the `n_best`
-        likeliest of beam_size draws are given; the noise of a draw depends on the seed and the
-        line's number, of which the first is `first`, and on which draw it is.
+        likeliest of beam_size draws are given; draws depend on the seed and on the line's number,
+        of which the first is `first`.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, and
-        ValueError for an `n_best` above the beam size, or groups that do not divide it.
+        ValueError for settings that contradict each other.
         """
         single = isinstance(lines, str)
         lines = [lines] if isinstance(lines, str) else lines
         prefixes = [prefixes] * len(lines) if isinstance(prefixes, str) else prefixes
         suppress = [suppress] if isinstance(suppress, str) else suppress
-        banned = types_of(suppress, self.vocabularies.tgt)
+        src, tgt = self.vocabularies.src, self.vocabularies.tgt
+        config, longest = self.config, self.max_length
+        suppressed = (UNK, *types_of(suppress, tgt))
         pieces: list[list[Piece]] = []
         sources: list[list[int]] = []
-        encoded = encode(self.vocabularies.src, lines)
-        for number, (line, tokens) in enumerate(zip(lines, encoded, strict=True)):
+        numbers: list[tuple[int, int]] = []
+        for number, (line, tokens) in enumerate(zip(lines, encode(src, lines), strict=True)):
             if not tokens or is_blank(line):
-                pieces.append([])
-            elif len(tokens) < self.max_length:
-                pieces.append([Piece(line, "")])
-                sources.append([*tokens, EOS])
+                parts, of_parts = [], []
+            elif len(tokens) < longest:
+                parts, of_parts = [Piece(line, "")], [tokens]
             elif overlong == "refuse":
-                raise OverlongError(number, describe_overlong(self.max_length, source=tokens))
+                raise OverlongError(number, describe_overlong(longest, source=tokens))
             else:
-                _, parts, of_parts = source_pieces(line, self.vocabularies.src, self.max_length)
-                pieces.append(parts)
-                sources.extend([*tokens, EOS] for tokens in of_parts)
-        numbers = [
-            (first + line, piece)
-            for line, parts in enumerate(pieces)
-            for piece in range(len(parts))
-        ]
-        tgt, config = self.vocabularies.tgt, self.config
+                _, parts, of_parts = source_pieces(line, src, longest)
+            pieces.append(parts)
+            sources += [[*tokens, EOS] for tokens in of_parts]
+            numbers += [(first + number, place) for place in range(len(parts))]
         begun = None
         if prefixes is not None:
-            longest = self.max_length
             begun = prefix_tokens(prefixes, tgt, pieces, sources, config, max_length=longest)
-        suppressed = (UNK, *banned)
         decoder = self._decoder(n_best=n_best, suppress=suppressed, sampling=sampling)
         decoded = iter(decoder.decode(sources, prefixes=begun, numbers=numbers))
         found = [
@@ -233,17 +225,13 @@ class Translator:
     def compile(
         self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
     ) -> frozenset[tuple[int, int]]:
-        """What `translate` may need for as many lines as long as these, compiled beforehand; also
-        where lines as long as `longest` are among them. A line that is cut may need more.
-
-        Returns the shapes of batches that it compiled for, (rows, source length).
-        """
-        lengths: list[int] = []
-        *encoded, of_longest = encode(self.vocabularies.src, [*lines, longest])
+        """Compiles what `translate` may need for lines as long as these, also where lines as long
+        as `longest` are among them; returns the shapes of batches, (rows, source length)."""
+        src, lengths = self.vocabularies.src, []
+        *encoded, of_longest = encode(src, [*lines, longest])
         for line, tokens in zip(lines, encoded, strict=True):
-            parts = [tokens]
-            if len(tokens) >= self.max_length:
-                _, _, parts = source_pieces(line, self.vocabularies.src, self.max_length)
+            fits = len(tokens) < self.max_length
+            parts = [tokens] if fits else source_pieces(line, src, self.max_length)[2]
             lengths += [len(part) + 1 for part in parts]
         most = min(len(of_longest) + 1, self.max_length)
         return self._decoder(n_best=n_best).compile(lengths, longest=most)
@@ -253,17 +241,14 @@ class Translator:
         return Decoder(params, models, self.config, mesh=self.mesh, **settings)
 
     def score(
-        self,
-        pairs: Iterable[tuple[str, Target]],
-        *,
-        overlong: Overlong = "refuse",
+        self, pairs: Iterable[tuple[str, Target]], *, overlong: Overlong = "refuse"
     ) -> list[Scored]:
         """How likely the model finds each translation, in order.
 
         A translation is a text, or tokens as `Hypothesis.tokens` has them, which in float32 have
-        the score that `translate` gave them; its text may encode into others. A blank line with a
-        blank translation has 0. Where a side is longer than the model takes, `overlong` "split"
-        scores the pair in the parts of `translate`; a text is cut where its source is, by a guess.
+        the score that `translate` gave them. A blank line with a blank translation has 0. Where a
+        side is longer than the model takes, `overlong` "split" scores the pair in the parts of
+        `translate`; a text is cut where its source is, by a guess.
 
         Raises OverlongError, TargetError and DecodingError.
         """
@@ -291,8 +276,7 @@ class Translator:
 
         `layer` counts the decoder's from 0; None is the last but one. Translations as in `score`.
 
-        Raises OverlongError, TargetError and DecodingError, and ValueError for a layer that there
-        is not.
+        Raises OverlongError, TargetError, DecodingError, and ValueError for an unknown layer.
         """
         forcing, pairs = self._forcing("alignments are"), listed(pairs)
         lines = [
@@ -314,11 +298,7 @@ class Translator:
         ]
 
     def translate_lines(
-        self,
-        lines: Iterable[str],
-        *,
-        window: int = 4096,
-        n_best: int = 1,
+        self, lines: Iterable[str], *, window: int = 4096, n_best: int = 1
     ) -> Iterator[Translation]:
         """As `translate`, for any number of lines: reads and keeps at most `window` at a time."""
         if isinstance(lines, str):
@@ -340,8 +320,8 @@ def translate_together(
 ) -> list[Translation]:
     """`translator.translate_lines` of `lines` on the first process; [] on the others.
 
-    All processes call it with the same arguments, and each translates every n-th line, so that
-    everyone has lines of all lengths and none has to wait long for the others.
+    All call it with the same arguments; each translates every n-th line, so that their times are
+    alike.
     """
     mine = list(translator.translate_lines(lines[processes.number :: processes.count]))
     if processes.count == 1:
@@ -351,12 +331,10 @@ def translate_together(
         return []
     whole: list[Translation] = [mine[0]] * len(lines) if mine else []
     for number, share in enumerate(shares):
-        whole[number :: processes.count] = [_translation(json.loads(text)) for text in share]
+        whole[number :: processes.count] = [_translation(**json.loads(text)) for text in share]
     return whole
 
 
-def _translation(fields: dict[str, Any]) -> Translation:
-    hypotheses = tuple(
-        Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in fields["hypotheses"]
-    )
-    return Translation(**{**fields, "hypotheses": hypotheses})
+def _translation(hypotheses: Sequence[dict[str, Any]], **others: bool) -> Translation:
+    whole = (Hypothesis(**{**each, "tokens": tuple(each["tokens"])}) for each in hypotheses)
+    return Translation(hypotheses=tuple(whole), **others)
