@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -20,9 +19,6 @@ from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.parallel.chips import chip_of, product_flops
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import read_json, write_json
-
-_CPU_SIZE = 1024  # a square matrix product that keeps all cores of a usual machine busy
-_CPU_SECONDS = 0.15
 
 
 def duration(seconds: float) -> str:
@@ -45,22 +41,17 @@ _MARKS = 100  # checkpoints of which it is remembered how much work lay before t
 
 
 class Goodput:
-    """Where a run's wall time goes, over all its starts: the share of it that made the model.
+    """Where a run's wall time goes, over all its starts: the share spent on steps that count.
 
-    As large training jobs count it: of the seconds that a run has had a machine, those in which it
-    did steps that count. A step that is done again because the run went back to a checkpoint was
-    lost the first time. Time between two starts isn't counted.
-
-    `with goodput("checkpoints"):` counts the body as of that kind, blocks inside it as of theirs.
-    Every second since the account was opened is of one kind; outside of blocks it is the start's.
+    A step that is done again after going back to a checkpoint was lost the first time. Time between
+    two starts isn't counted. `with goodput("checkpoints"):` counts its body as that kind, except
+    for blocks inside it; outside of all blocks time counts as "start".
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.kind = "start"
-        """What passing time counts as. A block may change it once it knows what it was doing."""
+        self.kind = "start"  # of passing time: a block may change it once it knows better
         self.starts = 1
-        self.step = 0
-        """The step up to which steps are counted."""
+        self.step = 0  # the last one counted
         self._seconds = dict.fromkeys(KINDS, 0.0)
         self._before = {0: 0.0}  # step of a checkpoint -> seconds of steps up to it
         self._clock = clock
@@ -98,7 +89,7 @@ class Goodput:
         return seconds["steps"] / wall if wall else 0.0
 
     def saved(self, step: int) -> None:
-        """A checkpoint of this step is on its way: going back to it loses what comes after this."""
+        """A checkpoint of this step is on its way: going back to it loses what comes after."""
         self._before[step] = self.seconds["steps"]
         for old in sorted(self._before)[1:-_MARKS]:
             del self._before[old]
@@ -115,9 +106,9 @@ class Goodput:
         self.step = step
 
     def keep_in(self, path: Path, report: Callable[[str], None]) -> None:
-        """Adds what earlier starts left in the file, to which `keep` will write.
+        """Adds what earlier starts left in the file, to which `keep` writes.
 
-        It is a report: a file that cannot be read or written is said once and stops nothing.
+        A file that cannot be read or written is reported once and stops nothing.
         """
         self._path, self._report = path, report
         if not path.exists():
@@ -142,23 +133,21 @@ class Goodput:
         self.step = step
         if self._path is None:
             return
+        account = {
+            "goodput": self.share,
+            "wall_seconds": sum(self.seconds.values()),
+            "seconds": self.seconds,
+            "starts": self.starts,
+            "step": step,
+            "before": {str(at): seconds for at, seconds in self._before.items()},
+        }
         try:
-            write_json(self._path, self.to_dict())
+            write_json(self._path, account)
             self._failed = False
         except RunDirectoryError as error:
             if not self._failed:
                 self._report(f"goodput is not kept: {error}")
             self._failed = True
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "goodput": self.share,
-            "wall_seconds": sum(self.seconds.values()),
-            "seconds": self.seconds,
-            "starts": self.starts,
-            "step": self.step,
-            "before": {str(step): seconds for step, seconds in self._before.items()},
-        }
 
     def table(self) -> str:
         """Lines for people: every kind that took time."""
@@ -182,11 +171,11 @@ class Peak:
 def find_peak(
     devices: Sequence[jax.Device], chip_tflops: float, dtype: str
 ) -> tuple[Peak | None, str]:
-    """The peak that MFU is a share of, and a line about it for people; None if it is unknown.
+    """The peak that MFU is a share of, None if it is unknown, and a line about it for people.
 
-    `chip_tflops`, if not 0, is a device's. Otherwise an accelerator's is the bfloat16 peak of the
-    chip table, whatever type the model computes in; that of CPUs is a product of `dtype`, the
-    model's, measured now in about half a second, of which every process contributes one.
+    `chip_tflops`, if not 0, is one device's. Otherwise an accelerator's peak is that of the chip
+    table, in bfloat16 whatever the model computes in; a CPU's is measured now, in about half a
+    second, with a product of the model's `dtype`, and counted once a process.
     """
     kind, count = devices[0].device_kind, len(devices)
     if chip_tflops:
@@ -194,13 +183,14 @@ def find_peak(
         return peak, f"MFU: of {chip_tflops:g} TFLOP/s a device (training.chip_tflops) x {count}"
     if devices[0].platform == "cpu":
         begin = time.perf_counter()
-        here = jax.local_devices()[0]
-        processes = len({device.process_index for device in devices})
-        measured = product_flops(here, dtype=dtype, size=_CPU_SIZE, seconds=_CPU_SECONDS)
+        # A square product of this size keeps all cores of a usual machine busy.
+        measured = product_flops(jax.local_devices()[0], dtype=dtype, size=1024, seconds=0.15)
+        seconds = time.perf_counter() - begin
         line = (
             f"MFU: of {measured / 1e9:,.0f} GFLOP/s, a {dtype} matrix product measured now in "
-            f"{time.perf_counter() - begin:.1f} s"
+            f"{seconds:.1f} s"
         )
+        processes = len({device.process_index for device in devices})
         if processes > 1:
             line += f", x {processes} processes"
         return Peak(measured * processes, f"measured {dtype} product"), line
@@ -210,11 +200,8 @@ def find_peak(
             f"MFU: not reported: the peak of {kind!r} is unknown; set training.chip_tflops to a "
             "device's dense bfloat16 TFLOP/s"
         )
-    peak = Peak(chip.bf16_flops * count, chip.name)
-    return peak, (
-        f"MFU: of {chip.bf16_flops / 1e12:,.0f} TFLOP/s a device ({chip.name}, {chip.half}) x "
-        f"{count}"
-    )
+    tflops = f"{chip.bf16_flops / 1e12:,.0f} TFLOP/s a device ({chip.name}, {chip.half})"
+    return Peak(chip.bf16_flops * count, chip.name), f"MFU: of {tflops} x {count}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,10 +217,8 @@ class Utilization:
     ) -> float:
         """MFU, forward and backward pass, of tokens that are no padding.
 
-        Projections, feed-forward and softmax are counted token by token. In attention a token is
-        taken to see as many as a sentence has in the mean: a little less than what sentences of
-        uneven lengths need, some thousandths of the whole. Of frozen parameters it counts the
-        gradients, too, that nobody computes.
+        In attention every token is taken to see as many as a mean sentence has: some thousandths
+        too few in all, as lengths are uneven. Gradients of frozen parameters count, too.
         """
         flops = training_flops(
             self.model,
@@ -256,7 +241,7 @@ def parse_steps(text: str) -> tuple[int, int]:
     if match is None:
         raise ProfileError(f"{text!r}: write A:B, the first and the last step to trace")
     first, last = int(match[1]), int(match[2])
-    if first < 1 or last < first:
+    if not 1 <= first <= last:
         raise ProfileError(f"{text!r}: steps count from 1, and the last is not before the first")
     return first, last
 
@@ -264,23 +249,20 @@ def parse_steps(text: str) -> tuple[int, int]:
 def check_steps(first: int, last: int, *, start: int, total: int) -> None:
     """Raises ProfileError unless all of these steps come after `start` and up to `total`."""
     if first <= start:
-        raise ProfileError(
-            f"steps {first:,} to {last:,} cannot be traced: this run goes on after step {start:,}"
-        )
-    if last > total:
-        raise ProfileError(
-            f"steps {first:,} to {last:,} cannot be traced: training ends at step {total:,} "
-            "(training.steps)"
-        )
+        problem = f"this run goes on after step {start:,}"
+    elif last > total:
+        problem = f"training ends at step {total:,} (training.steps)"
+    else:
+        return
+    raise ProfileError(f"steps {first:,} to {last:,} cannot be traced: {problem}")
 
 
 class Profiler:
     """Traces steps `first` to `last`, both included, once; `folder` gets `plugins/profile/TIME/`.
 
-    Without steps it traces nothing. Python's own calls are left out: they slow down what is being
-    measured. The caller sees to it that no step is under way when `begin` and `end` are called.
-    Several processes all have one, since they must wait for their steps alike; those without a
-    folder trace nothing.
+    By default it traces nothing. Python's own calls are left out: they slow down what is measured.
+    No step may be under way at `begin` and `end`. All processes have one, since they must wait for
+    their steps alike; those without a folder write nothing.
     """
 
     def __init__(self, first: int = 0, last: int = 0, folder: Path | None = None) -> None:
@@ -295,11 +277,10 @@ class Profiler:
 
     def begin(self) -> None:
         self.running = self._over = True
-        if self._folder is None:
-            return
-        options = jax.profiler.ProfileOptions()
-        options.python_tracer_level = 0
-        jax.profiler.start_trace(str(self._folder), profiler_options=options)
+        if self._folder is not None:
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0
+            jax.profiler.start_trace(str(self._folder), profiler_options=options)
 
     def step(self, number: int) -> contextlib.AbstractContextManager[object]:
         """Around the dispatch of a step: names it in the trace."""
@@ -313,10 +294,8 @@ class Profiler:
         if self._folder is None:
             return ""
         jax.profiler.stop_trace()
-        return (
-            f"trace of steps {self.first:,} to {step:,} written: "
-            f"tensorboard --logdir {self._folder}"
-        )
+        steps = f"{self.first:,} to {step:,}"
+        return f"trace of steps {steps} written: tensorboard --logdir {self._folder}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
@@ -18,7 +19,7 @@ from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program, init_and_precompile
-from flaxformer_mt.training.progress import Due, Outcome, Progress, Saves, Skipped, due_after
+from flaxformer_mt.training.progress import Due, Outcome, Progress, Saves, due_after
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
@@ -45,8 +46,8 @@ class Training:
     are raised if that is so at the end, if reports of steps that are done again cannot be taken
     back, and by a failing checkpoint of several processes. One of other pairs is a StoreError.
 
-    Several processes do all this in step, on their shares of each batch. What a decision hangs on
-    is the same in all: metrics and `bad_run` come of the global batch, and evaluators agree. A stop
+    Several processes do all this in step, on their shares of each batch. Their decisions agree:
+    metrics and `bad_run` come of the global batch, and evaluators give all the same scores. A stop
     signal to one process reaches all of them one step later, so that they save the same step.
 
     One of `evaluators` gives `training.best_metric`. `initial_params` reads the parameters, host
@@ -69,7 +70,7 @@ class Training:
         alone = not self.program.mesh.is_multi_process
         self.saves = Saves(self.checkpoints, self.telemetry, alone=alone)
         self.saved: tuple[Mapping[str, float], Kind] = {}, "regular"  # the last one's
-        self.skipped = Skipped(self.settings)
+        self.skipped: list[Position] = []  # batches without an update since the last one made
         self.reading = contextlib.ExitStack()
         # The step whose metrics are on their way: these, its batch and that batch's positions
         # (source and target, of all processes, padding included), and what is said of a stop.
@@ -103,11 +104,11 @@ class Training:
             last, stopping = self.step == self.settings.steps, self.stop.reason
             self.due = due_after(self.step, self.settings, waiting=self.due)
             traced = self.profiler.ends_at(self.step)
-            if (self.due.anything or stopping or traced) and not self.skipped.too_many:
+            if (any(self.due) or stopping or traced) and not self.is_diverging:
                 self.settle()
             if traced:
                 self.telemetry.message(self.profiler.end(self.step))
-            if self.skipped.too_many:
+            if self.is_diverging:
                 self.roll_back()
                 continue
             if self.due.report:
@@ -121,11 +122,12 @@ class Training:
             outcome = self.progress.outcome(self.step, self.settings, stopping)
         return outcome
 
-    def begin_or_restore(self, past: Progress | None = None) -> bool:
-        """Goes on from the last good checkpoint, or begins a new run if there is none.
+    @property
+    def is_diverging(self) -> bool:
+        return len(self.skipped) >= self.settings.max_bad_updates
 
-        `past` is what outlives going back.
-        """
+    def begin_or_restore(self, past: Progress | None = None) -> bool:
+        """Goes on from the last good checkpoint, if there is one; `past` survives going back."""
         state, self.step, self.progress = self.saves.restore(self.program, data=self.pairs.digest)
         # Newer checkpoints may have been damaged: their steps are done and reported again.
         self.telemetry.rewind(self.step)
@@ -192,7 +194,10 @@ class Training:
         self.stop.hear(stop)
         self.window.add(metrics, positions=positions)
         self.telemetry.step(float(metrics["nll"]))
-        self.skipped.note(batch, skipped=bool(metrics["bad_run"]))
+        if metrics["bad_run"]:
+            self.skipped.append(batch)
+        else:
+            self.skipped.clear()
         if not self.warm:
             self.warm = True
             keep_freed_memory(jax.process_count())
@@ -216,10 +221,7 @@ class Training:
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
     def save(self, metrics: Mapping[str, float], kind: Kind, *, surely: bool = False) -> None:
-        """A checkpoint of the settled state, unless the step has one.
-
-        One that cannot be written is reported, or `surely` raised.
-        """
+        """A checkpoint of the settled state, unless the step has one; `surely` as in `Saves`."""
         self.due = Due()
         if self.saves.step == self.step:
             return
@@ -235,16 +237,15 @@ class Training:
 
     def roll_back(self) -> None:
         """Back to the last checkpoint, without the batches that made the updates non-finite."""
-        at, count = self.step, len(self.skipped)
-        past = self.skipped.left_out(self.progress, at)
-        self.pending, self.due, self.clock.step = None, Due(), at
+        at, bad, most = self.step, self.skipped, self.settings.max_rollbacks
+        past = self.progress.rolled_back(at, bad, most)
+        self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at
         self.reading.close()
         self.saves.confirm()
         del self.state  # devices need not have room for two
         with self.clock("start"):
             self.begin_or_restore(past)
         self.telemetry.message(
-            f"step {at:,}: {count} consecutive updates were not finite; restored step "
-            f"{self.step:,} and leave their batches out "
-            f"(restore {past.rollbacks} of {self.settings.max_rollbacks})"
+            f"step {at:,}: {len(bad)} consecutive updates were not finite; restored step "
+            f"{self.step:,} and leave their batches out (restore {past.rollbacks} of {most})"
         )

@@ -23,9 +23,8 @@ class FreezeError(UserError):
 def learning_rate(config: ScheduleConfig, d_model: int) -> optax.Schedule:
     """lr = factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), with step counted from 1.
 
-    `peak` gives the same curve by its highest value, which it takes at step `warmup_steps`. The
-    schedule takes the number of updates already made (0 before the first) and returns a float32
-    scalar.
+    `peak` gives the same curve by its highest value, at step `warmup_steps`. The schedule takes the
+    number of updates already made (0 before the first) and returns a float32 scalar.
     """
     warmup = config.warmup_steps
     if config.kind == "paper":
@@ -48,8 +47,8 @@ def path_name(path: tuple[Any, ...]) -> str:
 def trainable(params: Params, freeze: tuple[str, ...]) -> Params:
     """A tree of `"train"` / `"frozen"` labels; patterns are globs over parameter paths.
 
-    Parameters may still be boxed with their logical axis names: a box is labelled as a whole.
-    Raises FreezeError for a pattern without a match, and if nothing is left to train.
+    A box of logical axis names is labelled as a whole. Raises FreezeError for a pattern without a
+    match, and if nothing is left to train.
     """
     names = [path_name(path) for path, _ in jax.tree.leaves_with_path(params, _is_box)]
     for pattern in freeze:

@@ -73,11 +73,10 @@ def build(
     tgt_vocab_size: int,
     devices: Sequence[jax.Device] | None = None,
 ) -> Program:
-    """Model, optimizer and jitted steps of a config on `devices` (default: all that are at hand).
+    """Model, optimizer and jitted steps of a config on `devices` (default: all).
 
-    The state is initialised straight into its shards. On devices that are only described, such as a
-    TPU topology's, the functions can be lowered and compiled but not called. Raises MeshError and
-    FreezeError.
+    On devices that are only described, such as a TPU topology's, the functions can be lowered and
+    compiled but not called. Raises MeshError and FreezeError.
     """
     mesh = make_mesh(config.mesh, devices)
     config = with_dtype(config, mesh.devices.flat[0])
@@ -135,19 +134,16 @@ def build(
         shardings,
     )
 
-    share = Share(*batch_share(mesh))
-
     def run_init() -> TrainState:
         with on_mesh(mesh):
             return init()
 
-    def run_train(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        with on_mesh(mesh):
-            return train_step(state, place_batch(batch, mesh))
+    def on_batches(step: Callable[[Any, Any], Any]) -> Callable[[Any, Batch], Any]:
+        def run(carried: Any, batch: Batch) -> Any:
+            with on_mesh(mesh):
+                return step(carried, place_batch(batch, mesh))
 
-    def run_eval(params: Any, batch: Batch) -> LossSums:
-        with on_mesh(mesh):
-            return eval_step(params, place_batch(batch, mesh))
+        return run
 
     def lower_train(shape: Shape) -> Lowered:
         with on_mesh(mesh):
@@ -157,11 +153,11 @@ def build(
         config=config,
         model=model,
         mesh=mesh,
-        share=share,
+        share=Share(*batch_share(mesh)),
         abstract=abstract,
         init=run_init,
-        train_step=run_train,
-        eval_step=run_eval,
+        train_step=on_batches(train_step),
+        eval_step=on_batches(eval_step),
         compilations=train_step._cache_size,  # type: ignore[attr-defined]
         lower_train_step=lower_train,
     )
@@ -183,11 +179,8 @@ def init_and_precompile(program: Program, shape: Shape) -> TrainState:
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:
     """A `Batch` of this shape without values, its rows split over the mesh."""
     sharding = batch_sharding(mesh)
-    lengths = {"src": shape.src_length, "tgt": shape.tgt_length}
-    fields = {
-        field.name: jax.ShapeDtypeStruct(
-            (shape.rows, lengths[field.name[:3]]), jnp.int32, sharding=sharding
-        )
-        for field in dataclasses.fields(Batch)
-    }
+    lengths, fields = {"src": shape.src_length, "tgt": shape.tgt_length}, {}
+    for name in (field.name for field in dataclasses.fields(Batch)):
+        size = shape.rows, lengths[name[:3]]
+        fields[name] = jax.ShapeDtypeStruct(size, jnp.int32, sharding=sharding)
     return Batch(**fields)  # type: ignore[arg-type]

@@ -1,11 +1,11 @@
-"""What of training survives a restart, what is due after a step, going back after bad updates."""
+"""What of training survives a restart, what is due after a step, and checkpoints."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
@@ -30,33 +30,23 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where training stands, apart from parameters and moments. Plain JSON in a checkpoint.
+    """Where training stands, apart from parameters and moments. Plain JSON in a checkpoint."""
 
-    `position` is the next batch, and `data` the digest of the pairs in which that is a place (empty
-    where nobody knows, as in early checkpoints); `left_out` names the batches that made updates
-    non-finite before a rollback; `rollbacks` counts those since a checkpoint was last saved beyond
-    `diverged`, the furthest step from which there was one; `stale` counts validations since the
-    best one; `window` holds the sums of the report to come; `seconds` of training so far.
-    """
-
-    position: Position = dataclasses.field(default_factory=Position)
-    data: str = ""
-    left_out: tuple[Position, ...] = ()
-    rollbacks: int = 0
-    diverged: int = 0
+    position: Position = dataclasses.field(default_factory=Position)  # of the next batch
+    data: str = ""  # digest of the pairs that `position` is in; early checkpoints lack it
+    left_out: tuple[Position, ...] = ()  # batches that made updates non-finite before a rollback
+    rollbacks: int = 0  # since a checkpoint was last saved beyond `diverged`
+    diverged: int = 0  # the furthest step of a rollback
     best: float | None = None
     best_step: int = 0
-    stale: int = 0
-    seconds: float = 0.0
-    window: Sums = dataclasses.field(default_factory=Sums)
+    stale: int = 0  # validations since the best one
+    seconds: float = 0.0  # of training so far
+    window: Sums = dataclasses.field(default_factory=Sums)  # of the report to come
 
     def validated(
         self, step: int, scores: Mapping[str, float], settings: TrainingConfig
     ) -> Progress:
-        """After a validation that gave `scores`; the best one is then at `best_step`.
-
-        Of equal values the earlier is the best, and one that is not finite never is.
-        """
+        """After a validation. Of equal values the earlier is the best, which must be finite."""
         value, higher = scores[settings.best_metric], settings.best_metric == "bleu"
         better = math.isfinite(value) and (
             self.best is None or (value > self.best if higher else value < self.best)
@@ -79,8 +69,18 @@ class Progress:
             return Outcome("finished", step, f"all {settings.steps:,} steps done")
         return Outcome("stopped", step, stopping) if stopping else None
 
-    def rolled_back(self, step: int, bad: Sequence[Position]) -> Progress:
-        """What of this outlives going back from `step`: the `bad` batches, and that it happened."""
+    def rolled_back(self, step: int, bad: Sequence[Position], most: int) -> Progress:
+        """What survives going back from `step`: the `bad` batches, and that it happened.
+
+        Raises DivergenceError if going back `most` times has not helped.
+        """
+        if self.rollbacks >= most:
+            raise DivergenceError(
+                f"step {step:,}: loss or gradient was not finite in {len(bad)} consecutive "
+                f"updates, and {most} restores of an earlier checkpoint did not help. The learning "
+                "rate may be too high (training.schedule), the warm-up too short, or gradients "
+                "need clipping (training.optimizer.clip_norm). The last good checkpoint is kept"
+            )
         return dataclasses.replace(
             self,
             left_out=(*self.left_out, *bad),
@@ -99,15 +99,11 @@ class Progress:
 
     def saved(self, step: int) -> Progress:
         """As a checkpoint of `step` has it: beyond the place where it diverged, all is repaired."""
-        if step <= self.diverged:
-            return self
-        return dataclasses.replace(self, rollbacks=0)
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return self if step <= self.diverged else dataclasses.replace(self, rollbacks=0)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Progress:
+        """The inverse of `dataclasses.asdict`; older checkpoints lack some of the fields."""
         return cls(
             **{
                 **values,
@@ -122,83 +118,33 @@ class DivergenceError(UserError):
     """Training keeps meeting losses or gradients that are not finite."""
 
 
-class Skipped:
-    """The batches whose updates were skipped, since one was last made."""
-
-    def __init__(self, settings: TrainingConfig) -> None:
-        self._settings = settings
-        self._batches: list[Position] = []
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def note(self, batch: Position, *, skipped: bool) -> None:
-        """The update that `batch` made, or was to make."""
-        if skipped:
-            self._batches.append(batch)
-        else:
-            self._batches.clear()
-
-    @property
-    def too_many(self) -> bool:
-        """Whether these are to be left out, from the last checkpoint on."""
-        return len(self) >= self._settings.max_bad_updates
-
-    def left_out(self, progress: Progress, step: int) -> Progress:
-        """What of `progress` at `step` outlives going back, these batches with it; none is left.
-
-        Raises DivergenceError if going back has not helped before.
-        """
-        after, most = progress.rolled_back(step, self._batches), self._settings.max_rollbacks
-        if after.rollbacks > most:
-            raise DivergenceError(
-                f"step {step:,}: loss or gradient was not finite in {len(self)} consecutive "
-                f"updates, and {most} restores of an earlier checkpoint did not help. The learning "
-                "rate may be too high (training.schedule), the warm-up too short, or gradients "
-                "need clipping (training.optimizer.clip_norm). The last good checkpoint is kept"
-            )
-        self._batches.clear()
-        return after
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Due:
-    """What is due after a step.
-
-    `checkpoint` is a regular one. The last step's validation may be due without: its checkpoint is
-    the run's end.
-    """
+class Due(NamedTuple):
+    """What is due after a step; after the last one validation may be due without a checkpoint."""
 
     report: bool = False
     validation: bool = False
-    checkpoint: bool = False
-
-    @property
-    def anything(self) -> bool:
-        return self.report or self.validation or self.checkpoint
+    checkpoint: bool = False  # a regular one
 
 
 def due_after(step: int, settings: TrainingConfig, *, waiting: Due) -> Due:
     """What is due after `step`; validations and checkpoints that were `waiting` still are."""
-    last, validation = step == settings.steps, _divides(settings.validate_every, step)
+
+    def every(interval: int) -> bool:  # 0: never
+        return interval > 0 and step % interval == 0
+
+    last, validation = step == settings.steps, every(settings.validate_every)
     return Due(
-        report=last or _divides(settings.log_every, step),
+        report=last or every(settings.log_every),
         validation=waiting.validation or last or validation,
-        checkpoint=waiting.checkpoint or validation or _divides(settings.save_every, step),
+        checkpoint=waiting.checkpoint or validation or every(settings.save_every),
     )
 
 
-def _divides(interval: int, step: int) -> bool:
-    """Whether something that happens every `interval` steps (0: never) happens after `step`."""
-    return interval > 0 and step % interval == 0
-
-
 class Saves:
-    """The checkpoints of one run: written while training goes on, they fail when nobody waits.
+    """The checkpoints of one run, written while training goes on.
 
-    A full disk may have room again before training ends, so a failure is reported, and only where
-    it is asked for raised. `alone` is False for one of several processes: the others know nothing
-    of its failure and would wait for it, so there it is always raised.
+    A full disk may have room again before training ends, so a failure is only reported, unless the
+    process is not `alone`: the others don't know of it and would wait.
     """
 
     def __init__(self, checkpoints: Checkpoints, telemetry: Telemetry, *, alone: bool) -> None:
@@ -206,10 +152,9 @@ class Saves:
         self._checkpoints, self._telemetry, self._alone = checkpoints, telemetry, alone
 
     def restore(self, program: Program, *, data: str) -> tuple[TrainState | None, int, Progress]:
-        """State, step and progress of the last good checkpoint, to go on with on the pairs `data`.
+        """State, step and progress of the last good checkpoint; without one the state is None.
 
-        Of a run without one the state is None. Raises StoreError if it was saved in training on
-        others, of which alone its position is a place.
+        Raises StoreError if it was saved in training on other pairs than those of digest `data`.
         """
         checkpoints, abstract, self.step = self._checkpoints, program.abstract, -1
         if checkpoints.latest_step() is None:
@@ -240,7 +185,7 @@ class Saves:
     ) -> bool:
         """Whether the save has begun; the one before has ended by then.
 
-        Raises CheckpointError if it cannot begin but should `surely`.
+        `surely`: raises CheckpointError if it cannot begin.
         """
         self.confirm()
         # A restart from this step would not write the reports before it again.
@@ -250,7 +195,7 @@ class Saves:
             params=state.params,
             opt_state=_moments(state),
             ema=state.ema,
-            position=progress.to_dict(),
+            position=dataclasses.asdict(progress),
             metrics=dict(metrics),
             kind=kind,
         )
@@ -265,7 +210,7 @@ class Saves:
         return True
 
     def confirm(self) -> None:
-        """Waits for the save under way; one that has failed is reported and counts for nothing."""
+        """Waits for the save under way; a failed one is reported and doesn't count."""
         try:
             self._checkpoints.wait()
         except CheckpointError as error:

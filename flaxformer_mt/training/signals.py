@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from flaxformer_mt.parallel import ALONE, Processes
@@ -15,7 +15,6 @@ class StopRequest:
     """While entered, the first SIGINT or SIGTERM sets `received`; a second one acts as usual.
 
     Preempted machines send SIGTERM some tens of seconds before they go: time for one checkpoint.
-    Several processes ask each other with each step, and all heed what they have heard.
     """
 
     def __init__(self, processes: Processes = ALONE) -> None:
@@ -49,12 +48,7 @@ class StopRequest:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

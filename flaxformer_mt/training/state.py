@@ -51,13 +51,13 @@ def start_state(
 
 def with_params(state: TrainState, params: Params) -> TrainState:
     """The state with other parameters, laid out as its own; shapes must agree."""
-    placed = place_whole(params, jax.tree.map(lambda old: old.sharding, state.params))
-    ema = state.ema
-    if ema is not None:
-        # Copied: the step donates both.
-        ema = place_whole(params, jax.tree.map(lambda old: old.sharding, ema))
-        ema = jax.tree.map(jnp.copy, ema)
-    return dataclasses.replace(state, params=placed, ema=ema)
+
+    def as_in(old: Params) -> Params:
+        return place_whole(params, jax.tree.map(lambda leaf: leaf.sharding, old))
+
+    # The average is copied: the step donates both.
+    ema = None if state.ema is None else jax.tree.map(jnp.copy, as_in(state.ema))
+    return dataclasses.replace(state, params=as_in(state.params), ema=ema)
 
 
 class StartError(UserError):
@@ -74,7 +74,6 @@ def check_same_form(params: Any, abstract: Any, origin: str) -> None:
         if have.get(name) != want.get(name)
     ]
     if problems:
-        shown = "; ".join(problems[:5]) + (
-            f"; and {len(problems) - 5} more" if problems[5:] else ""
-        )
+        more = [f"and {len(problems) - 5} more"] if problems[5:] else []
+        shown = "; ".join(problems[:5] + more)
         raise StartError(f"{origin}: its weights do not fit this model: {shown}")

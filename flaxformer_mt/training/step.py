@@ -95,8 +95,6 @@ def make_train_step(
     The gradient is that of the smoothed loss summed over the batch's target tokens and divided by
     their number, whether or not the batch is split into micro-batches. An update whose loss or
     gradient is not finite leaves parameters, moments and average as they were, and is counted.
-    Frozen parameters (`training.freeze`) have no gradient: none is computed, and none is in the
-    norm.
 
     With a `layout` the gradients are summed into the parts that it names and each device updates
     its own; what the step is jitted with says how the parameters are laid out then.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import math
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -21,11 +19,10 @@ from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
 from flaxformer_mt.training.instruments import Utilization, duration
 
-# tensorboardX loads Google's storage client where that is installed: half a second on the way to
-# a run's first step, and none to a report.
+# tensorboardX loads Google's storage client where that is installed: half a second before a run's
+# first step.
 if TYPE_CHECKING:
-    from tensorboardX.proto.event_pb2 import Event
-    from tensorboardX.record_writer import RecordWriter
+    from tensorboardX.event_file_writer import EventsWriter
 
 # What reports say of the machine and the hour: all else is equal in runs of the same settings.
 TIMES = frozenset(
@@ -40,7 +37,6 @@ TIMES = frozenset(
         "goodput",
     }
 )
-_VERSION = "brain.Event:2"  # from which on readers heed the start of a session
 
 
 def perplexity(nll: float) -> float:
@@ -50,29 +46,24 @@ def perplexity(nll: float) -> float:
 
 @dataclasses.dataclass(kw_only=True)
 class Sums:
-    """What a window has taken in: plain numbers, kept in a checkpoint.
-
-    `scored` counts the target tokens behind `loss` and `nll`, those of skipped updates left out;
-    `seconds` is the time already spent when the window was last put down.
-    """
+    """What a window has taken in: plain numbers, kept in a checkpoint."""
 
     steps: int = 0
     loss: float = 0.0
     nll: float = 0.0
-    scored: float = 0.0
+    scored: float = 0.0  # target tokens behind `loss` and `nll`: without skipped updates
     src_tokens: float = 0.0
     tgt_tokens: float = 0.0
     sentences: float = 0.0
     positions: float = 0.0
     waited: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  # spent when the window was last put down
 
 
 class Window:
     """What a training report is made of. Time in which no step was under way is left out.
 
-    A window goes on from the `Sums` of a stopped run's, so that a report does not depend on where
-    the run was stopped.
+    It goes on from the `Sums` of a stopped run, so that a report doesn't depend on where that was.
     """
 
     def __init__(self, sums: Sums | None = None, utilization: Utilization | None = None) -> None:
@@ -147,29 +138,34 @@ class Window:
 
 
 class Board:
-    """Event files in `folder`; a report is in its file when `show` returns.
+    """TensorBoard's event files in `folder`; a report is in its file when `show` returns.
 
-    tensorboardX's own writer hands events to a thread, for which its `flush` does not wait: the
-    last report can be missing, and a full disk ends the thread. Its records are what is used here.
+    (tensorboardX's usual writer hands events to a thread, where the last report can get lost.)
 
-    A file is begun with the first report. It says that a session starts after step `after`, for
-    which TensorBoard hides what a killed run, or one that went back, had written of later steps.
+    A file is begun with the first report. It says that a session starts after step `after`: later
+    steps of a killed run, or of one that went back, are hidden.
     """
 
     def __init__(self, folder: Path, *, after: int) -> None:
-        self.folder = folder
-        self._after = after
-        self._writer: RecordWriter | None = None
+        self.folder, self._after = folder, after
+        self._writer: EventsWriter | None = None
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers by tag, such as "train/loss". Raises OSError; then nothing more can be shown."""
-        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
         from tensorboardX.proto.summary_pb2 import Summary
 
+        now = time.time()
         if self._writer is None:
-            self._writer = self._begun()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # The nanoseconds keep a start from emptying the file of another in the same second.
+            self._writer = EventsWriter(str(self.folder / "events"), f".{time.time_ns()}")
+            start = SessionLog(status=SessionLog.START)
+            first = self._after + 1
+            self._writer.write_event(Event(step=first, wall_time=now, session_log=start))
         shown = [Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()]
-        _write(self._writer, Event(step=step, summary=Summary(value=shown)))
+        self._writer.write_event(Event(step=step, wall_time=now, summary=Summary(value=shown)))
         self._writer.flush()
 
     def rewind(self, step: int) -> None:
@@ -183,27 +179,6 @@ class Board:
             # What could not be written has been said where it was shown.
             with contextlib.suppress(OSError):
                 writer.close()
-
-    def _begun(self) -> RecordWriter:
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
-        from tensorboardX.record_writer import RecordWriter
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # Readers take files in the order of their names. A name that is taken would be emptied.
-        stem = f"events.out.tfevents.{int(time.time())}"
-        names = (f"{stem}.{number:03}.{socket.gethostname()}" for number in itertools.count())
-        place = next(path for name in names if not (path := self.folder / name).exists())
-        writer = RecordWriter(str(place))
-        first = self._after + 1
-        _write(writer, Event(step=first, file_version=_VERSION))
-        start = SessionLog(status=SessionLog.START)
-        _write(writer, Event(step=first, session_log=start))
-        return writer
-
-
-def _write(writer: RecordWriter, event: Event) -> None:
-    event.wall_time = time.time()
-    writer.write(event.SerializeToString())
 
 
 class Telemetry:
@@ -222,18 +197,15 @@ class Telemetry:
         total: int,
         stream: TextIO | None = None,
     ) -> None:
-        # Not a default value: that would be the one of the time when this was imported.
-        stream = stream or sys.stderr
-        self._log = log
+        self._log, self._total = log, total
         self._waiting: list[tuple[int, Mapping[str, Any]]] = []  # reports that could not be written
-        self._stream = stream
         self._board: Board | None = Board(tensorboard, after=start)  # until it cannot be written
-        self._total = total
-        self._bar = (
-            tqdm.tqdm(total=total, initial=start, unit="step", file=stream, dynamic_ncols=True)
-            if stream.isatty()
-            else None
-        )
+        self._stream = stream or sys.stderr
+        self._bar = None  # off a terminal, where a disabled one would still have its thread
+        if self._stream.isatty():
+            self._bar = tqdm.tqdm(
+                total=total, initial=start, unit="step", file=self._stream, dynamic_ncols=True
+            )
 
     def step(self, nll: float) -> None:
         """One more step, for the bar alone."""
@@ -276,9 +248,6 @@ class Telemetry:
         self._waiting.append((step, {"kind": kind, **values}))
         if (failure := self.catch_up()) and not waited:
             self.message(f"{failure}; training goes on, and reports are written when they can be")
-        self._show(kind, step, values)
-
-    def _show(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         if self._board is None:
             return
         try:
@@ -324,7 +293,7 @@ class Telemetry:
 
 
 class Silence(Telemetry):
-    """Says and keeps nothing: for all processes of a run but the first, which speaks for them."""
+    """Says and keeps nothing: for all processes of a run but the first."""
 
     def __init__(self) -> None:
         pass
@@ -339,7 +308,7 @@ class Silence(Telemetry):
 def open_telemetry(
     metrics: Path, tensorboard: Path, settings: TrainingConfig, *, start: int
 ) -> Iterator[Telemetry]:
-    """The reports of a run that goes on after step `start`; those of later steps are dropped."""
+    """The reports of a run that goes on after step `start`; later ones are dropped."""
     with (
         MetricsLog(metrics, resume_step=start) as log,
         contextlib.closing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from typing import Any
 
@@ -11,11 +12,10 @@ import numpy as np
 
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.data.vocabulary import UNK
 from flaxformer_mt.errors import FlaxformerError
 from flaxformer_mt.parallel import keep_freed_memory, on_mesh, place_batch
 from flaxformer_mt.training.program import Program
-
-_FIRST_TYPE = 4  # after the special marks
 
 
 class TrialError(FlaxformerError):
@@ -38,17 +38,10 @@ class Trial:
     limit: int | None
 
 
-def try_step(
-    program: Program,
-    shape: Shape,
-    *,
-    longest: int,
-    steps: int = 3,
-) -> Trial:
+def try_step(program: Program, shape: Shape, *, longest: int, steps: int = 3) -> Trial:
     """Compiles the training step for `shape` and does it on full rows, once and `steps` times more.
 
-    `longest` is the length of a sentence in them. Nothing is kept. Raises TrialError if memory does
-    not suffice.
+    `longest` is the length of a sentence in them. Raises TrialError if memory doesn't suffice.
     """
     begin = time.perf_counter()
     try:
@@ -56,18 +49,15 @@ def try_step(
         compile_seconds = time.perf_counter() - begin
         state = program.init()
         batch = full_batch(shape, program, longest=longest)
-        best, loss = float("inf"), float("nan")
+        times = []
         for number in range(steps + 1):
             start = time.perf_counter()
             with on_mesh(program.mesh):
-                placed = place_batch(batch, program.mesh)
-                state, metrics = compiled(state, placed)
+                state, metrics = compiled(state, place_batch(batch, program.mesh))
             jax.block_until_ready((state, metrics))
-            if number:
-                best = min(best, time.perf_counter() - start)
-            else:
+            times.append(time.perf_counter() - start)
+            if number == 0:
                 keep_freed_memory(jax.process_count())
-            loss = float(metrics["loss"])
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error) and "out of memory" not in str(error).lower():
             raise
@@ -84,9 +74,9 @@ def try_step(
     return Trial(
         shape=shape,
         compile_seconds=compile_seconds,
-        step_seconds=best,
+        step_seconds=min(times[1:], default=math.inf),
         steps=steps,
-        loss=loss,
+        loss=float(metrics["loss"]),
         arguments=memory.argument_size_in_bytes,
         temporary=memory.temp_size_in_bytes,
         peak=peak if peak >= memory.temp_size_in_bytes else None,
@@ -98,21 +88,14 @@ def try_step(
 def full_batch(shape: Shape, program: Program, *, longest: int) -> Batch:
     """This process's rows of a batch without padding, of random tokens that every side has."""
     rows = shape.rows * len(program.share.numbers) // program.share.count
-    random = np.random.default_rng(0)
-
-    def side(length: int, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        tokens = random.integers(_FIRST_TYPE, vocab_size, (rows, length), np.int32)
+    random, fields = np.random.default_rng(0), {}
+    for side, length, vocab_size in (
+        ("src", shape.src_length, program.model.src_vocab_size),
+        ("tgt", shape.tgt_length, program.model.tgt_vocab_size),
+    ):
         number = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
-        return tokens, number // longest + 1, number % longest
-
-    src, src_segments, src_positions = side(shape.src_length, program.model.src_vocab_size)
-    tgt, tgt_segments, tgt_positions = side(shape.tgt_length, program.model.tgt_vocab_size)
-    return Batch(
-        src=src,
-        src_segment_ids=src_segments,
-        src_positions=src_positions,
-        tgt_in=tgt,
-        tgt_out=tgt,
-        tgt_segment_ids=tgt_segments,
-        tgt_positions=tgt_positions,
-    )
+        fields[side] = random.integers(UNK + 1, vocab_size, (rows, length), np.int32)
+        fields[f"{side}_segment_ids"] = number // longest + 1
+        fields[f"{side}_positions"] = number % longest
+    tgt = fields.pop("tgt")
+    return Batch(tgt_in=tgt, tgt_out=tgt, **fields)

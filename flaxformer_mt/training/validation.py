@@ -16,8 +16,7 @@ from flaxformer_mt.training.loss import LossSums
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.telemetry import perplexity
 
-# Some thousands of target tokens, whose mean tells hundredths of a nat.
-_EXCHANGED = 4
+_EXCHANGED = 4  # batches: some thousands of target tokens, whose mean tells hundredths of a nat
 # Nats a token. A parser, most of whose tokens follow from those before, had 0.17 after 600 steps; a
 # model that settings kept from its source 0.001.
 _LITTLE = 0.02
@@ -45,10 +44,9 @@ def loss_evaluator(program: Program, pairs: TokenPairs, report: Callable[[str], 
 def validation_loss(program: Program, pairs: TokenPairs, params: Any) -> dict[str, float]:
     """`loss` (plain negative log-likelihood, nats a target token) and `perplexity` of all pairs.
 
-    And `source_gain`, by how many nats a token the loss would be higher with the source of another
-    pair of like length: near 0, the decoder has learnt its language and nothing of the sentence,
-    which a falling loss does not show. It is of at most four batches, spread over the lengths, and
-    left out where no batch has two pairs.
+    And `source_gain`: how much higher the loss is with the source of another pair of like length.
+    Near 0, the decoder has learnt its language and nothing of the sentence. It is of at most four
+    batches, spread over the lengths, and left out where no batch has two pairs.
     """
     batch_config, share = program.config.data.batch, program.share
     own = [program.eval_step(params, batch) for batch in one_pass(pairs, batch_config, share=share)]

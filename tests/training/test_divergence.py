@@ -51,12 +51,13 @@ def trained_on(run: Run) -> str:
 
 
 def test_single_bad_batches_are_skipped_and_counted(tmp_path):
-    run = Run(tmp_path, SETTINGS, train_pairs=poison(2, 5, 6))
+    """Checkpoints of steps 4 and 6 wait: what made the bad updates may be their parameters."""
+    run = Run(tmp_path, SETTINGS, train_pairs=poison(3, 5))
     assert run.start().state == "finished"
-    assert trained_on(run) == "ggbggbbg"
-    assert run.log()[0]["skipped"] == 3
-    assert "skipped 3" in run.shown
+    assert trained_on(run) == "gggbgbgg"
+    assert run.log()[0]["skipped"] == 2 and "skipped 2" in run.shown
     assert np.isfinite(run.log()[0]["loss"])
+    assert run.steps() == [2, 5, 7, 8]
 
 
 def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
@@ -77,6 +78,11 @@ def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     assert [line["step"] for line in run.log()] == [8, 8]
     # Done before any report or checkpoint has counted them.
     assert run.goodput.seconds["lost"] > 0
+    # As if the bad batches had never been: parameters come from the good ones alone.
+    state = run.on.init()
+    for batch in [*run.batches[:4], *run.batches[7:]]:
+        state, _ = run.on.train_step(state, batch)
+    assert_same(on_host(end.params), on_host(state.params))
 
 
 def test_going_back_twice_from_one_place_counts_twice(tmp_path):
@@ -150,7 +156,7 @@ def test_a_rollback_takes_back_a_step_that_is_already_under_way(tmp_path):
     assert trained_on(run) == "ggggbbbg" + "ggggg"
     assert "step 8: 3 consecutive updates were not finite; restored step 4" in run.shown
     progress = Progress.from_dict(run.snapshot().position)
-    assert progress.left_out == (Position(0, 0, 4), Position(0, 0, 5), Position(0, 0, 6))
+    assert [place.index for place in progress.left_out] == [4, 5, 6]
 
 
 def test_a_good_step_behind_the_run_does_not_undo_it(tmp_path):
@@ -172,25 +178,6 @@ def test_what_was_left_out_stays_so_across_a_stop(tmp_path):
     a, b = run.snapshot(), whole.snapshot()
     assert_same(on_host((a.params, a.opt_state, a.ema)), on_host((b.params, b.opt_state, b.ema)))
     assert run.log() == whole.log()
-
-
-def test_the_same_as_if_the_bad_batches_had_never_been(tmp_path):
-    """Parameters after the rollback come from the good batches alone, with those steps' dropout."""
-    run = Run(tmp_path, SETTINGS, train_pairs=poison(4, 5, 6))
-    run.start()
-    state = run.on.init()
-    for batch in [*run.batches[:4], *run.batches[7:]]:
-        assert not is_poisoned(batch)
-        state, _ = run.on.train_step(state, batch)
-    assert_same(on_host(run.snapshot().params), on_host(state.params))
-
-
-def test_no_checkpoint_is_made_while_updates_are_skipped(tmp_path):
-    """Steps 4 and 6 are due; their parameters might be what the bad updates come from."""
-    run = Run(tmp_path, SETTINGS, train_pairs=poison(3, 5))
-    run.start()
-    assert trained_on(run) == "gggbgbgg"
-    assert run.steps() == [2, 5, 7, 8]
 
 
 def test_without_a_checkpoint_training_begins_anew(tmp_path):

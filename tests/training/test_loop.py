@@ -142,11 +142,11 @@ def test_one_pair_has_no_other_source(tmp_path):
     assert "does not read its source" not in run.shown
 
 
-@pytest.mark.parametrize("gain", [math.nan, math.inf, -math.inf, None])
-def test_a_gain_that_is_no_number_says_nothing_of_the_source(gain):
+def test_a_gain_that_is_no_number_says_nothing_of_the_source():
     after = tiny().training.schedule.warmup_steps + 1
-    assert doubt({} if gain is None else {"source_gain": gain}, after, tiny()) is None
     assert doubt({"source_gain": 0.01}, after, tiny()) is not None
+    for scores in ({}, {"source_gain": math.nan}, {"source_gain": -math.inf}):
+        assert doubt(scores, after, tiny()) is None
 
 
 def test_validation_scores_the_moving_average(tmp_path):
@@ -279,6 +279,7 @@ def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
         return timed
 
     clock = types.SimpleNamespace(perf_counter=lambda: now[0], time=lambda: now[0])
+    clock.time_ns = lambda: int(now[0])
     monkeypatch.setattr(loop, "time", clock)
     monkeypatch.setattr(telemetry, "time", clock)
     monkeypatch.setattr(Checkpoints, "save", takes(1000, Checkpoints.save))
@@ -307,9 +308,6 @@ def test_what_does_not_fit_is_named():
         "runs/a: its weights do not fit this model: encoder/w: (2, 4) there, (2, 3) here; "
         "only_here: absent there, (1,) here; only_there: (1,) there, absent here"
     )
-
-
-def test_a_long_list_is_cut():
-    here = {f"w{number}": np.zeros(1) for number in range(9)}
+    many = {f"w{number}": np.zeros(1) for number in range(9)}
     with pytest.raises(StartError, match="; w4: absent there, .* here; and 4 more$"):
-        check_same_form({}, here, "runs/a")
+        check_same_form({}, many, "runs/a")

@@ -1,4 +1,4 @@
-"""Adam against the same in float64 NumPy; clipping, decay, and parameters that do not train."""
+"""Adam against the same in float64 NumPy; the learning rate; parameters that do not train."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ import numpy as np
 import optax
 import pytest
 
-from flaxformer_mt.config import OptimizerConfig
+from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
-from flaxformer_mt.training.optimizer import FreezeError, make_optimizer, path_name, trainable
+from flaxformer_mt.training.optimizer import (
+    FreezeError,
+    learning_rate,
+    make_optimizer,
+    path_name,
+    trainable,
+)
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.step import batch_loss
 from tests.training.examples import (
@@ -112,20 +118,17 @@ def names(tree: Any) -> set[str]:
 PARAMS = {"encoder": {"layers_0": {"w": 1.0, "b": 1.0}}, "decoder": {"w": 1.0}, "embedding": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("patterns", "frozen"),
-    [
-        (("embedding",), {"embedding"}),
-        (("encoder/*",), {"encoder/layers_0/w", "encoder/layers_0/b"}),
-        (("*/w",), {"encoder/layers_0/w", "decoder/w"}),
-        (("embedding", "decoder/?"), {"embedding", "decoder/w"}),
-    ],
-)
-def test_patterns_are_globs_over_paths(patterns, frozen):
-    labels = trainable(PARAMS, patterns)
-    named = jax.tree_util.tree_leaves_with_path(labels)
-    assert {path_name(path) for path, label in named if label == "frozen"} == frozen
-    assert names(labels) == names(PARAMS)
+def test_patterns_are_globs_over_paths():
+    for patterns, frozen in {
+        ("embedding",): {"embedding"},
+        ("encoder/*",): {"encoder/layers_0/w", "encoder/layers_0/b"},
+        ("*/w",): {"encoder/layers_0/w", "decoder/w"},
+        ("embedding", "decoder/?"): {"embedding", "decoder/w"},
+    }.items():
+        labels = trainable(PARAMS, patterns)
+        named = jax.tree_util.tree_leaves_with_path(labels)
+        assert {path_name(path) for path, label in named if label == "frozen"} == frozen
+        assert names(labels) == names(PARAMS)
 
 
 def test_boxed_parameters_have_the_same_names():
@@ -136,16 +139,13 @@ def test_boxed_parameters_have_the_same_names():
     assert nn.unbox(trainable(boxed, pattern)) == trainable(nn.unbox(boxed), pattern)
 
 
-def test_a_pattern_without_a_match_is_an_error():
+def test_patterns_without_a_match_or_that_leave_nothing_are_errors():
     with pytest.raises(FreezeError) as error:
         trainable(PARAMS, ("encoder/*", "embeding"))
     assert str(error.value) == (
         "'training.freeze': no parameter matches 'embeding'; parameters: decoder/w, embedding, "
         "encoder/layers_0/b, encoder/layers_0/w"
     )
-
-
-def test_nothing_left_to_train_is_an_error():
     with pytest.raises(FreezeError, match=r"'training.freeze' = \* leaves no parameter to train"):
         trainable(PARAMS, ("*",))
 
@@ -206,3 +206,45 @@ def test_the_norm_is_of_what_trains():
     wanted = optax.tree.norm(gradient(state.params)["decoder"]) / batch.tgt_tokens
     _, metrics = frozen.train_step(state, batch)
     assert float(metrics["gradient_norm"]) == pytest.approx(float(wanted), rel=1e-4)
+
+
+STEPS = np.arange(1, 20_001)
+
+
+def rates(config: ScheduleConfig, d_model: int = 512, steps: np.ndarray = STEPS) -> np.ndarray:
+    """The rates of steps counted from 1; a schedule counts the updates already made."""
+    return np.asarray(learning_rate(config, d_model)(jnp.asarray(steps - 1)))
+
+
+@pytest.mark.parametrize("d_model", [512, 1024])
+@pytest.mark.parametrize("factor", [1.0, 2.5])
+def test_equals_the_formula(factor, d_model):
+    steps = STEPS.astype(np.float64)
+    wanted = factor * d_model**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
+    got = rates(ScheduleConfig(factor=factor), d_model)
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert got.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"),
+    [(1, 1.746928e-7), (4000, 6.987712e-4), (100_000, 1.397542e-4)],
+)
+def test_values_of_the_base_model(step, rate):
+    """Computed by hand from d_model 512 and a warm-up of 4,000 steps."""
+    assert rates(ScheduleConfig(), steps=np.array([step])) == pytest.approx(rate, rel=1e-6)
+
+
+@pytest.mark.parametrize("warmup", [1, 10, 4000])
+def test_peak_is_the_highest_rate_and_stands_at_the_end_of_the_warm_up(warmup):
+    config = ScheduleConfig(kind="peak", peak=0.005, warmup_steps=warmup)
+    got = rates(config)
+    assert got.argmax() + 1 == warmup
+    assert got.max() == pytest.approx(0.005)
+
+
+def test_peak_has_the_papers_curve():
+    """Linear growth, then the inverse square root; d_model has no say."""
+    config = ScheduleConfig(kind="peak", peak=512**-0.5 * 4000**-0.5)
+    np.testing.assert_allclose(rates(config), rates(ScheduleConfig()), rtol=1e-6)
+    np.testing.assert_array_equal(rates(config, 512), rates(config, 1024))

@@ -11,19 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from flaxformer_mt.data.batch import Batch
+from flaxformer_mt.data.batch import Batch, assemble
+from flaxformer_mt.data.pack import plan_packed
+from flaxformer_mt.data.plan import Shape, stream
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.training.optimizer import learning_rate
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.state import TrainState
 from flaxformer_mt.training.step import batch_loss, step_key
 from tests.training.examples import (
+    MAX_LENGTH,
     VOCAB,
     assert_same,
     build_tiny,
     on_host,
     poisoned,
     program,
+    random_pairs,
     tiny,
     uneven_batch,
 )
@@ -59,16 +62,6 @@ def test_metrics_of_the_first_step_are_golden():
         "have changed: runs are not comparable with those of before. If that is meant, say so in "
         "CHANGELOG.md and put these numbers into GOLDEN"
     )
-
-
-def test_metrics_count_tokens_and_follow_the_schedule():
-    _, metrics = run(batches(3))
-    schedule = learning_rate(tiny().training.schedule, tiny().model.d_model)
-    for step, (batch, found) in enumerate(zip(batches(3), metrics, strict=True)):
-        assert found["src_tokens"] == (batch.src != 0).sum()
-        assert found["tgt_tokens"] == (batch.tgt_out != 0).sum()
-        assert found["learning_rate"] == pytest.approx(float(schedule(step)))
-        assert (found["bad_run"], found["skipped"]) == (0, 0)
 
 
 def test_loss_is_divided_by_the_global_number_of_target_tokens():
@@ -118,17 +111,23 @@ def test_gradient_of_padding_is_zero():
     assert_same(gradient(batch), gradient(dataclasses.replace(batch, **other)))
 
 
+def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
+    pairs, params = random_pairs(24), program().init().params
+    plan = plan_packed(pairs.src_lengths, pairs.tgt_lengths, Shape(4, 24, 24), stream(0, 0, 0))
+    loss = jax.jit(functools.partial(batch_loss, program().model, tiny(), dropout_key=None))
+
+    def sums(indices: np.ndarray, shape: Shape, *counts: np.ndarray) -> np.ndarray:
+        found = loss(params, assemble(pairs, indices, shape, *counts))
+        return np.array([found.objective, found.nll, found.tokens], np.float64)
+
+    rows = [plan[index] for index in range(len(plan))]
+    assert max(each.counts.max() for _, each in rows) > 2
+    together = sum(sums(each.pairs, shape, each.counts) for shape, each in rows)
+    single = sums(np.arange(len(pairs)), Shape(24, MAX_LENGTH, MAX_LENGTH))
+    assert together == pytest.approx(single, rel=1e-5)
+
+
 # --- randomness -------------------------------------------------------------------------------
-
-
-@pytest.mark.extended
-def test_step_n_is_the_same_after_any_restart():
-    """Dropout comes from (seed, step) alone: two steps in one go, or with a copy in between."""
-    state, _ = run(batches(3))
-    again = program().init()
-    for batch in batches(3):
-        again, _ = program().train_step(jax.tree.map(jnp.array, on_host(again)), batch)
-    assert_same(on_host(again), state)
 
 
 def test_dropout_differs_from_step_to_step_and_with_the_seed():

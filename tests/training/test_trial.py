@@ -10,28 +10,15 @@ import pytest
 
 from flaxformer_mt.data.plan import Shape, longest
 from flaxformer_mt.training.try_step import TrialError, full_batch, try_step
-from tests.training.examples import MAX_LENGTH, VOCAB, build_tiny, program
+from tests.training.examples import MAX_LENGTH, VOCAB, program
 
 SHAPE = Shape(8, MAX_LENGTH, MAX_LENGTH)
 
 
-@pytest.mark.extended
-def test_the_shape_that_is_tried_takes_the_most_memory():
-    long_rows = build_tiny({"model.max_length": 64, "data.filter.max_length": 64})
-    # Buckets of at most 520 positions a side, and the last of them has the fewest.
-    shapes = [Shape(64, 8, 8), Shape(28, 18, 18), Shape(8, 60, 60)]
-    assert max(shapes, key=lambda shape: shape.positions) != longest(shapes)
-
-    def temporary(shape: Shape) -> int:
-        memory = long_rows.lower_train_step(shape).compile().memory_analysis()
-        return int(memory.temp_size_in_bytes)
-
-    assert longest(shapes) == max(shapes, key=temporary)
-
-
-def test_of_shapes_as_long_as_each_other_the_one_of_most_rows_is_tried():
-    shapes = [Shape(64, 2, 2), Shape(8, 16, 15), Shape(16, 15, 16)]
-    assert longest(shapes) == Shape(16, 15, 16)
+def test_the_longest_shape_is_tried_not_that_of_most_positions():
+    assert longest([Shape(64, 9, 9), Shape(8, 60, 60), Shape(28, 18, 18)]) == Shape(8, 60, 60)
+    # Of shapes as long as each other the one of most rows.
+    assert longest([Shape(64, 2, 2), Shape(8, 16, 15), Shape(16, 15, 16)]) == Shape(16, 15, 16)
 
 
 def test_a_full_batch_has_no_padding_and_no_sentence_too_long():
