@@ -55,33 +55,25 @@ def exhaustive(
     return sorted(found, key=lambda item: -item.score)
 
 
-def greedy(automaton: Automaton, row: int, *, limit: int) -> tuple[int, ...]:
-    """The likeliest next token until the end mark, which is forced at the limit."""
-    types = [EOS, *generated(automaton.table.shape[-1], ())]
-    tokens: tuple[int, ...] = ()
-    while len(tokens) < limit - 1:
-        log_probs = automaton.log_probs(row, tokens)
-        tokens = (*tokens, max(types, key=lambda token: log_probs[token]))
-        if tokens[-1] == EOS:
-            return tokens
-    return (*tokens, EOS)
-
-
-def diverse_beam_search(
+def beam_search(
     automaton: Automaton,
     row: int,
     *,
     limit: int,
     beam: int,
-    groups: int,
-    diversity: float,
     alpha: float,
     n_best: int,
+    suppress: tuple[int, ...] = (),
+    ends_among: int | None = None,
+    groups: int = 1,
+    diversity: float = 0.0,
 ) -> list[Found]:
-    """`n_best` of each of `groups` beams, in which a token costs `diversity` for each hypothesis of
-    an earlier beam that went on with it.
+    """Beam search that never stops before the limit; ties go to the older, then the lower.
+
+    `n_best` of each of `groups` beams, in which a token costs `diversity` for each hypothesis of an
+    earlier beam that went on with it.
     """
-    types, width = generated(automaton.table.shape[-1], ()), beam // groups
+    types, width = generated(automaton.table.shape[-1], suppress), beam // groups
     live: list[list[tuple[float, tuple[int, ...]]]] = [[(0.0, ())] for _ in range(groups)]
     finished: list[list[Found]] = [[] for _ in range(groups)]
     for length in range(1, limit + 1):
@@ -98,7 +90,7 @@ def diverse_beam_search(
             candidates = candidates[: 1 if width == 1 else 2 * width]
             finished[group] += [
                 Found(tokens, total, total / penalty(length, alpha))
-                for _, _, token, total, tokens in candidates
+                for _, _, token, total, tokens in candidates[:ends_among]
                 if token == EOS
             ]
             going = [item for item in candidates if item[2] != EOS][:width]
@@ -106,36 +98,3 @@ def diverse_beam_search(
             live[group] = [(item[3], item[4]) for item in going]
     each = [sorted(found, key=lambda item: -item.score)[:n_best] for found in finished]
     return [item for found in each for item in found]
-
-
-def beam_search(
-    automaton: Automaton,
-    row: int,
-    *,
-    limit: int,
-    beam: int,
-    alpha: float,
-    n_best: int,
-    suppress: tuple[int, ...] = (),
-    ends_among: int | None = None,
-) -> list[Found]:
-    """Beam search that never stops before the limit; ties go to the older, then the lower."""
-    types = generated(automaton.table.shape[-1], suppress)
-    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    finished: list[Found] = []
-    for length in range(1, limit + 1):
-        candidates = []
-        for order, (log_prob, prefix) in enumerate(live):
-            log_probs = automaton.log_probs(row, prefix)
-            for token in sorted([EOS] if length == limit else [EOS, *types]):
-                candidates.append((log_prob + log_probs[token], order, token, (*prefix, token)))
-        candidates.sort(key=lambda item: (-item[0], item[1], item[2]))
-        candidates = candidates[: 1 if beam == 1 else 2 * beam]
-        finished += [
-            Found(tokens, log_prob, log_prob / penalty(length, alpha))
-            for log_prob, _, token, tokens in candidates[:ends_among]
-            if token == EOS
-        ]
-        live = [(item[0], item[3]) for item in candidates if item[2] != EOS][:beam]
-    finished.sort(key=lambda item: -item.score)
-    return finished[:n_best]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import types
+from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -17,16 +18,8 @@ from tests.decoding.runs import PAIRS
 from tests.model import reference
 from tests.model.examples import build, tiny_config
 
-
-class Pieces:
-    """As much of a vocabulary as is asked for."""
-
-    def pieces(self, ids):
-        return [str(token) for token in ids]
-
-
-class Both:
-    src = tgt = Pieces()
+PIECES = types.SimpleNamespace(pieces=lambda ids: [str(token) for token in ids])
+BOTH: Any = types.SimpleNamespace(src=PIECES, tgt=PIECES)
 
 
 @pytest.fixture
@@ -65,7 +58,7 @@ def test_weights_are_the_formula_s(scan, norm, expected):
     if scan:
         config = dataclasses.replace(model.config, scan_layers=True)
         model, params = Transformer(config, 13, 13), stack_layers(params)
-    found = forcing(model, params).attention(pair, Both())
+    found = forcing(model, params).attention(pair, BOTH)
     assert found.encoder.shape == (2, 3, 6, 6)
     assert found.decoder.shape == (3, 3, 4, 4)
     assert found.cross.shape == (3, 3, 4, 6)
@@ -78,21 +71,6 @@ def test_weights_are_the_formula_s(scan, norm, expected):
     assert (found.decoder[:, :, ~np.tri(4, dtype=bool)] == 0).all()
     assert found.src_pieces == ("5", "6", "7", "8", "4", "2")
     assert (found.tgt_pieces, found.tgt_inputs) == (("9", "4", "12", "2"), ("1", "9", "4", "12"))
-
-
-def test_nothing_is_kept_unless_it_is_asked_for():
-    model, params = build(tiny_config())
-    ids = np.ones((1, 3), np.int32)
-    arguments = {
-        name: ids
-        for name in ("src_segment_ids", "tgt_segment_ids", "src_positions", "tgt_positions")
-    }
-    hidden = model.apply({"params": params}, ids, ids, **arguments, deterministic=True)
-    assert hidden.shape == (1, 3, 12)
-    made = jax.eval_shape(
-        lambda key: model.init(key, ids, ids, **arguments, deterministic=True), jax.random.key(0)
-    )
-    assert set(made) == {"params"}
 
 
 def test_of_a_translator(translator):

@@ -10,25 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import batch_search
+from flaxformer_mt.decoding import batch_search, batches
 from flaxformer_mt.decoding.batch_search import lower_search
 from flaxformer_mt.decoding.batches import (
+    Decoded,
     DecodingError,
     plan_batches,
     shapes_among,
     translate_ids,
 )
-from flaxformer_mt.decoding.rules import Rules
-from flaxformer_mt.decoding.search import Weights, length_penalty
+from flaxformer_mt.decoding.sampling import Sampling
+from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.model import Transformer
 from tests.decoding.examples import (
     CONFIG,
     VOCAB,
-    beam_search,
     decoded,
     decoder,
     sentences,
@@ -57,20 +56,24 @@ def full_logits(model, params, src, prefix):
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_scores_are_the_full_models(positions):
-    model, params = tiny(positions)
+@pytest.mark.parametrize("members", [1, 2])
+def test_scores_are_the_full_models(positions, members):
+    """Of an ensemble the mean probability's."""
+    model, _ = tiny(positions)
+    params = tuple(tiny(positions, seed=seed)[1] for seed in range(members))
     sources = sentences(6)
     forward = jax.jit(functools.partial(full_logits, model))
-    found = decoded(sources, n_best=3, given=((params,), (model,)))
+    found = decoded(sources, n_best=3, given=(params, (model,) * members))
     for source, outputs in zip(sources, found, strict=True):
         assert len(outputs) == 3
         assert [o.score for o in outputs] == sorted((o.score for o in outputs), reverse=True)
+        src = np.pad(np.array([source], np.int32), ((0, 0), (0, 24 - len(source))))
         for output in outputs:
             tokens = [*output.tokens, EOS]
             prefix = np.full((1, 24), PAD, np.int32)  # one shape: later tokens change nothing
             prefix[0, : len(tokens)] = [BOS, *output.tokens]
-            src = np.pad(np.array([source], np.int32), ((0, 0), (0, 24 - len(source))))
-            log_probs = jax.nn.log_softmax(forward(params, src, prefix)[0])
+            probs = [jax.nn.softmax(forward(own, src, prefix)[0]) for own in params]
+            log_probs = np.log(sum(probs) / members)
             forced = sum(float(log_probs[i, token]) for i, token in enumerate(tokens))
             assert output.log_prob == pytest.approx(forced, abs=2e-5)
             expected = output.log_prob / length_penalty(len(tokens), 0.6)
@@ -78,39 +81,6 @@ def test_scores_are_the_full_models(positions):
             limit = min(len(source) + 6, 24)
             assert len(tokens) <= limit
             assert output.at_limit == (len(tokens) == limit)
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_the_cache_follows_its_hypotheses(beam):
-    """The same search with every prefix recomputed from its tokens finds the same."""
-    model, params = tiny()
-    sources = sentences(6, seed=1, longest=16)
-    src = np.zeros((6, 16), np.int32)
-    for row, source in enumerate(sources):
-        src[row, : len(source)] = source
-    length = 22  # the longest source and 6 more: as much as is allowed
-
-    def step(tokens, index, cache):
-        prefix = cache["beams"]["prefix"].at[:, :, index].set(tokens)
-        logits = full_logits(
-            model, params, jnp.repeat(src, beam, axis=0), prefix.reshape(-1, length)
-        )
-        logits = logits[:, index].reshape(6, beam, VOCAB)
-        return logits, {"beams": {"prefix": prefix}}
-
-    @jax.jit
-    def search():
-        limits = [len(source) + 6 for source in sources]
-        rules = Rules(beam_size=beam, n_best=beam, suppress=(UNK,))
-        cache = {"beams": {"prefix": jnp.zeros((6, beam, length), jnp.int32)}}
-        return beam_search(step, cache, limits, Weights(0.6), rules, length=length)[0]
-
-    expected = search()
-    for row, outputs in enumerate(decoded(sources, n_best=beam, beam_size=beam)):
-        for slot, output in enumerate(outputs):
-            tokens = expected.tokens[row, slot, : expected.lengths[row, slot]].tolist()
-            assert [*output.tokens, EOS] == tokens
-            assert output.score == pytest.approx(float(expected.scores[row, slot]), abs=1e-5)
 
 
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
@@ -212,6 +182,8 @@ def test_refuses_what_the_model_cannot_take():
         translate_ids(params, model, [[EOS], [5] * 24 + [EOS]], CONFIG)
     with pytest.raises(DecodingError, match="source 0 has 0 tokens"):
         translate_ids(params, model, [[]], CONFIG)
+    with pytest.raises(DecodingError, match="source 0: the prefix has 24 tokens"):
+        decoded([[5, EOS]], prefixes=[[5] * 24])
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, params)
     with pytest.raises(DecodingError, match="not numbers"):
         translate_ids(broken, model, [[5, EOS]], CONFIG)
@@ -248,23 +220,6 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
     assert_same(together, [found([source])[0] for source in sources])
 
 
-def test_an_ensembles_probability_is_the_mean_of_its_members():
-    (model, first), (_, second) = tiny(), tiny(seed=1)
-    sources = sentences(6, seed=8)
-    found = decoded(sources, n_best=2, given=((first, second), (model, model)))
-    forward = jax.jit(functools.partial(full_logits, model))
-    for source, outputs in zip(sources, found, strict=True):
-        src = np.pad(np.array([source], np.int32), ((0, 0), (0, 24 - len(source))))
-        for output in outputs:
-            tokens = [*output.tokens, EOS]
-            prefix = np.full((1, 24), PAD, np.int32)
-            prefix[0, : len(tokens)] = [BOS, *output.tokens]
-            probs = [jax.nn.softmax(forward(params, src, prefix)[0]) for params in (first, second)]
-            mean = np.log((probs[0] + probs[1]) / 2)
-            forced = sum(float(mean[i, token]) for i, token in enumerate(tokens))
-            assert output.log_prob == pytest.approx(forced, abs=2e-5)
-
-
 def test_members_of_an_ensemble_may_pad_their_tables_differently():
     """`model.vocab_multiple` is for the hardware, and not the same everywhere."""
     (model, first), (_, second) = tiny(), tiny(seed=1)
@@ -276,37 +231,6 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
     expected = decoded(sources, n_best=2, given=((first, second), (model, model)))
     for members in (((first, padded), (model, wider)), ((padded, first), (wider, model))):
         assert_same(decoded(sources, n_best=2, given=members), expected, "log_prob")
-
-
-@pytest.mark.extended
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    order=st.permutations(range(12)),
-    count=st.integers(1, 12),
-    batch_tokens=st.sampled_from([64, 2048]),
-    beam=st.sampled_from([1, 4]),
-)
-def test_any_neighbours_in_any_order_change_nothing(order, count, batch_tokens, beam):
-    """Drawn batches: near-ties within 1e-5, which may fall either way, are not among these."""
-    sources = [sentences(12, seed=4)[at] for at in order[:count]]
-    found = decoded(sources, n_best=beam, beam_size=beam, batch_tokens=batch_tokens)
-    assert_same(found, [_alone(beam)[at] for at in order[:count]])
-
-
-@functools.cache
-def _alone(beam):
-    """Each of the sentences as it is translated by itself."""
-    drawn = sentences(12, seed=4)
-    return [decoded([source], n_best=beam, beam_size=beam)[0] for source in drawn]
-
-
-def test_outputs_begin_with_their_prefix():
-    prefixes = [[], [7], [9, 9, 4], [], [11, 5]]
-    found = decoded(sentences(5, seed=10), seed=1, prefixes=prefixes)
-    for prefix, outputs in zip(prefixes, found, strict=True):
-        assert list(outputs[0].tokens[: len(prefix)]) == prefix
-    with pytest.raises(DecodingError, match="source 0: the prefix has 24 tokens"):
-        decoded([[5, EOS]], prefixes=[[5] * 24])
 
 
 def test_length_rules_are_settings():
@@ -363,3 +287,57 @@ def test_no_sentences_need_more_than_was_compiled(beam, monkeypatch):
         sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
         decoded(sources, beam_size=beam)
         assert compiled() == before
+
+
+SOURCES = sentences(8, seed=5)
+
+
+def searched(groups, n_best, **changes):
+    wanted = {"diverse_groups": groups, "diversity": 5.0, **changes}
+    return decoded(SOURCES, seed=5, n_best=n_best, beam_size=6, **wanted)
+
+
+def test_groups_give_different_outputs_each_once_and_best_first():
+    def first_tokens(groups):
+        found = searched(groups, 6)
+        for hypotheses in found:
+            scores = [each.score for each in hypotheses]
+            assert scores == sorted(scores, reverse=True)
+            assert len({each.tokens for each in hypotheses}) == len(hypotheses)
+        return sum(len({each.tokens[:1] for each in hypotheses}) for hypotheses in found)
+
+    assert first_tokens(6) > first_tokens(1)
+    with pytest.raises(ValueError, match="beam_size = 6 must be divisible by the 4 groups"):
+        first_tokens(4)
+
+
+@pytest.mark.parametrize(
+    "groups, count, expected",
+    [
+        # The best of all is its group's turn: the next is of the other group.
+        ([{"a": -1.0, "b": -1.1}, {"c": -2.0, "d": -3.0}], 2, "ac"),
+        ([{"c": -2.0, "d": -3.0}, {"a": -1.0, "b": -1.1}], 2, "ac"),
+        # What another group has come to as well costs a group no turn.
+        ([{"a": -1.0, "b": -1.1}, {"a": -1.5, "c": -2.0}, {"e": -4.0}], 3, "ace"),
+        ([{"a": -1.0, "b": -1.1}, {"a": -1.5}], 3, "ab"),
+        ([{}, {"a": -1.0}], 2, "a"),
+    ],
+)
+def test_groups_take_turns(groups, count, expected):
+    made = [
+        [
+            Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
+            for name, score in one.items()
+        ]
+        for one in groups
+    ]
+    found = batches._by_turns(made, count)
+    assert "".join(chr(each.tokens[0]) for each in found) == expected
+
+
+def test_draws_have_no_groups():
+    drawn = [
+        searched(groups, 2, sampling=Sampling(seed=3), diversity=diversity)
+        for groups, diversity in ((3, 5.0), (1, 0.0))
+    ]
+    assert drawn[0] == drawn[1]

@@ -49,14 +49,12 @@ def test_equals_one_device(results, beam, devices):
 
 @pytest.mark.parametrize("devices", ["3", "8"])
 def test_given_translations_have_the_scores_of_one_device(results, devices):
-    ours, theirs = results["scores"][devices], results["scores"]["1"]
-    assert len(ours) == len(theirs)
-    for mine, other in zip(ours, theirs, strict=True):
+    for mine, other in zip(results["scores"][devices], results["scores"]["1"], strict=True):
         assert mine == pytest.approx(other, abs=1e-5)
 
 
 def test_parameters_split_for_training_are_gathered(results):
-    assert results["everywhere"] and results["unchanged"]
+    assert results["everywhere"]
     assert_same(results["spread"], results["4 on 1"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 
@@ -90,6 +91,10 @@ def test_neighbours_and_batch_size_change_nothing():
     assert_same(scored(parts[::-1])[::-1], together)
     assert_same(scored(parts, batch_tokens=100), together)
     assert_same([scored([part])[0] for part in parts[:8]], together[:8])
+    model, params = tiny()
+    broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
+    with pytest.raises(DecodingError, match="not numbers"):
+        scored(parts[:2], given=(model, broken))
 
 
 def test_logits_are_never_whole(monkeypatch):
@@ -223,13 +228,6 @@ def test_tokens_of_no_translation_are_refused(translator):
     assert not caught.value.splits, "an end mark after it makes no two of it"
 
 
-def test_parameters_that_are_no_numbers_are_named():
-    model, params = tiny()
-    broken = jax.tree.map(lambda leaf: leaf * np.nan, params)
-    with pytest.raises(DecodingError, match="not numbers"):
-        scored(drawn(2, seed=1), given=(model, broken))
-
-
 # --- the coverage penalty: of the attention that a hypothesis has paid to its source --------------
 
 
@@ -244,35 +242,24 @@ def test_the_coverage_penalty_is_the_formula():
 
 
 def searched(beta: float, sources):
-    return decoded(sources, seed=3, n_best=4, coverage_penalty=beta)
-
-
-def parts_of(sources, found):
-    return [
+    """Hypotheses, as parts as well, and the coverage penalty of each by the formula."""
+    model, params = tiny(seed=3)
+    found = decoded(sources, seed=3, n_best=4, coverage_penalty=beta)
+    parts = [
         as_part(source[:-1], each.tokens)
         for source, hypotheses in zip(sources, found, strict=True)
         for each in hypotheses
     ]
-
-
-def covered(sources, found) -> np.ndarray:
-    """The coverage penalty of each hypothesis, by the formula, of one pass over it."""
-    model, params = tiny(seed=3)
-    weights = forcing(model, params).cross_weights(
-        parts_of(sources, found), aligning_layer(model.config)
-    )
-    return np.array([np.log(np.clip(own.sum(axis=0), 1e-6, 1)).sum() for own in weights])
+    weights = forcing(model, params).cross_weights(parts, aligning_layer(model.config))
+    covered = [np.log(np.clip(own.sum(axis=0), 1e-6, 1)).sum() for own in weights]
+    return found, parts, np.array(covered)
 
 
 def test_scores_hold_the_attention_of_the_whole_translation():
     """Through compaction and cache growth, and as forced decoding has it."""
-    sources = sentences(9, seed=1)
-    found = searched(BETA, sources)
-    flat = [each for hypotheses in found for each in hypotheses]
-    lines = [[each] for each in parts_of(sources, found)]
-    forced = forcing(*tiny(seed=3), coverage_penalty=BETA).score(lines)
-    missing = covered(sources, found)
-    for each, lacks, scored in zip(flat, missing, forced, strict=True):
+    found, parts, missing = searched(BETA, sentences(9, seed=1))
+    forced = forcing(*tiny(seed=3), coverage_penalty=BETA).score([[part] for part in parts])
+    for each, lacks, scored in zip(itertools.chain(*found), missing, forced, strict=True):
         plain = each.log_prob / length_penalty(len(each.tokens) + 1, CONFIG.length_penalty)
         assert each.score == pytest.approx(plain + BETA * lacks, abs=2e-5)
         assert each.score == pytest.approx(scored.score, abs=2e-5)
@@ -283,10 +270,10 @@ def test_scores_hold_the_attention_of_the_whole_translation():
 
 
 def test_the_penalty_chooses_and_without_it_nothing_changes():
-    sources = sentences(12, seed=2)
-    without, little, much = (
-        [found[:1] for found in searched(beta, sources)] for beta in (0.0, 1e-7, BETA)
-    )
-    assert [each[0].tokens for each in without] == [each[0].tokens for each in little]
-    assert [each[0].tokens for each in without] != [each[0].tokens for each in much]
-    assert covered(sources, much).sum() > covered(sources, without).sum() + 1
+    tokens, covered = {}, {}
+    for beta in (0.0, 1e-7, BETA):
+        found, _, missing = searched(beta, sentences(12, seed=2))
+        tokens[beta] = [each[0].tokens for each in found]
+        covered[beta] = missing[np.cumsum([0, *map(len, found[:-1])])].sum()
+    assert tokens[0.0] == tokens[1e-7] != tokens[BETA]
+    assert covered[BETA] > covered[0.0] + 1

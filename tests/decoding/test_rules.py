@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.rules import Rules, allowed, repeats
-from flaxformer_mt.decoding.search import Weights
-from tests.decoding.examples import beam_search
-from tests.decoding.reference import EOS, PAD, Automaton, exhaustive
+from tests.decoding.reference import EOS, PAD
 
 VOCAB = 7
-RULES = Rules(beam_size=32, n_best=4)
+RULES = Rules(beam_size=4)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -50,54 +48,6 @@ def test_a_prefix_comes_first_and_the_end_mark_alone_at_the_limit():
     assert types(2) == [free, free, [EOS]]
 
 
-def searched(automaton, limit, rules, prefix=()):
-    """Every hypothesis that an exhaustive beam finds: tokens and log-probability."""
-    states = automaton.states
-
-    @jax.jit
-    def search(table):
-        def step(tokens, index, cache):
-            state = (cache["beams"]["state"] * 31 + tokens + 1) % states
-            logits = table[jnp.zeros((1, 1), jnp.int32), state]
-            return logits, {"beams": {"state": state}}
-
-        cache = {"beams": {"state": jnp.zeros((1, rules.beam_size), jnp.int32)}}
-        weights = Weights(0.6)
-        return beam_search(step, cache, [limit], weights, rules, length=limit, prefix=prefix)[0]
-
-    result = jax.tree.map(np.asarray, search(automaton.table))
-    return [
-        (tuple(result.tokens[0, slot, : result.lengths[0, slot]].tolist()), log_prob)
-        for slot, log_prob in enumerate(result.log_probs[0].tolist())
-        if result.lengths[0, slot]
-    ]
-
-
-def assert_best(found, expected):
-    assert [tokens for tokens, _ in found] == [item.tokens for item in expected[: len(found)]]
-    np.testing.assert_allclose(
-        [log_prob for _, log_prob in found],
-        [item.log_prob for item in expected[: len(found)]],
-        rtol=1e-5,
-    )
-
-
-def distinct(tokens, n):
-    grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
-    return len(set(grams)) == len(grams)
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_the_best_without_an_n_gram_twice_is_found(n):
-    automaton = Automaton(np.random.default_rng(3), rows=1, vocab=5, spread=1.0)
-    automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
-    rules = Rules(beam_size=64, n_best=4, no_repeat=n)
-    every = exhaustive(automaton, 0, limit=6, alpha=0.6)
-    expected = [item for item in every if distinct(item.tokens[:-1], n)]
-    assert expected[:4] != every[:4]
-    assert_best(searched(automaton, 6, rules), expected)
-
-
 def test_a_longer_n_gram_takes_no_larger_program():
     def size(n):
         rules = Rules(beam_size=1, no_repeat=n)
@@ -106,17 +56,6 @@ def test_a_longer_n_gram_takes_no_larger_program():
 
     assert size(300) < 1.1 * size(2)
     assert size(2**31 - 1) == size(0)
-
-
-def test_the_best_that_begin_with_a_prefix_are_found():
-    automaton = Automaton(np.random.default_rng(4), rows=1, vocab=6, spread=1.0)
-    every = exhaustive(automaton, 0, limit=5, alpha=0.6)
-    prefix = (5, 3)
-    expected = [item for item in every if item.tokens[:2] == prefix]
-    assert expected[0] != every[0]
-    found = searched(automaton, 5, RULES, prefix)
-    assert len(found) == 4
-    assert_best(found, expected)
 
 
 @pytest.mark.parametrize(

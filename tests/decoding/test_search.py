@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,22 +20,8 @@ from tests.decoding.examples import beam_search
 from tests.decoding.reference import EOS, PAD, Automaton, Found
 
 
-@functools.partial(
-    jax.jit, static_argnames=("beam", "length", "n_best", "suppress", "ends_among", "groups")
-)
-def search_table(
-    table,
-    limits,
-    alpha,
-    *,
-    beam,
-    length,
-    n_best=1,
-    suppress=(),
-    ends_among=0,
-    groups=1,
-    diversity=0.0,
-):
+@functools.partial(jax.jit, static_argnames=("length", "rules", "prefix"))
+def search_table(table, limits, weights, rules, *, length, prefix=()):
     rows, states, _ = table.shape
 
     def step(tokens, index, cache):
@@ -44,46 +31,40 @@ def search_table(
         logits = cache["table"][jnp.arange(rows)[:, None], state]
         return logits, {"beams": {"state": state, "seen": seen}, "table": cache["table"]}
 
-    cache = {
-        "beams": {
-            "state": jnp.zeros((rows, beam), jnp.int32),
-            "seen": jnp.zeros((rows, beam, length), jnp.int32),
-        },
-        "table": table,
+    beams = {
+        "state": jnp.zeros((rows, rules.beam_size), jnp.int32),
+        "seen": jnp.zeros((rows, rules.beam_size, length), jnp.int32),
     }
-    rules = Rules(
-        beam_size=beam,
-        n_best=n_best,
-        suppress=suppress,
-        ends_among=ends_among,
-        groups=groups,
-    )
-    weights = Weights(alpha, diversity=diversity)
-    return beam_search(step, cache, limits, weights, rules, length=length)
+    cache = {"beams": beams, "table": table}
+    return beam_search(step, cache, limits, weights, rules, length=length, prefix=prefix)
 
 
-class Searched(NamedTuple):
+def searched(result: tuple[Hypotheses, jax.Array]) -> Any:
     """Hypotheses as host arrays, and the steps that finding them took."""
-
-    tokens: np.ndarray
-    scores: np.ndarray
-    log_probs: np.ndarray
-    lengths: np.ndarray
-    steps: int
-
-
-def searched(result: tuple[Hypotheses, jax.Array]) -> Searched:
     hypotheses, steps = jax.tree.map(np.asarray, result)
-    return Searched(*hypotheses, int(steps))
+    return types.SimpleNamespace(**hypotheses._asdict(), steps=int(steps))
 
 
-def search(automaton: Automaton, limits: list[int], *, alpha: float, **static) -> Searched:
+def search(
+    automaton: Automaton,
+    limits: list[int],
+    *,
+    alpha: float,
+    beam: int,
+    length: int,
+    diversity: float = 0.0,
+    prefix: tuple[int, ...] = (),
+    **rules: Any,
+) -> Any:
     """One row a limit."""
-    limits = np.asarray(limits, np.int32)
-    return searched(search_table(automaton.table, limits, np.float32(alpha), **static))
+    weights = Weights(np.float32(alpha), diversity=diversity)
+    asked, limits = Rules(beam_size=beam, **rules), np.asarray(limits, np.int32)
+    return searched(
+        search_table(automaton.table, limits, weights, asked, length=length, prefix=prefix)
+    )
 
 
-def found(hypotheses: Searched, row: int) -> list[Found]:
+def found(hypotheses: Any, row: int) -> list[Found]:
     items = []
     for slot, length in enumerate(hypotheses.lengths[row]):
         tokens = hypotheses.tokens[row, slot]
@@ -163,7 +144,7 @@ def test_groups_equal_a_plain_loop(seed, sizes, diversity, alpha, limits):
         diversity=diversity,
     )
     for row, limit in enumerate(limits):
-        expected = reference.diverse_beam_search(
+        expected = reference.beam_search(
             automaton,
             row,
             limit=limit,
@@ -176,15 +157,29 @@ def test_groups_equal_a_plain_loop(seed, sizes, diversity, alpha, limits):
         assert_same(found(result, row), expected)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-def test_a_beam_of_one_is_greedy(alpha):
-    limits = [1, 2, 5, 9, 9, 9, 9, 9]
-    automaton = Automaton(np.random.default_rng(3), rows=8, vocab=9, spread=2.0)
-    result = search(automaton, limits, alpha=alpha, beam=1, length=9)
-    outputs = [reference.greedy(automaton, row, limit=limit) for row, limit in enumerate(limits)]
-    assert [found(result, row)[0].tokens for row in range(8)] == outputs
-    # No step is taken after the last row's end mark.
-    assert result.steps == max(len(tokens) for tokens in outputs)
+def distinct(tokens, n):
+    grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
+    return len(set(grams)) == len(grams)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_best_without_an_n_gram_twice_is_found(n):
+    automaton = Automaton(np.random.default_rng(3), rows=1, vocab=5, spread=1.0)
+    automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
+    every = reference.exhaustive(automaton, 0, limit=6, alpha=0.6)
+    expected = [item for item in every if distinct(item.tokens[:-1], n)]
+    assert expected[:4] != every[:4]
+    result = search(automaton, [6], alpha=0.6, beam=64, length=6, n_best=4, no_repeat=n)
+    assert_same(found(result, 0), expected[:4])
+
+
+def test_the_best_that_begin_with_a_prefix_are_found():
+    automaton = Automaton(np.random.default_rng(4), rows=1, vocab=6, spread=1.0)
+    every = reference.exhaustive(automaton, 0, limit=5, alpha=0.6)
+    expected = [item for item in every if item.tokens[:2] == (5, 3)]
+    assert expected[0] != every[0]
+    result = search(automaton, [5], alpha=0.6, beam=32, length=5, n_best=4, prefix=(5, 3))
+    assert_same(found(result, 0), expected[:4])
 
 
 def chain(steps: list[dict[int, float]], vocab: int = 6) -> np.ndarray:

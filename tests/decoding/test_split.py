@@ -20,15 +20,6 @@ def within(characters: int):
     return lambda text: len(text) <= characters
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.text(alphabet="ab .,;!?。，é\u0301\u2028—", max_size=200), st.integers(1, 40))
-def test_every_piece_fits_and_nothing_but_blanks_is_lost(text, limit):
-    pieces = split_to_fit(text, within(limit))
-    assert all(len(piece.text) <= limit for piece in pieces)
-    assert "".join("".join(p.text.split()) for p in pieces) == "".join(text.split())
-    assert pieces[-1].glue == ""
-
-
 def test_a_text_that_fits_stays_whole():
     assert split_to_fit(" One. Two. ", within(10)) == [Piece("One. Two.", "")]
 
@@ -75,7 +66,7 @@ def test_a_character_that_does_not_fit_is_an_error():
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
-    st.text(alphabet="ab .,!?é", max_size=120),
+    st.text(alphabet="ab .,;!?。，é\u0301\u2028—", max_size=120),
     st.text(alphabet="xy .,!?é", max_size=120),
     st.integers(1, 30),
 )

@@ -28,15 +28,17 @@ LINES = [source for source, _ in PAIRS]
 LONG = " ".join(LINES)
 
 
-def test_translates_what_the_search_finds(translator):
+@pytest.mark.parametrize("beam_size", [4, 1])
+def test_translates_what_the_search_finds(translator, beam_size):
+    config = dataclasses.replace(translator.config, beam_size=beam_size)
     sources = [[*tokens, EOS] for tokens in translator.vocabularies.src.encode(LINES)]
-    expected = translate_ids(translator.params, translator.model, sources, translator.config)
-    translations = translator.translate(LINES)
+    expected = translate_ids(translator.params, translator.model, sources, config)
+    translations = translator.with_config(beam_size=beam_size).translate(LINES)
     assert [list(t.tokens) for t in translations] == expected
     assert [t.text for t in translations] == translator.vocabularies.tgt.decode(expected)
     for translation in translations:
         best = translation.hypotheses[0]
-        penalty = length_penalty(len(best.tokens) + 1, translator.config.length_penalty)
+        penalty = length_penalty(len(best.tokens) + 1, config.length_penalty)
         assert translation.score == best.score == pytest.approx(best.log_prob / penalty)
         assert len(translation.hypotheses) == 1 and not translation.split
 
@@ -115,13 +117,6 @@ def test_the_longest_line_that_fits_is_not_split(translator):
 
 
 def test_settings_of_a_call(translator):
-    greedy = translator.with_config(beam_size=1).translate(LINES)
-    config = dataclasses.replace(translator.config, beam_size=1)
-    sources = [[*tokens, EOS] for tokens in translator.vocabularies.src.encode(LINES)]
-    expected = translate_ids(translator.params, translator.model, sources, config)
-    assert [list(t.tokens) for t in greedy] == expected
-    unpenalised = translator.with_config(length_penalty=0.0).translate(LINES)
-    assert all(t.score == t.hypotheses[0].log_prob for t in unpenalised)
     for translation in translator.translate(LINES, n_best=3):
         scores = [hypothesis.score for hypothesis in translation.hypotheses]
         assert len(scores) == 3 and scores == sorted(scores, reverse=True)
@@ -136,21 +131,17 @@ def test_streaming_reads_no_further_than_its_window(translator):
     lines = [*LINES, "", *LINES, LINES[0]]
     taken = []
 
-    def endless():
+    def reading():
         for line in lines:
             taken.append(line)
             yield line
-        pytest.fail("read on although no line was asked for")
 
     greedy = translator.with_config(beam_size=1)
-    stream = greedy.translate_lines(endless(), window=3)
+    stream = greedy.translate_lines(reading(), window=3)
     assert taken == []
     first = [next(stream) for _ in range(4)]
     assert len(taken) == 6
-    whole = greedy.translate(lines)
-    assert [t.tokens for t in first] == [t.tokens for t in whole[:4]]
-    everything = list(greedy.translate_lines(iter(lines), window=3))
-    assert [t.text for t in everything] == [t.text for t in whole]
+    assert [t.text for t in [*first, *stream]] == [t.text for t in greedy.translate(lines)]
     with pytest.raises(ValueError, match="window = 0"):
         next(translator.translate_lines(lines, window=0))
 
@@ -191,15 +182,11 @@ def test_which_weights(run, tmp_path, caplog):
         assert told.endswith(f"The weights used are '{name}'")
 
 
-def test_parameters_and_vocabulary_must_belong_together(translator):
+def test_what_does_not_belong_together_is_named(run, translator, tmp_path):
     small = vocabulary.train(["a b c"] * 3, VocabularyConfig(size=8))
+    pair, model = Vocabularies(small, small), translator.model
     with pytest.raises(DecodingError, match="60 target types, the target vocabulary has 8"):
-        Translator(
-            translator.params, translator.model, Vocabularies(small, small), translator.config
-        )
-
-
-def test_a_config_that_was_changed_by_hand_is_named(run, tmp_path):
+        Translator(translator.params, model, pair, translator.config)
     copy = shutil.copytree(run.path, tmp_path / "run")
     text = (copy / "config.json").read_text()
     (copy / "config.json").write_text(text.replace('"d_model": 16', '"d_model": 32'))
@@ -244,14 +231,11 @@ def test_a_translation_begins_with_its_prefix(translator):
     assert split.split and split.text.startswith("die katze")
 
 
-def test_a_prefix_that_fills_its_translation_names_its_line(translator):
+def test_a_prefix_that_cannot_be_is_refused_with_its_line(translator):
     with pytest.raises(LineError, match=r"has a prefix of \d+ tokens; .* at most \d+") as why:
         translator.translate(["", LONG, LINES[2]], prefixes=["x", "", PAIRS[1][1] * 3])
     assert why.value.number == 2
-
-
-def test_a_prefix_that_cannot_be_spelt_is_refused_with_its_line(translator):
-    """Forced as the unknown token, it would begin nothing that was asked for."""
+    # Forced as the unknown token, it would begin nothing that was asked for.
     prefixes = ["漢", "die 漢字 ☃ katze", "wer"]
     with pytest.raises(LineError, match=r"'die 漢字 ☃ katze'; .* cannot spell '漢字', '☃'") as why:
         translator.translate(["", *LINES[:2]], prefixes=prefixes)
@@ -322,13 +306,8 @@ def test_an_ensemble_of_runs(run, translator, tmp_path):
     for asked in (both.score, both.align):
         with pytest.raises(DecodingError, match="one model's"):
             asked([(LINES[0], PAIRS[0][1])])
-    assert Translator.load_ensemble(runs[:1]).members[0][1] == translator.model
-
-
-def test_models_of_different_vocabularies_are_no_ensemble(run, tmp_path):
-    other = make_run(tmp_path / "c", {1: 10.0})
-    shutil.rmtree(other.vocabulary)
+    shutil.rmtree(tmp_path / "b" / "vocabulary")
     again = vocabulary.train_pair([*PAIRS, PAIRS[0]] * 5, VocabularyConfig(size=60))
-    again.save(other.vocabulary)
+    again.save(tmp_path / "b" / "vocabulary")
     with pytest.raises(DecodingError, match="has another vocabulary than"):
-        Translator.load_ensemble([run.path, other.path])
+        Translator.load_ensemble(runs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +115,3 @@ class Run:
         """The lines of metrics.jsonl without their times."""
         lines = read_metrics(self.folder / "log")
         return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
-
-
-def scripted(values: Sequence[float]) -> Evaluator:
-    """An evaluator that gives these BLEU scores one after the other."""
-    scores = iter(values)
-    return lambda params, step: {"bleu": next(scores)}

@@ -32,7 +32,7 @@ from tests.training.examples import (
     program,
     tiny,
 )
-from tests.training.runs import VALID, Killed, Run, scripted
+from tests.training.runs import VALID, Killed, Run
 
 BLEU = {"training.best_metric": "bleu", "training.validate_bleu": True}
 
@@ -169,20 +169,15 @@ def test_validation_scores_the_moving_average(tmp_path):
 # --- the best one, and patience ---------------------------------------------------------------
 
 
-def patient(tmp_path, scores: list[float], patience: int = 3) -> Run:
-    changes = {
-        "training.steps": 9,
-        "training.validate_every": 1,
-        "training.patience": patience,
-        "training.keep_latest": 1,
-        "training.keep_for_average": 1,
-        **BLEU,
-    }
-    return Run(tmp_path, changes, decode=scripted(scores))
-
-
 def test_patience_ends_training_and_the_best_checkpoint_stays(tmp_path):
-    run = patient(tmp_path, [10, 12, 11, 12, 9])
+    changes = {"steps": 9, "validate_every": 1, "patience": 3, "keep_latest": 1}
+    changes = {f"training.{name}": value for name, value in changes.items()}
+    scores = iter([10, 12, 11, 12, 9])
+    run = Run(
+        tmp_path,
+        {**changes, "training.keep_for_average": 1, **BLEU},
+        decode=lambda params, step: {"bleu": next(scores)},
+    )
     outcome = run.start()
     assert (outcome.state, outcome.step) == ("finished", 5)
     assert outcome.reason == "no better bleu in 3 validations; the best was 12 at step 2"

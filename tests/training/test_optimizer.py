@@ -22,7 +22,6 @@ from flaxformer_mt.training.optimizer import (
     path_name,
     trainable,
 )
-from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.step import batch_loss
 from tests.training.examples import (
     MAX_LENGTH,
@@ -92,17 +91,17 @@ def ours(config: OptimizerConfig) -> Tree:
 
 
 @pytest.mark.parametrize(
-    "config",
+    "changes",
     [
-        OptimizerConfig(),
-        OptimizerConfig(beta1=0.5, beta2=0.7, epsilon=1e-3),
-        OptimizerConfig(clip_norm=0.01),
-        OptimizerConfig(weight_decay=0.1),
-        OptimizerConfig(clip_norm=1.0, weight_decay=0.01),
+        {},
+        {"beta1": 0.5, "beta2": 0.7, "epsilon": 1e-3},
+        {"clip_norm": 0.01},
+        {"clip_norm": 1.0, "weight_decay": 0.01},
     ],
-    ids=["paper", "other", "clipped", "decayed", "both"],
+    ids=["paper", "other", "clipped", "both"],
 )
-def test_equals_adam_in_float64(config):
+def test_equals_adam_in_float64(changes):
+    config = OptimizerConfig(**changes)
     got, wanted = ours(config), adam(config)
     for name in wanted:
         np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-6)
@@ -175,20 +174,16 @@ def test_frozen_parameters_keep_every_bit_and_have_no_moments():
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_what_is_frozen_costs_no_backward_pass(accumulation):
     """Of a deep encoder that does not train, of three parts of the work only the forward one."""
-    deep = {"model.encoder_layers": 4, "training.optimizer.accumulation": accumulation}
-    whole, frozen = (
-        flops(build_tiny({**deep, "training.freeze": freeze})) for freeze in ((), FROZEN)
-    )
-    decoder = flops(build_tiny({**deep, "model.encoder_layers": 1}))
+
+    def flops(layers: int, freeze: tuple[str, ...] = ()) -> float:
+        changes = {"training.optimizer.accumulation": accumulation, "training.freeze": freeze}
+        program = build_tiny({**changes, "model.encoder_layers": layers})
+        compiled: Any = program.lower_train_step(Shape(8, MAX_LENGTH, MAX_LENGTH)).compile()
+        return float(compiled.cost_analysis()["flops"])
+
+    whole, decoder = flops(4), flops(1)
     # What three layers of the encoder cost, and a third of that.
-    encoder = (whole - decoder) * 4 / 3
-    assert frozen < whole - encoder / 2
-
-
-def flops(program: Program) -> float:
-    """Of one training step, as the compiler counts them."""
-    compiled: Any = program.lower_train_step(Shape(8, MAX_LENGTH, MAX_LENGTH)).compile()
-    return float(compiled.cost_analysis()["flops"])
+    assert flops(4, FROZEN) < whole - (whole - decoder) * 4 / 3 / 2
 
 
 def test_the_norm_is_of_what_trains():
