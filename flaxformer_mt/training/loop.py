@@ -15,11 +15,12 @@ from flaxformer_mt.data.pipeline import Batches
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.parallel import keep_freed_memory
+from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
 from flaxformer_mt.training.instruments import Instruments
 from flaxformer_mt.training.program import Program, init_and_precompile
-from flaxformer_mt.training.progress import Due, Outcome, Progress, Saves, due_after
+from flaxformer_mt.training.progress import Due, Outcome, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
@@ -67,9 +68,8 @@ class Training:
     def __post_init__(self) -> None:
         self.config, self.settings = self.program.config, self.program.config.training
         self.clock, self.profiler = self.instruments.goodput, self.instruments.profiler
-        alone = not self.program.mesh.is_multi_process
-        self.saves = Saves(self.checkpoints, self.telemetry, alone=alone)
-        self.saved: tuple[Mapping[str, float], Kind] = {}, "regular"  # the last one's
+        self.saved_step = -1  # that of the last checkpoint on disk or on its way there
+        self.saved: tuple[Mapping[str, float], Kind] = {}, "regular"  # and what it was of
         self.skipped: list[Position] = []  # batches without an update since the last one made
         self.reading = contextlib.ExitStack()
         # The step whose metrics are on their way: these, its batch and that batch's positions
@@ -86,7 +86,7 @@ class Training:
             self.clock.kind = "other"
             outcome = self.until_done()
             with self.clock("checkpoints"):
-                self.saves.confirm()
+                self.confirm_save()
                 self.save(*self.saved, surely=True)
                 self.checkpoints.wait()
                 self.telemetry.flush()
@@ -128,7 +128,10 @@ class Training:
 
     def begin_or_restore(self, past: Progress | None = None) -> bool:
         """Goes on from the last good checkpoint, if there is one; `past` survives going back."""
-        state, self.step, self.progress = self.saves.restore(self.program, data=self.pairs.digest)
+        state, self.step, self.progress = restored(
+            self.checkpoints, self.program, data=self.pairs.digest
+        )
+        self.saved_step = -1 if state is None else self.step
         # Newer checkpoints may have been damaged: their steps are done and reported again.
         self.telemetry.rewind(self.step)
         self.clock.goes_on_after(self.step)
@@ -221,19 +224,44 @@ class Training:
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
     def save(self, metrics: Mapping[str, float], kind: Kind, *, surely: bool = False) -> None:
-        """A checkpoint of the settled state, unless the step has one; `surely` as in `Saves`."""
+        """Begins a checkpoint of the settled state, unless the step has one.
+
+        A full disk may have room again before training ends, so a failure is only reported, unless
+        this is to be done `surely`, or by one of several processes: the others would wait for it.
+        """
         self.due = Due()
-        if self.saves.step == self.step:
+        if self.saved_step == self.step:
             return
         self.saved = metrics, kind
         with self.clock("checkpoints"), self.window.paused():
             progress = self.progress.saved(self.step)
             reached = dataclasses.replace(progress, window=self.window.sums)
-            if not self.saves.begin(self.state, self.step, reached, *self.saved, surely=surely):
+            self.confirm_save()
+            # A restart from this step would not write the reports before it again.
+            self.telemetry.catch_up()
+            try:
+                self.checkpoints.save(snapshot(self.state, self.step, reached, metrics, kind))
+            except CheckpointError as error:
+                if surely:
+                    raise
+                self.save_failed(self.step, error)
                 return
-            self.progress = progress
+            self.saved_step, self.progress = self.step, progress
         self.clock.saved(self.step)
         self.clock.keep(self.step)
+
+    def confirm_save(self) -> None:
+        """Waits for the save under way; a failed one is reported and doesn't count."""
+        try:
+            self.checkpoints.wait()
+        except CheckpointError as error:
+            failed, self.saved_step = self.saved_step, -1
+            self.save_failed(failed, error)
+
+    def save_failed(self, step: int, error: CheckpointError) -> None:
+        if self.program.mesh.is_multi_process:
+            raise error
+        self.telemetry.message(f"step {step:,}: {error}; training goes on, and saves again")
 
     def roll_back(self) -> None:
         """Back to the last checkpoint, without the batches that made the updates non-finite."""
@@ -241,7 +269,7 @@ class Training:
         past = self.progress.rolled_back(at, bad, most)
         self.skipped, self.pending, self.due, self.clock.step = [], None, Due(), at
         self.reading.close()
-        self.saves.confirm()
+        self.confirm_save()
         del self.state  # devices need not have room for two
         with self.clock("start"):
             self.begin_or_restore(past)

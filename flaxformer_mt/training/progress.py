@@ -11,12 +11,11 @@ from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.store import StoreError
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.state import TrainState
-from flaxformer_mt.training.telemetry import Sums, Telemetry
+from flaxformer_mt.training.telemetry import Sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,97 +139,48 @@ def due_after(step: int, settings: TrainingConfig, *, waiting: Due) -> Due:
     )
 
 
-class Saves:
-    """The checkpoints of one run, written while training goes on.
+def restored(
+    checkpoints: Checkpoints, program: Program, *, data: str
+) -> tuple[TrainState | None, int, Progress]:
+    """State, step and progress of the last good checkpoint; without one the state is None.
 
-    A full disk may have room again before training ends, so a failure is only reported, unless the
-    process is not `alone`: the others don't know of it and would wait.
+    Raises StoreError if it was saved in training on other pairs than those of digest `data`.
     """
-
-    def __init__(self, checkpoints: Checkpoints, telemetry: Telemetry, *, alone: bool) -> None:
-        self.step = -1  # the last one that is on disk or on its way there
-        self._checkpoints, self._telemetry, self._alone = checkpoints, telemetry, alone
-
-    def restore(self, program: Program, *, data: str) -> tuple[TrainState | None, int, Progress]:
-        """State, step and progress of the last good checkpoint; without one the state is None.
-
-        Raises StoreError if it was saved in training on other pairs than those of digest `data`.
-        """
-        checkpoints, abstract, self.step = self._checkpoints, program.abstract, -1
-        if checkpoints.latest_step() is None:
-            return None, 0, Progress(data=data)
-        found = checkpoints.restore(abstract.params, _moments(abstract), abstract_ema=abstract.ema)
-        state = TrainState(params=found.params, ema=found.ema, **found.opt_state)
-        progress = Progress.from_dict(found.position)
-        if data and progress.data and data != progress.data:
-            run = checkpoints.directory.parent
-            raise StoreError(
-                f"{checkpoints.directory / str(found.step)}: was trained on other pairs (digest "
-                f"{progress.data[:12]}) than those in {run / 'data'} now ({data[:12]}): put back "
-                f"the text that the run was prepared from, delete {run / 'data'} and run `prepare` "
-                f"again; or train on the new text in a new --workdir, with --init-from {run}"
-            )
-        self.step = found.step
-        return state, found.step, dataclasses.replace(progress, data=data)
-
-    def begin(
-        self,
-        state: TrainState,
-        step: int,
-        progress: Progress,
-        metrics: Mapping[str, float],
-        kind: Kind,
-        *,
-        surely: bool = False,
-    ) -> bool:
-        """Whether the save has begun; the one before has ended by then.
-
-        `surely`: raises CheckpointError if it cannot begin.
-        """
-        self.confirm()
-        # A restart from this step would not write the reports before it again.
-        self._telemetry.catch_up()
-        snapshot = Snapshot(
-            step=step,
-            params=state.params,
-            opt_state=_moments(state),
-            ema=state.ema,
-            position=dataclasses.asdict(progress),
-            metrics=dict(metrics),
-            kind=kind,
+    abstract = program.abstract
+    if checkpoints.latest_step() is None:
+        return None, 0, Progress(data=data)
+    found = checkpoints.restore(abstract.params, _moments(abstract), abstract_ema=abstract.ema)
+    state = TrainState(params=found.params, ema=found.ema, **found.opt_state)
+    progress = Progress.from_dict(found.position)
+    if data and progress.data and data != progress.data:
+        run = checkpoints.directory.parent
+        raise StoreError(
+            f"{checkpoints.directory / str(found.step)}: was trained on other pairs (digest "
+            f"{progress.data[:12]}) than those in {run / 'data'} now ({data[:12]}): put back "
+            f"the text that the run was prepared from, delete {run / 'data'} and run `prepare` "
+            f"again; or train on the new text in a new --workdir, with --init-from {run}"
         )
-        try:
-            self._checkpoints.save(snapshot)
-        except CheckpointError as error:
-            if surely:
-                raise
-            self._failed(step, error)
-            return False
-        self.step = step
-        return True
+    return state, found.step, dataclasses.replace(progress, data=data)
 
-    def confirm(self) -> None:
-        """Waits for the save under way; a failed one is reported and doesn't count."""
-        try:
-            self._checkpoints.wait()
-        except CheckpointError as error:
-            failed, self.step = self.step, -1
-            self._failed(failed, error)
 
-    def _failed(self, step: int, error: CheckpointError) -> None:
-        if not self._alone:
-            raise error
-        self._telemetry.message(f"step {step:,}: {error}; training goes on, and saves again")
+def snapshot(
+    state: TrainState, step: int, progress: Progress, metrics: Mapping[str, float], kind: Kind
+) -> Snapshot:
+    """What a checkpoint holds."""
+    return Snapshot(
+        step=step,
+        params=state.params,
+        opt_state=_moments(state),
+        ema=state.ema,
+        position=dataclasses.asdict(progress),
+        metrics=dict(metrics),
+        kind=kind,
+    )
 
 
 def _moments(state: TrainState) -> dict[str, Any]:
     """Everything of the state that is neither parameters nor their average."""
-    return {
-        "step": state.step,
-        "opt_state": state.opt_state,
-        "bad_run": state.bad_run,
-        "skipped": state.skipped,
-    }
+    return {name: getattr(state, name) for name in ("step", "opt_state", "bad_run", "skipped")}
 
 
 def keep_policy(settings: TrainingConfig) -> KeepPolicy:

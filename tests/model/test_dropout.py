@@ -89,6 +89,14 @@ def test_rate_zero_and_deterministic_are_the_identity():
     assert Dropout(0.7).apply({}, x, deterministic=True) is x
 
 
+def test_without_dropout_training_mode_is_the_deterministic_one():
+    model, params = build(tiny_config())
+    rows = packed_rows()
+    np.testing.assert_allclose(
+        hidden_of(model, params, rows, dropout_seed=0), hidden_of(model, params, rows), atol=1e-6
+    )
+
+
 @pytest.mark.parametrize("setting", ["dropout", "attention_dropout", "ffn_dropout"])
 def test_each_setting_changes_training_mode_alone(setting):
     model, params = build(tiny_config(**{setting: 0.5}))

@@ -101,6 +101,14 @@ def test_each_layer_draws_its_own_dropout(scan_layers):
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
+def test_stacking_and_unstacking_are_inverse(norm):
+    config = tiny_config(encoder_layers=3, decoder_layers=2, norm=norm)
+    _, params = build(config)
+    back = unstack_layers(stack_layers(params))
+    assert_trees_close(params, back, 0)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
 def test_scanned_and_unrolled_models_begin_with_the_same_numbers(norm):
     """Each layer with its own."""
     forms = {"encoder_layers": 3, "decoder_layers": 2, "norm": norm}

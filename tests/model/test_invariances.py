@@ -13,6 +13,7 @@ from flaxformer_mt.model.attention import attention_mask, mask_bias
 from flaxformer_mt.model.embedding import Embedding
 from tests.model.examples import (
     VOCAB,
+    apply,
     build,
     hidden_of,
     jit,
@@ -93,6 +94,16 @@ def test_packed_sentences_are_what_they_are_alone(positions):
         start += len(tgt)
 
 
+def test_a_packed_sentence_leaves_its_neighbour_bit_unchanged():
+    model, params = build(tiny_config())
+    rng = np.random.default_rng(2)
+    first, second, other = (random_pair(rng, 3, 4) for _ in range(3))
+    before = hidden_of(model, params, pack([[first, second]], 7, 9))
+    after = hidden_of(model, params, pack([[first, other]], 7, 9))
+    np.testing.assert_array_equal(before[0, :4], after[0, :4])
+    assert np.abs(before[0, 4:8] - after[0, 4:8]).max() > 1e-2
+
+
 def test_mask_of_segments_padding_and_causality():
     segments = np.array([[1, 1, 2, 0]], np.int32)
     np.testing.assert_array_equal(
@@ -114,6 +125,18 @@ def test_a_masked_score_has_weight_exactly_zero():
     assert bias.dtype == jnp.float32
     weights = jax.nn.softmax(jnp.array([-50.0, 1e4, -40.0]) + bias)
     assert weights[1] == 0 and jnp.isfinite(weights).all()
+
+
+def test_a_batch_of_padding_alone_is_finite_with_finite_gradients():
+    model, params = build(tiny_config(decoder_layers=1))
+    rows = pack([[], []], 3, 4)
+
+    def loss(params):
+        return jnp.sum(apply(model, params, rows) ** 3)
+
+    value, gradients = jit(jax.value_and_grad(loss))(params)
+    assert jnp.isfinite(value)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
 
 
 def test_learned_positions_refuse_a_longer_sequence():

@@ -78,6 +78,15 @@ def test_the_papers_models(changes, millions):
     assert sum(counted.values()) == sum(formula.values())
 
 
+@pytest.mark.parametrize("tie", ["all", "target", "none"])
+def test_tables_are_padded_to_the_multiple(tie):
+    config = tiny_config(tie=tie, vocab_multiple=16)
+    params = abstract_params(config, 33, 33 if tie == "all" else 48)
+    assert {table.shape[0] for table in params["embedding"].values()} == {48}
+    formula = count_by_formula(config, 33, 33 if tie == "all" else 48)
+    assert sum(count(params).values()) == sum(formula.values())
+
+
 def test_the_table_shows_both_counts_and_the_total():
     config = tiny_config(positions="learned")
     _, params = build(config)
@@ -172,3 +181,10 @@ def test_the_embedding_is_scaled_and_positioned():
     )
     expected = params["embedding"]["shared"][tokens[0]] * math.sqrt(config.d_model)
     np.testing.assert_allclose(x[0], expected + sinusoids(3, 12)[positions[0]], rtol=1e-6)
+
+
+def test_equal_seeds_draw_equal_parameters():
+    model = Transformer(tiny_config(decoder_layers=1), VOCAB, VOCAB)
+    first, again, other = (drawn(model, seed) for seed in (1, 1, 2))
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), first, again))
+    assert not jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), first, other))

@@ -45,8 +45,10 @@ def test_a_run_compiles_its_shapes_and_nothing_else(tmp_path, caplog):
     assert (first + second).keys() <= known, first + second
 
 
-def test_the_first_step_is_compiled_before_there_is_a_batch_for_it(tmp_path):
-    """Beside the draw of the state; the first call finds it and waits for nothing."""
+def test_the_first_step_is_compiled_before_there_is_a_batch_for_it(tmp_path, monkeypatch):
+    """Beside the draw of the state, which is traced once; the first call waits for nothing."""
+    traced = mock.Mock(wraps=program.initial_params)
+    monkeypatch.setattr(program, "initial_params", traced)
     on, compiling = build_tiny(), []
 
     def noted(*arguments):
@@ -59,15 +61,7 @@ def test_the_first_step_is_compiled_before_there_is_a_batch_for_it(tmp_path):
     with logged_times("backend_compile_duration") as whole:
         run.start()
     assert compiling == [[]] and whole
-    assert on.compilations() == 1
-
-
-def test_the_initial_state_is_traced_once(monkeypatch):
-    """For its shapes and for its values: a trace takes longer than the arithmetic."""
-    traced = mock.Mock(wraps=program.initial_params)
-    monkeypatch.setattr(program, "initial_params", traced)
-    build_tiny().init()
-    assert traced.call_count == 1
+    assert on.compilations() == traced.call_count == 1
 
 
 @contextlib.contextmanager

@@ -62,7 +62,8 @@ def test_single_bad_batches_are_skipped_and_counted(tmp_path):
 
 def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     """Step 4 is saved; batches 4, 5 and 6 are bad; training goes on from 4 with batch 7."""
-    run = Run(tmp_path, SETTINGS, train_pairs=poison(4, 5, 6))
+    settings = {**SETTINGS, "training.log_every": 2}
+    run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6))
     assert run.start().state == "finished"
     assert trained_on(run) == "ggggbbb" + "gggg"
     assert (
@@ -75,8 +76,8 @@ def test_a_run_of_bad_updates_is_rolled_back_and_left_out(tmp_path):
     assert (progress.rollbacks, progress.diverged) == (0, 7), "what came after it is saved"
     assert Progress.from_dict(run.snapshot(6).position).rollbacks == 1
     assert int(end.opt_state["skipped"]) == 0
-    assert [line["step"] for line in run.log()] == [8, 8]
-    # Done before any report or checkpoint has counted them.
+    # The report of step 6 was made twice and is taken back once.
+    assert [line["step"] for line in run.log()] == [2, 4, 6, 8, 8]
     assert run.goodput.seconds["lost"] > 0
     # As if the bad batches had never been: parameters come from the good ones alone.
     state = run.on.init()
@@ -122,14 +123,12 @@ def test_a_rollback_goes_behind_a_save_that_failed(tmp_path, monkeypatch):
     assert run.steps() == [2, 4, 6, 8]
 
 
-@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.extended), 8])
-def test_a_save_that_fails_costs_no_other(tmp_path, monkeypatch, step):
-    """Found when the next is due, or at the end, where it is written once more."""
-    fail_to_write(monkeypatch, step)
+def test_a_save_that_fails_at_the_end_is_written_once_more(tmp_path, monkeypatch):
+    fail_to_write(monkeypatch, 8)
     run = Run(tmp_path, SETTINGS)
     assert run.start().state == "finished"
-    assert f"step {step}: " in run.shown and "training goes on, and saves again" in run.shown
-    assert run.steps() == ([4, 6, 8] if step == 2 else [2, 4, 6, 8])
+    assert "step 8: " in run.shown and "training goes on, and saves again" in run.shown
+    assert run.steps() == [2, 4, 6, 8]
     assert int(run.snapshot().opt_state["step"]) == 8
 
 
@@ -149,7 +148,7 @@ def fail_to_write(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 
 def test_a_rollback_takes_back_a_step_that_is_already_under_way(tmp_path):
-    """With no checkpoint due, the metrics of the third bad step arrive while a fourth one runs."""
+    """The third bad step's metrics arrive while a fourth runs, whose checkpoint is due."""
     settings = {**SETTINGS, "training.save_every": 4, "training.steps": 9}
     run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6))
     assert run.start().state == "finished"
@@ -157,14 +156,6 @@ def test_a_rollback_takes_back_a_step_that_is_already_under_way(tmp_path):
     assert "step 8: 3 consecutive updates were not finite; restored step 4" in run.shown
     progress = Progress.from_dict(run.snapshot().position)
     assert [place.index for place in progress.left_out] == [4, 5, 6]
-
-
-def test_a_good_step_behind_the_run_does_not_undo_it(tmp_path):
-    """The report of step 8 fetches a good step's metrics at once with the third bad one's."""
-    settings = {**SETTINGS, "training.save_every": 4, "training.log_every": 8}
-    run = Run(tmp_path, settings, train_pairs=poison(4, 5, 6))
-    run.start()
-    assert "restored step 4" in run.shown
 
 
 def test_what_was_left_out_stays_so_across_a_stop(tmp_path):
@@ -189,17 +180,10 @@ def test_without_a_checkpoint_training_begins_anew(tmp_path):
 
 def test_when_nothing_helps_the_error_says_what_might(tmp_path):
     [src] = TRAIN.sides["src"].shards
-    everywhere = TokenPairs(
-        [Tokens(np.full_like(src.flat, VOCAB), src.offsets)],
-        TRAIN.sides["tgt"].shards,
-    )
-    run = Run(tmp_path, SETTINGS, train_pairs=everywhere)
-    with pytest.raises(DivergenceError) as error:
+    bad = [Tokens(np.full_like(src.flat, VOCAB), src.offsets)]
+    run = Run(tmp_path, SETTINGS, train_pairs=TokenPairs(bad, TRAIN.sides["tgt"].shards))
+    said = "in 3 consecutive updates, and 2 restores .*schedule.*warm-up.*optimizer.clip_norm"
+    with pytest.raises(DivergenceError, match=said):
         run.start()
-    text = str(error.value)
-    assert "not finite in 3 consecutive updates" in text
-    assert "2 restores of an earlier checkpoint did not help" in text
-    for setting in ("training.schedule", "warm-up", "training.optimizer.clip_norm"):
-        assert setting in text
     assert run.shown.count("were not finite; restored") == 2
     assert run.steps() == []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import threading
-import time
 import warnings
 from typing import Any
 
@@ -27,6 +26,7 @@ from flaxformer_mt.training.instruments import (
     find_peak,
     parse_steps,
 )
+from tests.training import runs
 from tests.training.examples import VOCAB, program, tiny
 from tests.training.runs import Killed, Run
 
@@ -90,50 +90,40 @@ def test_a_block_within_another_is_its_own_and_may_change_its_mind(clock):
     assert goodput.seconds == dict.fromkeys(KINDS, 0) | spent
 
 
-class Slow:
-    """A loss that is computed when the test says so."""
+@dataclasses.dataclass
+class Loss:
+    """A loss that may be on its way still."""
 
-    def __init__(self, loss: Any) -> None:
-        self.loss, self.computed = loss, threading.Event()
+    value: Any
+    computed: bool
 
     def is_ready(self) -> bool:
-        return self.computed.is_set()
-
-    def block_until_ready(self) -> Slow:
-        assert self.computed.wait(60)
-        return self
+        return self.computed
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        return np.asarray(self.block_until_ready().loss)
+        return np.asarray(self.value)
 
 
-def test_waiting_for_data_costs_nothing_while_the_devices_compute(tmp_path, monkeypatch):
+def test_waiting_for_data_costs_nothing_while_the_devices_compute(tmp_path, monkeypatch, clock):
     """Of four waits the first has no step behind it, and one step ends before the wait does."""
-    losses: list[Slow] = []
+    computed = iter([False, True, False, True])
     following = Batches.__next__
 
     def late(self: Batches) -> Any:
-        time.sleep(0.2)
-        if len(losses) == 2:
-            losses[-1].computed.set()
+        clock.now += 100
         return following(self)
 
     def step(state: Any, batch: Any) -> Any:
-        if losses:
-            losses[-1].computed.set()
         state, metrics = program().train_step(state, batch)
-        jax.block_until_ready(state)
-        losses.append(Slow(metrics["loss"]))
-        if len(losses) == 4:
-            losses[-1].computed.set()
-        return state, {**metrics, "loss": losses[-1]}
+        return state, {**metrics, "loss": Loss(metrics["loss"], next(computed))}
 
     monkeypatch.setattr(Batches, "__next__", late)
+    monkeypatch.setattr(runs, "Goodput", functools.partial(Goodput, clock=clock))
     changes = {"training.steps": 4, "training.log_every": 100, "training.validate_every": 0}
     run = Run(tmp_path, changes, on=dataclasses.replace(program(), train_step=step))
     run.start()
-    assert run.goodput.seconds["data"] > 2 * 0.2
-    assert run.goodput.seconds["steps"] > 2 * 0.2
+    spent = {kind: seconds for kind, seconds in run.goodput.seconds.items() if seconds}
+    assert spent == {"data": 200, "steps": 200}
 
 
 def test_steps_after_the_last_checkpoint_are_lost_by_a_kill(clock, tmp_path):

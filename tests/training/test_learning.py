@@ -1,4 +1,4 @@
-"""Pipeline, loop, model and search together learn what can be learnt: to reverse."""
+"""Pipeline, loop, model and search together learn what can be learnt: to copy and to reverse."""
 
 from __future__ import annotations
 
@@ -51,18 +51,19 @@ def sentences(count: int, seed: int) -> list[list[int]]:
     return [random.integers(SPECIAL, VOCAB, length).tolist() for length in lengths]
 
 
-def reversed_pairs(count: int, seed: int) -> TokenPairs:
+def pairs(task: str, count: int, seed: int) -> TokenPairs:
     src = sentences(count, seed)
-    return in_memory(src, [ids[::-1] for ids in src])
+    return in_memory(src, src if task == "copy" else [ids[::-1] for ids in src])
 
 
-def test_learns_the_task(tmp_path):
+@pytest.mark.parametrize("task", [pytest.param("copy", marks=pytest.mark.extended), "reverse"])
+def test_learns_the_task(task, tmp_path):
     run = Run(
         tmp_path,
         SETTINGS,
         on=learner(),
-        train_pairs=reversed_pairs(10_000, seed=0),
-        valid_pairs=reversed_pairs(100, seed=1),
+        train_pairs=pairs(task, 10_000, seed=0),
+        valid_pairs=pairs(task, 100, seed=1),
     )
     assert run.start().state == "finished"
     # A model that has learnt the smoothed target perfectly gives the right token 0.9.
@@ -71,7 +72,7 @@ def test_learns_the_task(tmp_path):
     assert run.log()[-1]["source_gain"] > 2
     assert "does not read its source" not in run.shown
 
-    held_out = reversed_pairs(300, seed=2)
+    held_out = pairs(task, 300, seed=2)
     sources = listed(held_out, "src")
     for beam_size in (1, 4):
         decoding = dataclasses.replace(tiny().decoding, beam_size=beam_size)

@@ -168,6 +168,18 @@ def test_sums_without_a_gradient_are_the_same(chunk):
         assert float(a) == pytest.approx(float(b), rel=1e-6)
 
 
+def test_padding_has_no_gradient_and_no_say():
+    hidden, table, labels, weights = example()
+    sums, (d_hidden, _) = compiled(0.1, 6)(hidden, table, labels, weights)
+    assert np.all(np.asarray(d_hidden)[weights == 0] == 0)
+    assert np.all(np.asarray(d_hidden)[weights > 0] != 0)
+
+    other_labels = np.where(weights > 0, labels, (labels + 1) % VOCAB)
+    other_hidden = np.where(weights[..., None] > 0, hidden, 100.0).astype(np.float32)
+    other, _ = compiled(0.1, 6)(other_hidden, table, other_labels, weights)
+    assert float(sums.objective) == float(other.objective)
+
+
 # --- the constant, and what is reported -------------------------------------------------------
 
 
@@ -177,6 +189,19 @@ def test_constant_is_the_entropy_of_the_smoothed_target(smoothing, vocab):
     target[0] = 1 - smoothing
     entropy = -(target * np.log(np.where(target > 0, target, 1.0))).sum()
     assert smoothing_constant(smoothing, vocab) == pytest.approx(entropy)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_objective_of_a_perfect_model_is_zero(smoothing):
+    """A table that is the identity makes of the target's own logarithms the target."""
+    labels = np.arange(VOCAB)[None]
+    target = np.full((VOCAB, VOCAB), max(smoothing, 1e-12) / (VOCAB - 1), np.float32)
+    np.fill_diagonal(target, 1 - smoothing)
+    hidden, table = np.log(target)[None], np.eye(VOCAB, dtype=np.float32)
+    weights = np.ones((1, VOCAB), np.float32)
+    sums, (gradient, _) = compiled(smoothing, 0)(hidden, table, labels, weights)
+    assert float(sums.objective) == pytest.approx(0, abs=1e-5)
+    np.testing.assert_allclose(gradient, 0, atol=1e-6)
 
 
 def test_what_is_reported_knows_nothing_of_smoothing():
@@ -216,19 +241,27 @@ def test_bfloat16_is_close(chunk):
     assert float(close.objective) != float(exact.objective)
 
 
-def test_chunks_bound_the_compiled_programs_memory():
-    """At sizes where the logits outweigh all else."""
-    inputs = np.zeros((8, 32, 4), np.float32), np.zeros((3000, 4), np.float32)
+def gradient_of(chunk: int):
+    """(hidden, table) -> gradients, at sizes where the logits outweigh all else."""
     labels, weights = np.zeros((8, 32), np.int32), np.ones((8, 32), np.float32)
-    whole_logits = 4 * 8 * 32 * 3000
 
+    def objective(hidden: jax.Array, table: jax.Array) -> jax.Array:
+        sums = smoothed_cross_entropy(
+            hidden, table, labels, weights, smoothing=0.1, chunk=chunk, dtype="float32"
+        )
+        return sums.objective
+
+    return jax.grad(objective, (0, 1))
+
+
+LARGE = (np.zeros((8, 32, 4), np.float32), np.zeros((3000, 4), np.float32))
+WHOLE_LOGITS = 8 * 32 * 3000
+
+
+def test_chunks_bound_the_compiled_programs_memory():
     def temporary_bytes(chunk: int) -> int:
-        def objective(hidden: jax.Array, table: jax.Array) -> jax.Array:
-            given = (hidden, table, labels, weights)
-            how = {"smoothing": 0.1, "chunk": chunk, "dtype": "float32"}
-            return smoothed_cross_entropy(*given, **how).objective
-
-        compiled = jax.jit(jax.grad(objective, (0, 1))).lower(*inputs).compile()
+        compiled = jax.jit(gradient_of(chunk)).lower(*LARGE).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    assert temporary_bytes(0) >= whole_logits > 2 * temporary_bytes(32)
+    assert temporary_bytes(0) >= 4 * WHOLE_LOGITS
+    assert temporary_bytes(32) < 4 * WHOLE_LOGITS / 2

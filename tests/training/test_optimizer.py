@@ -12,7 +12,6 @@ import optax
 import pytest
 
 from flaxformer_mt.config import OptimizerConfig, ScheduleConfig
-from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.training.optimizer import (
@@ -23,15 +22,7 @@ from flaxformer_mt.training.optimizer import (
     trainable,
 )
 from flaxformer_mt.training.step import batch_loss
-from tests.training.examples import (
-    MAX_LENGTH,
-    VOCAB,
-    assert_same,
-    build_tiny,
-    on_host,
-    tiny,
-    uneven_batch,
-)
+from tests.training.examples import VOCAB, assert_same, build_tiny, on_host, tiny, uneven_batch
 
 Tree = dict[str, np.ndarray]
 
@@ -82,7 +73,9 @@ def ours(config: OptimizerConfig) -> Tree:
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    as_float32 = lambda tree: jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)  # noqa: E731
+    def as_float32(tree: Tree) -> Any:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+
     params = as_float32(start())
     state = optimizer.init(params)
     for gradient in gradients():
@@ -152,94 +145,53 @@ def test_patterns_without_a_match_or_that_leave_nothing_are_errors():
 FROZEN = ("encoder/*", "embedding/shared")
 
 
-def test_frozen_parameters_keep_every_bit_and_have_no_moments():
-    changed = {"training.freeze": FROZEN, "training.optimizer.weight_decay": 0.1}
-    small = build_tiny(changed)
+def test_frozen_parameters_keep_every_bit_and_have_no_moments_nor_a_gradient():
+    """The norm, as clipping has it, is of the decoder's gradient alone."""
+    changes = {"model.dropout": 0.0, "training.optimizer.weight_decay": 0.1}
+    small, batch = build_tiny({**changes, "training.freeze": FROZEN}), uneven_batch()
     state = small.init()
     before = on_host(state.params)
     assert not any("encoder" in name or "shared" in name for name in names(state.opt_state))
     assert any("decoder" in name for name in names(state.opt_state))
-    for _ in range(3):
-        state, metrics = small.train_step(state, uneven_batch())
-    assert int(metrics["skipped"]) == 0
-    assert_same(on_host(state.params["encoder"]), before["encoder"])
-    assert_same(on_host(state.params["embedding"]), before["embedding"])
-    for a, b in zip(
-        jax.tree.leaves(state.params["decoder"]), jax.tree.leaves(before["decoder"]), strict=True
-    ):
-        assert np.all(np.asarray(a) != b)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_what_is_frozen_costs_no_backward_pass(accumulation):
-    """Of a deep encoder that does not train, of three parts of the work only the forward one."""
-
-    def flops(layers: int, freeze: tuple[str, ...] = ()) -> float:
-        changes = {"training.optimizer.accumulation": accumulation, "training.freeze": freeze}
-        program = build_tiny({**changes, "model.encoder_layers": layers})
-        compiled: Any = program.lower_train_step(Shape(8, MAX_LENGTH, MAX_LENGTH)).compile()
-        return float(compiled.cost_analysis()["flops"])
-
-    whole, decoder = flops(4), flops(1)
-    # What three layers of the encoder cost, and a third of that.
-    assert flops(4, FROZEN) < whole - (whole - decoder) * 4 / 3 / 2
-
-
-def test_the_norm_is_of_what_trains():
-    """As clipping has it: of the decoder's gradient alone, that of the same step unfrozen."""
-    config, batch = tiny({"model.dropout": 0.0, "training.freeze": FROZEN}), uneven_batch()
-    frozen = build_tiny({"model.dropout": 0.0, "training.freeze": FROZEN})
-    state = frozen.init()
-    model = Transformer(config.model, VOCAB, VOCAB)
 
     @jax.jit
     def gradient(params: Any) -> Any:
-        loss = lambda p: batch_loss(model, config, p, batch, None).objective  # noqa: E731
-        return jax.grad(loss)(params)
+        return jax.grad(lambda p: batch_loss(small.model, tiny(), p, batch, None).objective)(params)
 
     wanted = optax.tree.norm(gradient(state.params)["decoder"]) / batch.tgt_tokens
-    _, metrics = frozen.train_step(state, batch)
+    state, metrics = small.train_step(state, batch)
     assert float(metrics["gradient_norm"]) == pytest.approx(float(wanted), rel=1e-4)
+    state, metrics = small.train_step(state, batch)
+    assert int(metrics["skipped"]) == 0
+    after = on_host(state.params)
+    assert_same((after["encoder"], after["embedding"]), (before["encoder"], before["embedding"]))
+    moved = jax.tree.map(lambda a, b: (a != b).all(), after["decoder"], before["decoder"])
+    assert jax.tree.all(moved)
 
 
 STEPS = np.arange(1, 20_001)
 
 
-def rates(config: ScheduleConfig, d_model: int = 512, steps: np.ndarray = STEPS) -> np.ndarray:
+def rates(d_model: int = 512, **settings: Any) -> np.ndarray:
     """The rates of steps counted from 1; a schedule counts the updates already made."""
-    return np.asarray(learning_rate(config, d_model)(jnp.asarray(steps - 1)))
+    return np.asarray(learning_rate(ScheduleConfig(**settings), d_model)(jnp.asarray(STEPS - 1)))
 
 
-@pytest.mark.parametrize("d_model", [512, 1024])
-@pytest.mark.parametrize("factor", [1.0, 2.5])
-def test_equals_the_formula(factor, d_model):
+def test_equals_the_formula():
     steps = STEPS.astype(np.float64)
-    wanted = factor * d_model**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
-    got = rates(ScheduleConfig(factor=factor), d_model)
-    np.testing.assert_allclose(got, wanted, rtol=1e-6)
-    assert got.dtype == np.float32
+    for factor, d_model in ((1.0, 512), (2.5, 1024)):
+        wanted = factor * d_model**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
+        got = rates(d_model, factor=factor)
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+        assert got.dtype == np.float32
+    # By hand, of the base model.
+    assert rates()[[0, 3999]] == pytest.approx([1.746928e-7, 6.987712e-4], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("step", "rate"),
-    [(1, 1.746928e-7), (4000, 6.987712e-4), (100_000, 1.397542e-4)],
-)
-def test_values_of_the_base_model(step, rate):
-    """Computed by hand from d_model 512 and a warm-up of 4,000 steps."""
-    assert rates(ScheduleConfig(), steps=np.array([step])) == pytest.approx(rate, rel=1e-6)
-
-
-@pytest.mark.parametrize("warmup", [1, 10, 4000])
-def test_peak_is_the_highest_rate_and_stands_at_the_end_of_the_warm_up(warmup):
-    config = ScheduleConfig(kind="peak", peak=0.005, warmup_steps=warmup)
-    got = rates(config)
-    assert got.argmax() + 1 == warmup
-    assert got.max() == pytest.approx(0.005)
-
-
-def test_peak_has_the_papers_curve():
-    """Linear growth, then the inverse square root; d_model has no say."""
-    config = ScheduleConfig(kind="peak", peak=512**-0.5 * 4000**-0.5)
-    np.testing.assert_allclose(rates(config), rates(ScheduleConfig()), rtol=1e-6)
-    np.testing.assert_array_equal(rates(config, 512), rates(config, 1024))
+def test_peak_gives_the_same_curve_by_its_highest_rate_whatever_d_model():
+    for warmup in (1, 10, 4000):
+        got = rates(kind="peak", peak=0.005, warmup_steps=warmup)
+        assert (got.argmax() + 1, got.max()) == (warmup, pytest.approx(0.005))
+    papers = {"kind": "peak", "peak": 512**-0.5 * 4000**-0.5}
+    np.testing.assert_allclose(rates(**papers), rates(), rtol=1e-6)
+    np.testing.assert_array_equal(rates(**papers), rates(1024, **papers))

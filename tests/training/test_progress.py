@@ -78,20 +78,6 @@ def test_how_training_ends(step, scores, stopping, outcome):
     assert progress.outcome(step, settings, stopping) == outcome
 
 
-def test_what_outlives_going_back():
-    bad = [Position(0, 0, 3), Position(0, 0, 4)]
-    later = Progress(position=Position(0, 0, 9), seconds=9.0).rolled_back(8, bad, most=1)
-    back = later.restored(Progress(position=Position(0, 0, 2), seconds=2.0, stale=1))
-    assert back == Progress(
-        position=Position(0, 0, 2),
-        seconds=2.0,
-        stale=1,
-        left_out=tuple(bad),
-        rollbacks=1,
-        diverged=8,
-    )
-
-
 def test_only_a_checkpoint_beyond_the_place_repairs_it():
     progress = Progress().rolled_back(8, [], most=2).rolled_back(5, [], most=2)
     assert (progress.rollbacks, progress.diverged) == (2, 8)

@@ -95,31 +95,26 @@ def test_more_steps_go_on_from_the_end(in_one_go, tmp_path):
     assert_same_run(run, in_one_go)
 
 
-def of_store(pairs: TokenPairs, digest: str) -> TokenPairs:
-    return TokenPairs(
-        pairs.sides["src"].shards, pairs.sides["tgt"].shards, pairs.parts, digest=digest
-    )
-
-
-def test_a_position_is_none_in_other_pairs(tmp_path):
+def test_a_position_is_none_in_other_pairs(in_one_go, tmp_path):
     """Nothing else would tell: the order is of their number, and any window has a first batch."""
-    run = Run(tmp_path, SETTINGS, train_pairs=of_store(TRAIN, "a" * 64))
-    run.start(stop_after=5)
-    run.train_pairs = of_store(random_pairs(60, seed=9), "b" * 64)
-    with pytest.raises(StoreError, match=r"5: .*digest a{12}\) .*data now \(b{12}\)") as raised:
-        run.start()
-    assert f"--init-from {tmp_path}" in str(raised.value)
-    assert len(run.batches) == 5 and run.steps() == [4, 5]
-    run.train_pairs = of_store(TRAIN, "a" * 64)
-    assert run.start().state == "finished"
 
+    def of_store(pairs: TokenPairs, digest: str) -> TokenPairs:
+        sides = (side.shards for side in pairs.sides.values())
+        return TokenPairs(*sides, pairs.parts, digest=digest * 64)
 
-def test_checkpoints_from_before_positions_had_a_store_are_gone_on_with(in_one_go, tmp_path):
     run = Run(tmp_path, SETTINGS)
     run.start(stop_after=5)
+    # Early checkpoints don't say what pairs they are of, and are gone on with.
     assert run.snapshot().position["data"] == ""
-    run.train_pairs = of_store(TRAIN, "a" * 64)
+    run.train_pairs = of_store(TRAIN, "a")
+    assert run.start(stop_after=8).step == 8
+    run.train_pairs = of_store(random_pairs(60, seed=9), "b")
+    with pytest.raises(StoreError, match=r"8: .*digest a{12}\) .*data now \(b{12}\)") as raised:
+        run.start()
+    assert f"--init-from {tmp_path}" in str(raised.value)
+    assert len(run.batches) == 8
+    run.train_pairs = of_store(TRAIN, "a")
     assert run.start().state == "finished"
-    assert run.snapshot().position["data"] == "a" * 64
     ours, theirs = run.snapshot(), in_one_go.snapshot()
+    assert ours.position["data"] == "a" * 64
     assert_same((ours.params, ours.opt_state), (theirs.params, theirs.opt_state))

@@ -17,7 +17,9 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.training import telemetry
+from flaxformer_mt.training.instruments import Peak, Utilization
 from flaxformer_mt.training.telemetry import Board, Sums, Telemetry, Window, duration, perplexity
+from tests.training.examples import VOCAB, tiny
 
 REPORT = {
     "epoch": 1.25,
@@ -242,15 +244,15 @@ def test_report_by_hand(clock):
     )
 
 
-def test_a_report_begins_a_new_window(clock):
-    seen = Window()
-    seen.add(metrics(2.0, 1.0, 30, 10), positions=50)
-    clock.now += 3
-    seen.report(epoch=0, steps_left=1)
-    seen.add(metrics(5.0, 4.0, 2, 2), positions=8)
-    clock.now += 2
-    report = seen.report(epoch=0, steps_left=1)
-    assert (report["loss"], report["seconds_per_step"], report["padding"]) == (5.0, 2.0, 0.5)
+def test_a_report_begins_a_new_window_and_padding_is_no_work(clock):
+    seen, reports = Window(utilization=Utilization(tiny().model, VOCAB, Peak(1.0, "a test"))), []
+    for loss, positions in ((2.0, 16), (5.0, 1600)):
+        seen.add(metrics(loss, 1.0, 8, 8), positions=positions)
+        clock.now += 4
+        reports.append(seen.report(epoch=0, steps_left=1))
+    names = ("loss", "seconds_per_step", "padding")
+    assert [[report[name] for name in names] for report in reports] == [[2, 4, 0], [5, 4, 0.99]]
+    assert reports[0]["mfu"] == reports[1]["mfu"] > 0
 
 
 def test_a_skipped_update_has_no_say_in_the_loss(clock):
@@ -259,12 +261,10 @@ def test_a_skipped_update_has_no_say_in_the_loss(clock):
     seen.add(metrics(math.nan, math.nan, 10, 10, bad_run=1, skipped=1), positions=40)
     clock.now += 4
     report = seen.report(epoch=0, steps_left=0)
-    assert report["loss"] == 2.0
+    assert (report["loss"], report["skipped"]) == (2.0, 1)
     assert report["perplexity"] == pytest.approx(math.e)
-    assert report["skipped"] == 1
     # The work was done all the same.
-    assert report["src_tokens_per_second"] == 5
-    assert report["padding"] == 0.5
+    assert (report["src_tokens_per_second"], report["padding"]) == (5, 0.5)
     # Without a good update there is no loss.
     seen.add(metrics(math.nan, math.nan, 10, 10, bad_run=1, skipped=1), positions=40)
     clock.now += 4
