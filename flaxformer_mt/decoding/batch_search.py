@@ -1,14 +1,9 @@
-"""The search of one batch: its compiled programs, and the few shapes that a batch goes through.
-
-A search runs until its cache is full or few sentences are left. Then the cache grows, which spares
-early steps from reading the room of late ones, and finished sentences leave.
-"""
+"""The compiled programs of a search, and the few shapes that a batch goes through."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -24,10 +19,9 @@ from flaxformer_mt.data.vocabulary import PAD, UNK
 from flaxformer_mt.decoding import search
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
-from flaxformer_mt.decoding.search import Hypotheses, Sentences, State, Step, Weights
+from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.model import Transformer, table_rows
 from flaxformer_mt.model.cache import grown
-from flaxformer_mt.parallel import on_mesh, place_batch
 
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
 Models = tuple[Transformer, ...]  # several: an ensemble
@@ -37,82 +31,6 @@ Sources = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 FEWER = 4  # a batch moves to a shape of this many times fewer rows
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchSearch:
-    """Batches searched with the same models and settings."""
-
-    params: Params
-    models: Models
-    rules: Rules
-    weights: Weights
-    mesh: Mesh
-
-    def run(
-        self, sources: Sources, numbers: np.ndarray, *, length: int
-    ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
-        """Source numbers and the hypotheses of as many rows, once they are finished.
-
-        `numbers` says whose each row is, -1 where it is padding.
-        """
-        parts, room = parts_of(self.mesh), more_room(0, length)
-        state = self._begun(sources, length, room)
-        while True:
-            rows = len(numbers) // parts
-            state = self._advanced(state)
-            stopped = np.asarray(state.stopped)
-            if stopped.all():
-                yield numbers, jax.tree.map(np.asarray, state.finished)
-                return
-            live = (~stopped).reshape(parts, rows)
-            fewer = fewer_rows(rows, int(live.sum(axis=1).max()))
-            # Of those that stay the live ones come first, in their order.
-            kept = np.argsort(~live, axis=1, kind="stable")[:, :fewer]
-            if fewer < rows:
-                leaving = np.where(stopped, numbers, -1)
-                yield leaving, jax.tree.map(np.asarray, state.finished)
-                flat = (kept + rows * np.arange(parts)[:, None]).reshape(-1)
-                numbers = np.where(stopped, -1, numbers)[flat]
-            if int(state.position) == room:
-                room = more_room(room, length)
-            state = self._reshaped(state, kept, room)
-
-    def compile(self, rows: int, src_length: int, *, length: int) -> None:
-        """All programs that a batch of this shape may need, called on rows of padding."""
-        parts, room = parts_of(self.mesh), more_room(0, length)
-        known = {(rows // parts, room)}
-        states = [(self._begun(padding(rows, src_length), length, room), room)]
-        while states:
-            state, room = states.pop()
-            state = self._advanced(state)
-            own = state.stopped.size // parts
-            for fewer in sorted({fewer_rows(own, live + 1) for live in range(own)}):
-                for other in sorted({room, more_room(room, length)}):
-                    if (fewer, other) == (own, room):
-                        continue
-                    kept = np.tile(np.arange(fewer), (parts, 1))
-                    changed = self._reshaped(state, kept, other)
-                    if (fewer, other) not in known:
-                        known.add((fewer, other))
-                        states.append((changed, other))
-
-    def _begun(self, sources: Sources, length: int, room: int) -> State:
-        static: Any = {"models": self.models, "rules": self.rules, "length": length, "room": room}
-        with on_mesh(self.mesh):
-            return begin(self.params, *place_batch(sources, self.mesh), **static)
-
-    def _advanced(self, state: State) -> State:
-        parts = parts_of(self.mesh)
-        leave_at = np.int32(state.stopped.size // parts // FEWER)
-        static: Any = {"models": self.models, "rules": self.rules, "parts": parts}
-        with on_mesh(self.mesh):
-            return advance(self.params, state, self.weights, leave_at, **static)
-
-    def _reshaped(self, state: State, kept: np.ndarray, room: int) -> State:
-        with on_mesh(self.mesh):
-            kept = place_batch(kept.astype(np.int32), self.mesh)
-            return reshaped(state, kept, parts=parts_of(self.mesh), room=room)
 
 
 def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:

@@ -6,15 +6,17 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import UNK
+from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import (
-    BatchSearch,
     Models,
     Params,
+    Sources,
     output_limit,
     padding,
     parts_of,
@@ -22,10 +24,10 @@ from flaxformer_mt.decoding.batch_search import (
 )
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
-from flaxformer_mt.decoding.search import Hypotheses, Weights
+from flaxformer_mt.decoding.search import Hypotheses, State, Weights
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.parallel import local_mesh, whole_on
+from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
 SHORTEST = 16  # source positions of the smallest batch shape
 NO_NUMBERS = (
@@ -83,9 +85,9 @@ class Decoder:
         mesh: Mesh | None = None,
     ) -> None:
         mesh = local_mesh() if mesh is None else mesh
-        rules = rules_for(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
         drawn = sampling or Sampling()
-        weights = Weights(
+        self._rules = rules_for(models, config, n_best=n_best, suppress=suppress, sampling=sampling)
+        self._weights = Weights(
             alpha=config.length_penalty,
             average=config.length_norm == "average",
             beta=config.coverage_penalty,
@@ -93,8 +95,9 @@ class Decoder:
             temperature=drawn.temperature,
             top_p=drawn.top_p,
         )
-        self._search = BatchSearch(whole_on(params, mesh), models, rules, weights, mesh)
-        self._config, self._seed, self._split = config, drawn.seed, parts_of(mesh)
+        self._params, self._mesh, self._split = whole_on(params, mesh), mesh, parts_of(mesh)
+        self._static: Any = {"models": models, "rules": self._rules}
+        self._config, self._seed = config, drawn.seed
         self._longest = min(model.config.max_length for model in models)
 
     def decode(
@@ -142,10 +145,10 @@ class Decoder:
                 rows.prefix[row, : len(prefixes[number])] = prefixes[number]
                 rows.seeds[row] = seed_words(self._seed, *numbers[number])
             most = self._limit(batch.length)
-            for at, found in self._search.run((src, src_lengths, rows), whose, length=most):
+            for at, found in self._searched((src, src_lengths, rows), whose, length=most):
                 for row, number in enumerate(at):
                     if number >= 0:
-                        decoded[number] = _decoded(found, row, limits[number], self._search.rules)
+                        decoded[number] = _decoded(found, row, limits[number], self._rules)
         return decoded
 
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
@@ -154,11 +157,80 @@ class Decoder:
         split = self._split
         shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
         for rows, src_length in shapes:
-            self._search.compile(rows, src_length, length=self._limit(src_length))
+            self._compile(rows, src_length, length=self._limit(src_length))
         return shapes
 
     def _limit(self, length: int) -> int:
         return output_limit(self._config, length, self._longest)
+
+    def _searched(
+        self, sources: Sources, numbers: np.ndarray, *, length: int
+    ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
+        """Source numbers and the hypotheses of as many rows, once they are finished.
+
+        `numbers` says whose each row is, -1 where it is padding. A search runs until its cache is
+        full or few sentences are left. Then the cache grows, which spares early steps from reading
+        the room of late ones, and finished sentences leave.
+        """
+        parts, room = self._split, batch_search.more_room(0, length)
+        state = self._begun(sources, length, room)
+        while True:
+            rows = len(numbers) // parts
+            state = self._advanced(state)
+            stopped = np.asarray(state.stopped)
+            if stopped.all():
+                yield numbers, jax.tree.map(np.asarray, state.finished)
+                return
+            live = (~stopped).reshape(parts, rows)
+            fewer = batch_search.fewer_rows(rows, int(live.sum(axis=1).max()))
+            # Of those that stay the live ones come first, in their order.
+            kept = np.argsort(~live, axis=1, kind="stable")[:, :fewer]
+            if fewer < rows:
+                leaving = np.where(stopped, numbers, -1)
+                yield leaving, jax.tree.map(np.asarray, state.finished)
+                flat = (kept + rows * np.arange(parts)[:, None]).reshape(-1)
+                numbers = np.where(stopped, -1, numbers)[flat]
+            if int(state.position) == room:
+                room = batch_search.more_room(room, length)
+            state = self._reshaped(state, kept, room)
+
+    def _compile(self, rows: int, src_length: int, *, length: int) -> None:
+        """All programs that a batch of this shape may need, called on rows of padding."""
+        parts, room = self._split, batch_search.more_room(0, length)
+        known = {(rows // parts, room)}
+        states = [(self._begun(padding(rows, src_length), length, room), room)]
+        while states:
+            state, room = states.pop()
+            state = self._advanced(state)
+            own = state.stopped.size // parts
+            for fewer in sorted({batch_search.fewer_rows(own, live + 1) for live in range(own)}):
+                for other in sorted({room, batch_search.more_room(room, length)}):
+                    if (fewer, other) == (own, room):
+                        continue
+                    kept = np.tile(np.arange(fewer), (parts, 1))
+                    changed = self._reshaped(state, kept, other)
+                    if (fewer, other) not in known:
+                        known.add((fewer, other))
+                        states.append((changed, other))
+
+    def _begun(self, sources: Sources, length: int, room: int) -> State:
+        with on_mesh(self._mesh):
+            placed = place_batch(sources, self._mesh)
+            return batch_search.begin(
+                self._params, *placed, **self._static, length=length, room=room
+            )
+
+    def _advanced(self, state: State) -> State:
+        leave_at = np.int32(state.stopped.size // self._split // batch_search.FEWER)
+        with on_mesh(self._mesh):
+            return batch_search.advance(
+                self._params, state, self._weights, leave_at, **self._static, parts=self._split
+            )
+
+    def _reshaped(self, state: State, kept: np.ndarray, room: int) -> State:
+        with on_mesh(self._mesh):
+            kept = place_batch(kept.astype(np.int32), self._mesh)
+            return batch_search.reshaped(state, kept, parts=self._split, room=room)
 
 
 class Batch(NamedTuple):

@@ -61,19 +61,16 @@ def allowed(
     At a row's limit the end mark alone; before it, what its `prefix` has there, unless padding.
     """
     types = jnp.arange(vocab)[None, None, :]
-    banned = jnp.isin(types, jnp.array((BOS, PAD, *rules.suppress)))
-    mask = ~banned
+    mask = ~jnp.isin(types, jnp.array((BOS, PAD, *rules.suppress)))
     if 0 < rules.no_repeat < tokens.shape[2]:  # a longer n-gram cannot occur twice
         mask = mask & ~repeats(tokens, position, rules.no_repeat, vocab=vocab)
+    mask = mask | (types == EOS)
     if width := prefix.shape[1]:
         now = prefix[:, jnp.minimum(position, width - 1)]
         now = jnp.where(position < width, now, PAD)[:, None, None]
         mask = jnp.where(now == PAD, mask, types == now)
-        ends = (types == EOS) & (now == PAD)
-    else:
-        ends = types == EOS
     at_limit = (position + 1 >= limits)[:, None, None]
-    return jnp.where(at_limit, types == EOS, mask | ends)
+    return jnp.where(at_limit, types == EOS, mask)
 
 
 def repeats(

@@ -139,9 +139,9 @@ class TeacherForcing:
 
     def attention(self, part: Part, vocabularies: Vocabularies) -> Attention:
         """All weights of one part, computed on the first device alone."""
-        (batch,) = self._batches([part], batch_tokens=1)
+        ((_, pairs),) = self._batches([part], batch_tokens=1)
         with on_mesh(self.mesh):
-            pairs = place_batch(batch.pairs, self.mesh)
+            pairs = place_batch(pairs, self.mesh)
             weights = _all_weights(self.params, pairs, model=self.model)
         encoder, decoder, cross = (np.asarray(stack[:, 0], np.float32) for stack in weights)
         if not np.isfinite(cross).all():
@@ -162,21 +162,24 @@ class TeacherForcing:
         """What `compute` makes of each part: of its [rows, length, ...], the part's own target."""
         found: list[Any] = [None] * len(parts)
 
-        def computed() -> Iterator[tuple[Any, Any]]:
-            for batch in self._batches(parts, batch_tokens=self.config.batch_tokens):
+        def computed() -> Iterator[tuple[Any, Any, Any]]:
+            batches = self._batches(parts, batch_tokens=self.config.batch_tokens)
+            for numbers, pairs in batches:
                 with on_mesh(self.mesh):
-                    values = compute(place_batch(batch.pairs, self.mesh))
-                yield batch, values
+                    values = compute(place_batch(pairs, self.mesh))
+                yield numbers, pairs.tgt_lengths, values
 
         # The next batch is put together while the devices have this one; no more are held.
-        for (batch, values), _ in itertools.pairwise(itertools.chain(computed(), [(None, None)])):
-            host = np.asarray(values)
-            for row, number in enumerate(batch.parts):
+        end = [(None, None, None)]
+        for (numbers, lengths, values), _ in itertools.pairwise(itertools.chain(computed(), end)):
+            for number, row, length in zip(numbers, np.asarray(values), lengths, strict=False):
                 # A view would keep the whole batch, padding and all.
-                found[number] = host[row, : batch.pairs.tgt_lengths[row]].copy()
+                found[number] = row[:length].copy()
         return found
 
-    def _batches(self, parts: Sequence[Part], *, batch_tokens: int) -> Iterator[PairBatch]:
+    def _batches(
+        self, parts: Sequence[Part], *, batch_tokens: int
+    ) -> Iterator[tuple[tuple[int, ...], Pairs]]:
         max_length, split = self.model.config.max_length, parts_of(self.mesh)
         return batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split)
 
@@ -192,17 +195,12 @@ class Pairs(NamedTuple):
     tgt_lengths: Int[Any, " rows"]
 
 
-class PairBatch(NamedTuple):
-    """Which parts share a batch, and its arrays on the host; rows beyond them are padding."""
-
-    parts: tuple[int, ...]
-    pairs: Pairs
-
-
 def batches(
     parts: Sequence[Part], *, batch_tokens: int, max_length: int, split: int
-) -> Iterator[PairBatch]:
-    """The parts in batches, those with the longest side first.
+) -> Iterator[tuple[tuple[int, ...], Pairs]]:
+    """The numbers of parts that share a batch, and its host arrays; further rows are padding.
+
+    Those with the longest side come first.
 
     Both sides of a batch have one length, a power of two or one and a half of one (or
     `max_length`). Its rows are `split` equal parts, each the power of two that fills
@@ -225,7 +223,7 @@ def batches(
             pairs.src[row, : len(src) + 1] = (*src, EOS)
             pairs.tgt_in[row, : len(tgt) + 1] = (BOS, *tgt)
             pairs.tgt_out[row, : len(tgt) + 1] = (*tgt, EOS)
-        yield PairBatch(numbers, pairs)
+        yield numbers, pairs
 
 
 def batch_length(needed: int) -> int:

@@ -177,11 +177,10 @@ def find_peak(
     table, in bfloat16 whatever the model computes in; a CPU's is measured now, in about half a
     second, with a product of the model's `dtype`, and counted once a process.
     """
-    kind, count = devices[0].device_kind, len(devices)
     if chip_tflops:
-        peak = Peak(chip_tflops * 1e12 * count, "training.chip_tflops")
-        return peak, f"MFU: of {chip_tflops:g} TFLOP/s a device (training.chip_tflops) x {count}"
-    if devices[0].platform == "cpu":
+        flops, source = chip_tflops * 1e12, "training.chip_tflops"
+        each = f"{chip_tflops:g} TFLOP/s a device ({source})"
+    elif devices[0].platform == "cpu":
         begin = time.perf_counter()
         # A square product of this size keeps all cores of a usual machine busy.
         measured = product_flops(jax.local_devices()[0], dtype=dtype, size=1024, seconds=0.15)
@@ -194,14 +193,15 @@ def find_peak(
         if processes > 1:
             line += f", x {processes} processes"
         return Peak(measured * processes, f"measured {dtype} product"), line
-    chip = chip_of(kind)
-    if chip is None:
+    elif chip := chip_of(devices[0].device_kind):
+        flops, source = chip.bf16_flops, chip.name
+        each = f"{flops / 1e12:,.0f} TFLOP/s a device ({source}, {chip.half})"
+    else:
         return None, (
-            f"MFU: not reported: the peak of {kind!r} is unknown; set training.chip_tflops to a "
-            "device's dense bfloat16 TFLOP/s"
+            f"MFU: not reported: the peak of {devices[0].device_kind!r} is unknown; set "
+            "training.chip_tflops to a device's dense bfloat16 TFLOP/s"
         )
-    tflops = f"{chip.bf16_flops / 1e12:,.0f} TFLOP/s a device ({chip.name}, {chip.half})"
-    return Peak(chip.bf16_flops * count, chip.name), f"MFU: of {tflops} x {count}"
+    return Peak(flops * len(devices), source), f"MFU: of {each} x {len(devices)}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import jax.numpy as jnp
 
 from flaxformer_mt.config import ExperimentConfig, default_config, freeze, to_dict
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
@@ -40,21 +40,13 @@ def config() -> ExperimentConfig:
     return freeze(tree, "tests")
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def parameters(model: Transformer, seed: int) -> Any:
     ids = jnp.zeros((1, 2), jnp.int32)
-    init = jax.jit(
-        lambda key: model.init(
-            key,
-            ids,
-            ids,
-            src_segment_ids=ids,
-            tgt_segment_ids=ids,
-            src_positions=ids,
-            tgt_positions=ids,
-            deterministic=True,
-        )
-    )
-    return nn.unbox(init(jax.random.key(seed)))["params"]
+    sides = ("src_segment_ids", "tgt_segment_ids", "src_positions", "tgt_positions")
+    given: Any = dict.fromkeys(sides, ids)
+    boxed = model.init(jax.random.key(seed), ids, ids, **given, deterministic=True)
+    return nn.unbox(boxed)["params"]
 
 
 def make_run(path: Path, bleu_by_step: dict[int, float | None]) -> RunDirectory:
@@ -63,16 +55,6 @@ def make_run(path: Path, bleu_by_step: dict[int, float | None]) -> RunDirectory:
     run = layout.create(path, to_dict(settings), ["test"])
     vocabularies = vocabulary.train_pair(PAIRS * 5, settings.data.vocabulary)
     vocabularies.save(run.vocabulary)
-    add_checkpoints(run, vocabularies, settings, bleu_by_step)
-    return run
-
-
-def add_checkpoints(
-    run: RunDirectory,
-    vocabularies: Vocabularies,
-    settings: ExperimentConfig,
-    bleu_by_step: dict[int, float | None],
-) -> None:
     model = Transformer(settings.model, vocabularies.src.size, vocabularies.tgt.size)
     with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
         for step, bleu in bleu_by_step.items():
@@ -85,3 +67,4 @@ def add_checkpoints(
                     metrics={} if bleu is None else {"bleu": bleu},
                 )
             )
+    return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,14 +26,7 @@ from flaxformer_mt.decoding.batches import (
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.model import Transformer
-from tests.decoding.examples import (
-    CONFIG,
-    VOCAB,
-    decoded,
-    decoder,
-    sentences,
-    tiny,
-)
+from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
 
 
 def full_logits(model, params, src, prefix):
@@ -55,8 +49,7 @@ def full_logits(model, params, src, prefix):
     return model.apply({"params": params}, hidden, method=Transformer.logits)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize(("positions", "members"), [("learned", 1), ("sinusoidal", 2)])
 def test_scores_are_the_full_models(positions, members):
     """Of an ensemble the mean probability's."""
     model, _ = tiny(positions)
@@ -86,23 +79,16 @@ def test_scores_are_the_full_models(positions, members):
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
 def test_neighbours_and_batch_size_change_nothing(beam):
     found = functools.partial(decoded, seed=1, beam_size=beam)  # says things of many lengths
-    sources = sentences(40, seed=2)
+    sources = sentences(24, seed=2)
     together = found(sources)
-    others = [
-        found(sources[::-1])[::-1],
-        found(sources, batch_tokens=256),
-        [found([source])[0] for source in sources],
-    ]
     assert len({len(item[0].tokens) for item in together}) > 3
-    for other in others:
-        for a, b in zip(together, other, strict=True):
-            assert a[0].tokens == b[0].tokens
-            assert a[0].score == pytest.approx(b[0].score, rel=1e-5)
+    assert_same(found(sources[::-1])[::-1], together)
+    assert_same([found([source])[0] for source in sources], together)
 
 
 def test_compiles_once_a_shape_whatever_the_parameters():
     model, params = tiny()
-    sources = sentences(40, seed=3)
+    sources = sentences(16, seed=3, longest=12)
     config = dataclasses.replace(CONFIG, beam_size=2)
     first = translate_ids(params, model, sources, config)
     before = batch_search.advance._cache_size()
@@ -152,28 +138,21 @@ def test_shapes_among_others_are_those_of_every_mixture(split, budget, count):
     assert shapes_among([], config, 64, split=split, longest=60) == frozenset()
 
 
-def test_the_unknown_token_only_on_request():
+def test_what_stands_for_no_type_is_never_generated_and_the_unknown_token_on_request():
     model, params = tiny()
     table = params["embedding"]["shared"]
+
+    def generated(model, table, **settings) -> set[int]:
+        own = {**params, "embedding": {"shared": table}}
+        outputs = decoded(sentences(4, seed=4), n_best=3, given=((own,), (model,)), **settings)
+        return {token for each in outputs for output in each for token in output.tokens}
+
     # A long row makes extreme logits: in some places it is the likeliest token by far.
-    params = {**params, "embedding": {"shared": table.at[UNK].multiply(8.0)}}
-    for suppress, expected in (((UNK,), False), ((), True)):
-        outputs = decoded(
-            sentences(4, seed=4), n_best=3, given=((params,), (model,)), suppress=suppress
-        )
-        assert any(UNK in output.tokens for each in outputs for output in each) == expected
-
-
-def test_rows_that_stand_for_no_type_are_never_generated():
-    model, params = tiny()
-    table = params["embedding"]["shared"]
-    config = dataclasses.replace(model.config, vocab_multiple=8)
-    padded = Transformer(config, VOCAB, VOCAB)
-    # As likely as the unknown token can be made: two rows beyond the thirty types.
-    extra = jnp.concatenate([table, 8.0 * table[UNK : UNK + 1], 8.0 * table[UNK : UNK + 1]])
-    params = {**params, "embedding": {"shared": extra}}
-    outputs = decoded(sentences(4, seed=4), n_best=3, given=((params,), (padded,)))
-    assert max(max(output.tokens, default=0) for each in outputs for output in each) < VOCAB
+    louder = table.at[UNK].multiply(8.0)
+    assert UNK in generated(model, louder, suppress=()) and UNK not in generated(model, louder)
+    padded = Transformer(dataclasses.replace(model.config, vocab_multiple=8), VOCAB, VOCAB)
+    extra = jnp.concatenate([table, louder[UNK : UNK + 1], louder[UNK : UNK + 1]])
+    assert max(generated(padded, extra)) < VOCAB
 
 
 def test_refuses_what_the_model_cannot_take():
@@ -199,14 +178,14 @@ def assert_same(together, others, value="score"):
 
 
 def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
-    """Whatever the batch goes through, each output is what it is alone."""
+    """Whatever the batch goes through, each output is what it is in one that stays as it was."""
     # Ten that have to end soon, three later, and three that may go on.
     lengths = [1] * 10 + [7] * 3 + [22] * 3
     sources = [[5 + (n + i) % 20 for i in range(size)] + [EOS] for n, size in enumerate(lengths)]
+    monkeypatch.setattr(batch_search, "FEWER", 32)
     found = functools.partial(
         decoded, n_best=3, seed=1, max_extra_tokens=2, batch_tokens=16 * 4 * 32
     )
-    monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
     shapes = []
     reshaped = batch_search.reshaped
 
@@ -215,9 +194,12 @@ def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
         return reshaped(state, rows, parts=parts, room=room)
 
     monkeypatch.setattr(batch_search, "reshaped", watched)
-    together = found(sources)
+    whole = found(sources)
+    assert not shapes
+    monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
+    monkeypatch.setattr(batch_search, "FEWER", 4)
+    assert_same(found(sources), whole)
     assert {rows for rows, _ in shapes} >= {16, 4} and max(room for _, room in shapes) == 24
-    assert_same(together, [found([source])[0] for source in sources])
 
 
 def test_members_of_an_ensemble_may_pad_their_tables_differently():
@@ -227,10 +209,10 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
     table = second["embedding"]["shared"]
     padding = 9.0 * jnp.ones((32 - VOCAB, table.shape[1]))
     padded = {**second, "embedding": {"shared": jnp.concatenate([table, padding])}}
-    sources = sentences(6, seed=8)
-    expected = decoded(sources, n_best=2, given=((first, second), (model, model)))
-    for members in (((first, padded), (model, wider)), ((padded, first), (wider, model))):
-        assert_same(decoded(sources, n_best=2, given=members), expected, "log_prob")
+    sources = sentences(6, seed=8, longest=12)
+    expected = decoded(sources, n_best=2, given=((second, first), (model, model)))
+    found = decoded(sources, n_best=2, given=((padded, first), (wider, model)))
+    assert_same(found, expected, "log_prob")
 
 
 def test_length_rules_are_settings():
@@ -245,59 +227,49 @@ def test_length_rules_are_settings():
     assert output.score == pytest.approx(output.log_prob / (len(output.tokens) + 1) ** 0.6)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"coverage_penalty": 0.2},
-        {"no_repeat_ngram": 3},
-        {"diverse_groups": 2, "diversity": 0.5},
-        {"ends_among": "beam"},
-    ],
-)
-def test_the_search_that_is_planned_has_the_settings_rules(change):
+def test_the_search_that_is_planned_has_the_settings_rules():
     model, params = tiny()
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
-    def lowered(config: DecodingConfig) -> str:
+    def lowered(**change) -> str:
+        config = dataclasses.replace(CONFIG, **change)
         return lower_search(
             params, model, config, rows=2, src_length=16, sharding=sharding
         ).as_text()
 
-    assert lowered(dataclasses.replace(CONFIG, **change)) != lowered(CONFIG)
+    changes = [{"coverage_penalty": 0.2}, {"no_repeat_ngram": 3}, {"ends_among": "beam"}]
+    changes += [{}, {"diverse_groups": 2, "diversity": 0.5}]
+    assert len({lowered(**change) for change in changes}) == len(changes)
 
 
-def compiled() -> list[int]:
-    parts = (batch_search.begin, batch_search.advance, batch_search.reshaped)
-    return [part._cache_size() for part in parts]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
-def test_no_sentences_need_more_than_was_compiled(beam, monkeypatch):
-    longest, count = 14, 16
+def test_no_sentences_need_more_than_was_compiled(monkeypatch):
+    longest, count, beams = 14, 4, 3  # of which no other test compiles a search
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
-    jax.clear_caches()
-    decoder(beam_size=beam).compile([longest] * count)
+
+    def compiled() -> np.ndarray:
+        parts: Any = (batch_search.begin, batch_search.advance, batch_search.reshaped)
+        return np.array([part._cache_size() for part in parts])
+
+    start = compiled()
+    decoder(beam_size=beams).compile([longest] * count)
     before = compiled()
-    # Four sizes of cache, and 16, 4 and 1 rows.
-    assert before[0] == 1 and before[1] > 6 and before[2] > before[1]
+    # Four sizes of cache, and 4 and 1 rows.
+    begin, advance, reshaped = before - start
+    assert begin == 1 and 6 < advance < reshaped
     rng = np.random.default_rng(1)
     for _ in range(20):
         # The first is the longest that the batch takes; the limits spread the ends of the others.
         lengths = [longest, *rng.integers(1, longest + 1, count - 1)]
         sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
-        decoded(sources, beam_size=beam)
-        assert compiled() == before
-
-
-SOURCES = sentences(8, seed=5)
-
-
-def searched(groups, n_best, **changes):
-    wanted = {"diverse_groups": groups, "diversity": 5.0, **changes}
-    return decoded(SOURCES, seed=5, n_best=n_best, beam_size=6, **wanted)
+        decoded(sources, beam_size=beams)
+        assert (compiled() == before).all()
 
 
 def test_groups_give_different_outputs_each_once_and_best_first():
+    def searched(groups, n_best, **changes):
+        wanted = {"diverse_groups": groups, "diversity": 5.0, **changes}
+        return decoded(sentences(8, seed=5), seed=5, n_best=n_best, beam_size=6, **wanted)
+
     def first_tokens(groups):
         found = searched(groups, 6)
         for hypotheses in found:
@@ -309,10 +281,13 @@ def test_groups_give_different_outputs_each_once_and_best_first():
     assert first_tokens(6) > first_tokens(1)
     with pytest.raises(ValueError, match="beam_size = 6 must be divisible by the 4 groups"):
         first_tokens(4)
+    # Draws have no groups.
+    drawn = searched(3, 2, sampling=Sampling(seed=3))
+    assert drawn == searched(1, 2, sampling=Sampling(seed=3), diversity=0.0)
 
 
 @pytest.mark.parametrize(
-    "groups, count, expected",
+    ("groups", "count", "expected"),
     [
         # The best of all is its group's turn: the next is of the other group.
         ([{"a": -1.0, "b": -1.1}, {"c": -2.0, "d": -3.0}], 2, "ac"),
@@ -324,20 +299,9 @@ def test_groups_give_different_outputs_each_once_and_best_first():
     ],
 )
 def test_groups_take_turns(groups, count, expected):
-    made = [
-        [
-            Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
-            for name, score in one.items()
-        ]
-        for one in groups
-    ]
+    def output(name: str, score: float) -> Decoded:
+        return Decoded(tokens=(ord(name),), log_prob=score, score=score, at_limit=False)
+
+    made = [[output(*each) for each in one.items()] for one in groups]
     found = batches._by_turns(made, count)
     assert "".join(chr(each.tokens[0]) for each in found) == expected
-
-
-def test_draws_have_no_groups():
-    drawn = [
-        searched(groups, 2, sampling=Sampling(seed=3), diversity=diversity)
-        for groups, diversity in ((3, 5.0), (1, 0.0))
-    ]
-    assert drawn[0] == drawn[1]

@@ -126,24 +126,23 @@ def test_rows_of_the_table_that_stand_for_no_type_have_no_probability():
 
 def test_batches_cover_every_part_once_in_few_shapes():
     rng = np.random.default_rng(0)
-    lengths = np.minimum(rng.geometric(0.05, size=(3000, 2)), 249)
-    parts = [as_part((5,) * src, (6,) * tgt) for src, tgt in lengths]
+    sizes = np.minimum(rng.geometric(0.05, size=(3000, 2)), 249)
+    parts = [as_part((5,) * src, (6,) * tgt) for src, tgt in sizes]
     made = list(batches(parts, batch_tokens=8192, max_length=250, split=2))
-    assert sorted(number for batch in made for number in batch.parts) == list(range(3000))
-    for batch in made:
-        rows, length = batch.pairs.src.shape
+    assert sorted(number for numbers, _ in made for number in numbers) == list(range(3000))
+    for numbers, pairs in made:
+        rows, length = pairs.src.shape
         assert rows * length <= 2 * 8192 and rows % 2 == 0 and length <= 250
-        assert (batch.pairs.src_lengths[len(batch.parts) :] == 0).all()
-        for row, number in enumerate(batch.parts):
-            assert batch.pairs.src[row].tolist() == [5] * lengths[number, 0] + [EOS] + [0] * (
-                length - 1 - lengths[number, 0]
-            )
-            tgt_length = batch.pairs.tgt_lengths[row]
-            said = batch.pairs.tgt_out[row, :tgt_length].tolist()
-            assert said == [6] * lengths[number, 1] + [EOS]
-            assert batch.pairs.tgt_in[row, :tgt_length].tolist() == [BOS, *said[:-1]]
+        assert (pairs.src_lengths[len(numbers) :] == 0).all()
+        for row, number in enumerate(numbers):
+            src, tgt = ([token] * size for token, size in zip((5, 6), sizes[number], strict=True))
+            said = {name: values[row].tolist() for name, values in pairs._asdict().items()}
+            assert said.pop("src_lengths") == len(src) + 1
+            assert said.pop("tgt_lengths") == len(tgt) + 1
+            wanted = {"src": [*src, EOS], "tgt_in": [BOS, *tgt], "tgt_out": [*tgt, EOS]}
+            assert said == {k: v + [0] * (length - len(v)) for k, v in wanted.items()}
     # 16, 24, 32 ... 192, 250 positions, and the last batch's rows.
-    assert len({batch.pairs.src.shape for batch in made}) <= 10
+    assert len({pairs.src.shape for _, pairs in made}) <= 10
     assert [batch_length(n) for n in (1, 16, 17, 24, 25, 32, 33, 48, 49, 200)] == [
         *(16, 16, 24, 24, 32, 32, 48, 48, 64, 256)
     ]

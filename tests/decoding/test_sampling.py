@@ -59,7 +59,7 @@ def test_only_what_may_be_is_drawn():
 
 
 def test_a_low_temperature_is_greedy():
-    sources = sentences(12, seed=3)
+    sources = sentences(8, seed=3, longest=12)
     greedy = decoded(sources, seed=1, beam_size=1)
     cold = Sampling(temperature=1e-6)
     drawn = decoded(sources, seed=1, n_best=3, beam_size=3, sampling=cold)
@@ -78,9 +78,9 @@ def test_the_user_s_default_generator_changes_no_draw():
 
 
 def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
-    sources = sentences(20, seed=4)
+    sources = sentences(8, seed=4, longest=12)
 
-    def draw(chosen, numbers=None, seed=7, beams=4, **changes):
+    def draw(chosen, numbers=None, seed=7, beams=4):
         outputs = decoded(
             chosen,
             seed=1,
@@ -88,13 +88,11 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
             beam_size=beams,
             sampling=Sampling(seed=seed, temperature=1.5),
             numbers=numbers,
-            **changes,
         )
         return [[each.tokens for each in hypotheses] for hypotheses in outputs]
 
     together = draw(sources)
-    assert draw(sources, batch_tokens=128) == together
-    assert draw(sources[11:14], numbers=[(n, 0) for n in (11, 12, 13)]) == together[11:14]
+    assert draw(sources[3:6], numbers=[(n, 0) for n in (3, 4, 5)]) == together[3:6]
     assert draw(sources, seed=8) != together
     # Further draws leave the first ones as they are, however early some of them end.
     for four, seven in zip(together, draw(sources, beams=7), strict=True):
@@ -106,7 +104,7 @@ def test_a_draw_depends_on_the_seed_and_the_sentence_alone():
     # Of numbers and seeds no bit is lost.
     numbers = [(1, 0), (1 + (1 << 32), 0), (0, 1), (0, 1024), (1 << 22, 0), (1, 1), (1 << 10, 0)]
     assert len({tuple(each) for each in draw([[5, 6, 7, EOS]] * 7, numbers)}) == 7
-    assert draw(sources[:4], seed=7 + (1 << 32)) != together[:4]
+    assert draw(sources, seed=7 + (1 << 32)) != together
 
 
 @pytest.mark.parametrize("temperature", [float(np.finfo(np.float32).tiny), 1e-30, 3e38])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.decoding.candidates import CHUNK, top_candidates
-from flaxformer_mt.decoding.rules import Rules
+from flaxformer_mt.decoding.rules import Rules, allowed
 from flaxformer_mt.decoding.search import Hypotheses, Weights
 from tests.decoding import reference
 from tests.decoding.examples import beam_search
@@ -100,61 +100,31 @@ def test_a_beam_that_holds_everything_finds_the_best(alpha):
             assert_same(found(result, row), expected)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+# Of the beam, the n-best list and the groups.
+ALONE = [(1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 1, 1), (5, 1, 1), (5, 4, 1)]
+IN_GROUPS = [(2, 1, 2), (4, 1, 2), (4, 3, 2), (6, 2, 3), (3, 3, 3)]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    beam_and_n=st.sampled_from([(1, 1), (2, 1), (2, 2), (3, 1), (5, 1), (5, 4)]),
+    sizes=st.sampled_from(ALONE) | st.sampled_from(IN_GROUPS),
+    diversity=st.sampled_from([0.0, 0.5, 3.0]),
     alpha=st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]),
     spread=st.sampled_from([0.2, 1.0, 4.0]),
     limits=st.lists(st.integers(1, 9), min_size=4, max_size=4),
 )
-def test_equals_a_plain_loop_that_never_stops_early(seed, beam_and_n, alpha, spread, limits):
-    beam, n_best = beam_and_n
+def test_equals_a_plain_loop_that_never_stops_early(seed, sizes, diversity, alpha, spread, limits):
+    beam, n_best, groups = sizes
     automaton = Automaton(np.random.default_rng(seed), rows=4, vocab=9, spread=spread)
-    result = search(
-        automaton, limits, alpha=alpha, beam=beam, length=9, n_best=n_best, suppress=(3,)
-    )
+    same = {"alpha": alpha, "beam": beam, "groups": groups, "suppress": (3,)}
+    same["diversity"] = np.float32(diversity)
+    result = search(automaton, limits, length=9, n_best=n_best, **same)
+    each = min(n_best, beam // groups)
     for row, limit in enumerate(limits):
-        expected = reference.beam_search(
-            automaton, row, limit=limit, beam=beam, alpha=alpha, n_best=n_best, suppress=(3,)
-        )
+        expected = reference.beam_search(automaton, row, limit=limit, n_best=each, **same)
         assert_same(found(result, row), expected)
     assert result.steps <= max(limits)
-
-
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    sizes=st.sampled_from([(2, 2, 1), (4, 2, 1), (4, 2, 3), (6, 3, 2), (3, 3, 3)]),
-    diversity=st.sampled_from([0.0, 0.5, 3.0]),
-    alpha=st.sampled_from([0.0, 0.6, 2.0]),
-    limits=st.lists(st.integers(1, 7), min_size=3, max_size=3),
-)
-def test_groups_equal_a_plain_loop(seed, sizes, diversity, alpha, limits):
-    beam, groups, n_best = sizes
-    automaton = Automaton(np.random.default_rng(seed), rows=3, vocab=9, spread=1.0)
-    result = search(
-        automaton,
-        limits,
-        alpha=alpha,
-        beam=beam,
-        length=7,
-        n_best=n_best,
-        groups=groups,
-        diversity=diversity,
-    )
-    for row, limit in enumerate(limits):
-        expected = reference.beam_search(
-            automaton,
-            row,
-            limit=limit,
-            beam=beam,
-            groups=groups,
-            diversity=np.float32(diversity),
-            alpha=alpha,
-            n_best=min(n_best, beam // groups),
-        )
-        assert_same(found(result, row), expected)
 
 
 def distinct(tokens, n):
@@ -162,7 +132,7 @@ def distinct(tokens, n):
     return len(set(grams)) == len(grams)
 
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_best_without_an_n_gram_twice_is_found(n):
     automaton = Automaton(np.random.default_rng(3), rows=1, vocab=5, spread=1.0)
     automaton.table[:, :, EOS] -= 3  # long outputs, which would say the same again
@@ -182,34 +152,42 @@ def test_the_best_that_begin_with_a_prefix_are_found():
     assert_same(found(result, 0), expected[:4])
 
 
-def chain(steps: list[dict[int, float]], vocab: int = 6) -> np.ndarray:
-    """A table of one row whose probabilities depend on the position alone; the last one repeats."""
-    automaton = Automaton(np.random.default_rng(0), rows=1, vocab=vocab, spread=0.0)
-    automaton.states = len(steps)
-    automaton.table = np.full((1, len(steps), vocab), -30.0, np.float32)
+def test_a_longer_n_gram_takes_no_larger_program():
+    def size(n):
+        rules = Rules(beam_size=1, no_repeat=n)
+        arrays = jnp.zeros((1, 1, 500), int), jnp.array(9), jnp.array([9]), jnp.zeros((1, 0), int)
+        return len(str(jax.make_jaxpr(functools.partial(allowed, rules, vocab=7))(*arrays)))
+
+    assert size(300) < 1.1 * size(2)
+    assert size(2**31 - 1) == size(0)
+
+
+def test_contradictory_rules_are_errors():
+    with pytest.raises(ValueError, match="n_best = 3 must lie between 1 and beam_size = 2"):
+        Rules(beam_size=2, n_best=3)
+    with pytest.raises(ValueError, match="at least 0"):
+        Rules(beam_size=2, no_repeat=-1)
+
+
+def search_chain(steps: list[dict[int, float]], *, alpha: float, length: int = 40) -> Any:
+    """With probabilities that depend on the position alone; the last ones repeat."""
+    table = np.full((len(steps), 6), -30.0, np.float32)
     for position, probabilities in enumerate(steps):
         for token, probability in probabilities.items():
-            automaton.table[0, position, token] = np.log(probability)
-    return automaton.table
-
-
-def search_chain(steps: list[dict[int, float]], *, alpha: float, beam: int, length: int):
-    table = chain(steps)
+            table[position, token] = np.log(probability)
 
     def step(tokens, index, cache):
-        logits = jnp.asarray(table)[0, jnp.minimum(index, len(steps) - 1)]
-        return jnp.broadcast_to(logits, (1, beam, table.shape[-1])), cache
+        logits = jnp.asarray(table)[jnp.minimum(index, len(steps) - 1)]
+        return jnp.broadcast_to(logits, (1, 2, 6)), cache
 
-    rules = Rules(beam_size=beam)
-    return searched(
-        beam_search(step, {"beams": {}}, [length], Weights(alpha), rules, length=length)
-    )
+    asked = [length], Weights(alpha), Rules(beam_size=2)
+    return searched(beam_search(step, {"beams": {}}, *asked, length=length))
 
 
 def test_stops_as_soon_as_nothing_live_can_win():
     # After the first token the end mark is all but certain: what lives on has at most e^-7, and
     # under the largest penalty, (45 / 6)^0.6 = 3.35, that is below the finished one's score.
-    result = search_chain([{4: 1.0}, {EOS: 0.999, 3: 0.001}], alpha=0.6, beam=2, length=40)
+    result = search_chain([{4: 1.0}, {EOS: 0.999, 3: 0.001}], alpha=0.6)
     assert result.tokens[0, 0, :2].tolist() == [4, EOS]
     assert result.steps == 2
 
@@ -218,19 +196,19 @@ def test_does_not_stop_at_the_first_finished_hypothesis():
     # Ending at once has log 0.5; the other branch is certain from there on, and at 10 tokens the
     # same log-probability counts (15 / 6)^0.6 = 1.7 times less.
     steps = [{EOS: 0.5, 4: 0.5}] + [{4: 1.0}] * 8 + [{EOS: 1.0}]
-    result = search_chain(steps, alpha=0.6, beam=2, length=40)
+    result = search_chain(steps, alpha=0.6)
     assert result.lengths[0, 0] == 10
     assert result.steps == 10
     np.testing.assert_allclose(result.scores[0, 0], np.log(0.5) / (15 / 6) ** 0.6, rtol=1e-5)
     # Without a penalty to come, it does stop there.
-    assert search_chain(steps, alpha=0.0, beam=2, length=40).steps == 1
+    assert search_chain(steps, alpha=0.0).steps == 1
 
 
 def test_a_negative_penalty_favours_short_outputs_and_stops_as_late_as_it_must():
     # One token more costs a factor of (7 / 6)^0.5 = 1.08: 0.8 * 1.08 < 1. The penalty at the
     # limit, 1.53 times less, is no bound here.
     steps = [{EOS: np.exp(-1.0), 4: np.exp(-0.8), 3: 1 - np.exp(-1.0) - np.exp(-0.8)}, {EOS: 1.0}]
-    result = search_chain(steps, alpha=-0.5, beam=2, length=9)
+    result = search_chain(steps, alpha=-0.5, length=9)
     assert result.tokens[0, 0, :2].tolist() == [4, EOS]
     assert result.steps == 2
 

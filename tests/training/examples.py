@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from flaxformer_mt.config import ExperimentConfig, freeze
+from flaxformer_mt.config import ExperimentConfig, default_config, freeze
 from flaxformer_mt.data.batch import Batch, assemble
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.data.store import TokenPairs
@@ -47,14 +47,9 @@ TINY = {
 
 def tiny(changes: Mapping[str, Any] | None = None) -> ExperimentConfig:
     """The smallest experiment that has every part, with some settings changed."""
-    nested: dict[str, Any] = {}
-    for key, value in {**TINY, **(changes or {})}.items():
-        *groups, name = key.split(".")
-        level = nested
-        for group in groups:
-            level = level.setdefault(group, {})
-        level[name] = value
-    return freeze(nested, "a test")
+    tree = default_config()
+    tree.update_from_flattened_dict({**TINY, **(changes or {})})
+    return freeze(tree, "a test")
 
 
 @functools.cache

@@ -12,13 +12,13 @@ from typing import Any
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
+from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.instruments import Goodput, Instruments, Profiler
 from flaxformer_mt.training.loop import Training
 from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Outcome, keep_policy
 from flaxformer_mt.training.signals import StopRequest
-from flaxformer_mt.training.telemetry import TIMES, Telemetry
+from flaxformer_mt.training.telemetry import TIMES, open_telemetry
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
 from tests.training.examples import program, random_pairs, tiny
 
@@ -56,7 +56,6 @@ class Run:
     ) -> Outcome:
         """Trains until the end, or until a signal or a kill arrives with that step dispatched."""
         config = tiny(self.changes)
-        settings = config.training
         self.goodput = Goodput()
         self.goodput.keep_in(self.folder / "goodput.json", print)
         stop, screen = StopRequest(), io.StringIO()
@@ -69,33 +68,27 @@ class Run:
                 stop.received = "SIGTERM"
             return self.on.train_step(state, batch)
 
-        with contextlib.ExitStack() as stack:
-            checkpoints = stack.enter_context(self.checkpoints())
-            start = checkpoints.latest_step() or 0
-            log = stack.enter_context(MetricsLog(self.folder / "log", resume_step=start))
-            telemetry = Telemetry(
-                log=log,
-                tensorboard=self.folder / "tensorboard",
-                start=start,
-                total=settings.steps,
-                stream=screen,
-            )
-            stack.callback(telemetry.close)
-            program = dataclasses.replace(self.on, config=config, train_step=train_step)
-            try:
-                losses = loss_evaluator(program, self.valid_pairs, telemetry.message)
-                return Training(
-                    program=program,
-                    pairs=self.train_pairs,
-                    evaluators=[losses, *([] if self.decode is None else [self.decode])],
-                    checkpoints=checkpoints,
-                    telemetry=telemetry,
-                    stop=stop,
-                    initial_params=initial_params,
-                    instruments=Instruments(goodput=self.goodput, profiler=profiler or Profiler()),
-                ).run()
-            finally:
-                self.shown = screen.getvalue()
+        program = dataclasses.replace(self.on, config=config, train_step=train_step)
+        board = self.folder / "tensorboard"
+        try:
+            with contextlib.redirect_stderr(screen), self.checkpoints() as checkpoints:
+                start = checkpoints.latest_step() or 0
+                with open_telemetry(
+                    self.folder / "log", board, config.training, start=start
+                ) as telemetry:
+                    losses = loss_evaluator(program, self.valid_pairs, telemetry.message)
+                    return Training(
+                        program=program,
+                        pairs=self.train_pairs,
+                        evaluators=[losses, *([] if self.decode is None else [self.decode])],
+                        checkpoints=checkpoints,
+                        telemetry=telemetry,
+                        stop=stop,
+                        initial_params=initial_params,
+                        instruments=Instruments(self.goodput, profiler or Profiler()),
+                    ).run()
+        finally:
+            self.shown = screen.getvalue()
 
     def checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder / "checkpoints", keep_policy(tiny(self.changes).training))

@@ -85,22 +85,6 @@ def test_loss_is_divided_by_the_global_number_of_target_tokens():
     assert metrics["nll"] == pytest.approx(float(sums.nll) / batch.tgt_tokens, rel=1e-5)
 
 
-def test_padding_rows_and_positions_change_nothing():
-    """The same sentences in a larger batch: same loss, same gradient, same update."""
-    batch = uneven_batch()
-
-    def grow(array: np.ndarray) -> np.ndarray:
-        return np.pad(array, [(0, 4), (0, 0)])
-
-    grown = Batch(**{f.name: grow(getattr(batch, f.name)) for f in dataclasses.fields(Batch)})
-    (state, (metrics,)), (other, (found,)) = (
-        run([each], without_dropout()) for each in (batch, grown)
-    )
-    assert metrics["loss"] == pytest.approx(found["loss"], rel=1e-6)
-    assert metrics["gradient_norm"] == pytest.approx(found["gradient_norm"], rel=1e-5)
-    assert_close(state.params, other.params, atol=1e-6)
-
-
 def test_gradient_of_padding_is_zero():
     """Tokens at padded positions reach neither loss nor gradient: of their rows of the table."""
     config, batch = tiny({"model.dropout": 0.0, "training.label_smoothing": 0.0}), uneven_batch()
