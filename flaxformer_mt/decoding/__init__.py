@@ -11,8 +11,5 @@ from flaxformer_mt.decoding.segments import (
     TargetError as TargetError,
 )
 from flaxformer_mt.decoding.teacher_forcing import Attention as Attention, Scored as Scored
-from flaxformer_mt.decoding.translation import (
-    Hypothesis as Hypothesis,
-    Translation as Translation,
-)
+from flaxformer_mt.decoding.translation import Hypothesis as Hypothesis, Translation as Translation
 from flaxformer_mt.decoding.translator import Translator as Translator

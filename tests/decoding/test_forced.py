@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, UNK
-from flaxformer_mt.decoding import (
-    DecodingError,
-    OverlongError,
-    TargetError,
-    teacher_forcing,
-)
+from flaxformer_mt.decoding import DecodingError, OverlongError, TargetError, teacher_forcing
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.segments import source_pieces
 from flaxformer_mt.decoding.teacher_forcing import Pairs, batch_length, batches

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import struct
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,19 +195,10 @@ def test_writers_of_one_second_empty_no_file_of_another(tmp_path: Path) -> None:
     assert [step for _, step, _ in seen(tmp_path)] == list(range(1, 13))
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch) -> types.SimpleNamespace:
+    """A clock that a test moves."""
+    clock = types.SimpleNamespace(now=100.0, perf_counter=lambda: clock.now)
     monkeypatch.setattr(telemetry, "time", clock)
     return clock
 
