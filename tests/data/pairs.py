@@ -1,4 +1,4 @@
-"""Pairs in memory, and what they hold."""
+"""Pairs in memory, and what they hold; a text to train small vocabularies on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ import numpy as np
 from flaxformer_mt.data.order import Part
 from flaxformer_mt.data.store import TokenPairs, Tokens
 from flaxformer_mt.data.vocabulary import EOS
+
+TOY = [
+    f"{who} {verb} {what} ."
+    for who in ("the cat", "a small dog", "die Frau", "der Mann")
+    for verb in ("sees", "likes", "kauft", "verliert")
+    for what in ("a house", "the green tree", "zwei Bücher", "<s> & </s>")
+]
 
 
 def tokens(sentences: Sequence[Sequence[int]]) -> Tokens:

@@ -20,20 +20,14 @@ BATCH = st.builds(
     max_shapes=st.integers(1, 12),
     multiple=st.sampled_from([1, 2, 8]),
 )
-SEEDS = st.integers(0, 2**32)
 
 
-def sides(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    src, tgt = np.array(lengths, np.int32).T
-    return src, tgt
-
-
-def corpus(pairs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def corpus(pairs: int) -> np.ndarray:
     """Lengths like those of real text: gamma-distributed, the target near the source."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     src = np.clip(random.gamma(4.0, 6.0, pairs), 1, 200).astype(np.int32)
     tgt = np.clip(src * random.normal(1.1, 0.2, pairs), 1, 200).astype(np.int32)
-    return src, tgt
+    return np.stack([src, tgt])
 
 
 def padding(plan: Plan, src: np.ndarray, tgt: np.ndarray) -> float:
@@ -42,19 +36,16 @@ def padding(plan: Plan, src: np.ndarray, tgt: np.ndarray) -> float:
 
 def check(plan: Plan, src: np.ndarray, tgt: np.ndarray) -> None:
     """What holds for every plan."""
-    seen, partial = [], 0
+    seen, partial, positions = [], 0, 0
     for index in range(len(plan)):
-        shape, rows = plan[index]
-        pairs = rows.pairs
-        assert rows.counts.tolist() == [1] * len(pairs)
-        assert 0 < len(pairs) <= shape.rows
+        shape, (pairs, counts) = plan[index]
+        assert counts.tolist() == [1] * len(pairs) and 0 < len(pairs) <= shape.rows
         assert src[pairs].max() <= shape.src_length and tgt[pairs].max() <= shape.tgt_length
         partial += len(pairs) < shape.rows
+        positions += shape.positions
         seen.extend(pairs.tolist())
     assert sorted(seen) == list(range(len(src)))
-    assert partial <= 1
-    positions = sum(plan[i][0].positions for i in range(len(plan)))
-    assert plan.positions == positions
+    assert partial <= 1 and plan.positions == positions
 
 
 @settings(deadline=None)
@@ -62,7 +53,7 @@ def check(plan: Plan, src: np.ndarray, tgt: np.ndarray) -> None:
 def test_shapes_are_few_nested_and_as_large_as_the_budget_allows(
     lengths: list[tuple[int, int]], batch: BatchConfig
 ) -> None:
-    src, tgt = sides(lengths)
+    src, tgt = np.array(lengths, np.int32).T
     shapes = shapes_for(src, tgt, batch)
     assert 1 <= len(shapes) <= batch.max_shapes
     assert (shapes[-1].src_length, shapes[-1].tgt_length) == (src.max(), tgt.max())
@@ -76,18 +67,18 @@ def test_shapes_are_few_nested_and_as_large_as_the_budget_allows(
 
 
 @settings(deadline=None)
-@given(lengths=LENGTHS, batch=BATCH, seed=SEEDS, epoch=st.integers(0, 1000))
+@given(lengths=LENGTHS, batch=BATCH, epoch=st.integers(0, 1000))
 def test_every_pair_exactly_once_an_epoch_and_the_same_every_time(
-    lengths: list[tuple[int, int]], batch: BatchConfig, seed: int, epoch: int
+    lengths: list[tuple[int, int]], batch: BatchConfig, epoch: int
 ) -> None:
-    src, tgt = sides(lengths)
+    src, tgt = np.array(lengths, np.int32).T
     shapes = shapes_for(src, tgt, batch)
-    one, same = (plan_buckets(src, tgt, shapes, stream(seed, epoch, 0)) for _ in range(2))
+    one, same = (plan_buckets(src, tgt, shapes, stream(3, epoch, 0)) for _ in range(2))
     check(one, src, tgt)
     check(plan_pass(src, tgt, shapes), src, tgt)
     for name in ("shape_of", "starts", "pairs"):
         np.testing.assert_array_equal(getattr(one, name), getattr(same, name))
-    other = plan_buckets(src, tgt, shapes, stream(seed, epoch + 1, 0))
+    other = plan_buckets(src, tgt, shapes, stream(3, epoch + 1, 0))
     assert sorted(one.shape_of) == sorted(other.shape_of)
 
 
@@ -95,7 +86,7 @@ def test_seeds_and_epochs_differ_in_pairs_and_in_the_order_of_batches() -> None:
     src, tgt = corpus(3000)
     shapes = shapes_for(src, tgt, BatchConfig(tokens=1000))
     found = []
-    for seed, epoch in itertools.product((1, 2), (0, 1)):
+    for seed, epoch in ((1, 0), (1, 1), (2, 0)):
         plan = plan_buckets(src, tgt, shapes, stream(seed, epoch, 0))
         company = {frozenset(plan[index][1].pairs.tolist()) for index in range(len(plan))}
         found.append((plan.shape_of, company))
@@ -113,21 +104,19 @@ def test_a_pair_is_equally_likely_anywhere_in_an_epoch() -> None:
     assert np.abs(places.mean(axis=0) - 99.5).max() < 5 * 57.7 / 20
 
 
-@pytest.mark.parametrize(("shapes", "bound"), [(1, 0.9), (8, 0.24), (16, 0.17), (20, 0.15)])
-def test_padding_is_bounded(shapes: int, bound: float) -> None:
+def test_padding_is_bounded() -> None:
     src, tgt = corpus(50_000)
-    batch = BatchConfig(tokens=8000, max_shapes=shapes)
-    plan = plan_buckets(src, tgt, shapes_for(src, tgt, batch), stream(0, 0, 0))
-    assert padding(plan, src, tgt) < bound
+    for shapes, bound in ((1, 0.9), (8, 0.24), (16, 0.17), (20, 0.15)):
+        batch = BatchConfig(tokens=8000, max_shapes=shapes)
+        plan = plan_buckets(src, tgt, shapes_for(src, tgt, batch), stream(0, 0, 0))
+        assert padding(plan, src, tgt) < bound
     # Fewer where a corpus is too small for more.
-    assert len(shapes_for(*corpus(40), BatchConfig(tokens=25_000, max_shapes=shapes))) <= 2
+    assert len(shapes_for(*corpus(40), BatchConfig(tokens=25_000, max_shapes=20))) <= 2
 
 
 def test_the_chain_is_the_best_there_is() -> None:
     """Against every chain of three shapes on a small grid of lengths, left-overs aside."""
-    random = np.random.default_rng(5)
-    src, tgt = random.integers(1, 6, 400), random.integers(1, 6, 400)
-    # Rows of 1: nothing is left over, so positions are those of the pairs' own shapes.
+    src, tgt = np.random.default_rng(5).integers(1, 6, (2, 400))
     shapes = shapes_for(src, tgt, BatchConfig(tokens=5, max_shapes=3, multiple=1))
     grid = list(itertools.product(range(1, 6), range(1, 6)))
 
@@ -153,20 +142,17 @@ def test_a_pass_is_in_order_of_length() -> None:
         assert (np.diff(tgt[plan[index][1].pairs]) >= 0).all() or plan.shape_of[index] > 0
 
 
-def test_a_budget_below_one_multiple_is_an_error() -> None:
+def test_what_cannot_be_batched_is_an_error() -> None:
     lengths = np.array([100], np.int32)
-    with pytest.raises(PlanError) as caught:
-        shapes_for(lengths, lengths, BatchConfig(tokens=799, multiple=8))
-    assert str(caught.value) == (
-        "8 rows (data.batch.multiple) of the longest pair, 100 tokens, take 800 positions and "
-        "data.batch.tokens is 799: raise it, or lower data.filter.max_length or data.batch.multiple"
+    message = (
+        r"^8 rows \(data\.batch\.multiple\) of the longest pair, 100 tokens, take 800 positions "
+        r"and data\.batch\.tokens is 799: raise it, or lower data\.filter\.max_length or"
     )
+    with pytest.raises(PlanError, match=message):
+        shapes_for(lengths, lengths, BatchConfig(tokens=799, multiple=8))
     assert shapes_for(lengths, lengths, BatchConfig(tokens=800, multiple=8))[0].rows == 8
-
-
-def test_no_pairs_and_unfitting_pairs_are_errors() -> None:
     with pytest.raises(PlanError, match="no pairs"):
-        shapes_for(*np.zeros((2, 0), np.int32), BatchConfig())
+        shapes_for(lengths[:0], lengths[:0], BatchConfig())
     lengths = np.array([3, 9, 4], np.int32)
     with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits none"):
         plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))

@@ -14,13 +14,9 @@ from hypothesis import example, given, settings, strategies as st
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data import segmentation
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary, train
+from tests.data.pairs import TOY
 
-SENTENCES = [
-    f"{who} {verb} {what}\u00a0."
-    for who in ("the cat", "a small dog", "die Frau", "der  Mann")
-    for verb in ("sees", "likes", "kauft", "verliert")
-    for what in ("a house", "the green tree", "zwei Bücher", "<s> & </s>")
-]
+SENTENCES = [text.replace(" .", "\u00a0.").replace("der ", "der  ") for text in TOY]
 MODELS: list[dict[str, Any]] = [
     {"size": 80},
     {"size": 330, "byte_fallback": True},
@@ -34,11 +30,6 @@ ALPHABET = "abt heM.ü\u2581\u00a0\t\u200b\u0301e\u3099か\uff76\uff9e\n☃漢"
 @functools.cache
 def trained(number: int) -> Vocabulary:
     return train(SENTENCES, VocabularyConfig(**MODELS[number]))
-
-
-def one_by_one(vocabulary: Vocabulary, sentences: list[str]) -> tuple[list[int], list[int]]:
-    encoded = [[*tokens, EOS] for tokens in vocabulary.encode(sentences)]
-    return [token for tokens in encoded for token in tokens], list(map(len, encoded))
 
 
 @pytest.mark.parametrize("number", range(len(MODELS)))
@@ -58,7 +49,9 @@ def one_by_one(vocabulary: Vocabulary, sentences: list[str]) -> tuple[list[int],
 def test_tokens_are_those_of_whole_sentences(number: int, sentences: list[str]) -> None:
     vocabulary = trained(number)
     flat, lengths = vocabulary.encode_flat([sentence.encode() for sentence in sentences])
-    assert (flat.tolist(), lengths.tolist()) == one_by_one(vocabulary, sentences)
+    expected = [[*tokens, EOS] for tokens in vocabulary.encode(sentences)]
+    assert flat.tolist() == [token for tokens in expected for token in tokens]
+    assert lengths.tolist() == list(map(len, expected))
     assert flat.dtype == lengths.dtype == np.int32
 
 
