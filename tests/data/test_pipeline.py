@@ -22,7 +22,7 @@ from flaxformer_mt.data.batch import Batch, Share
 from flaxformer_mt.data.pipeline import Batches, Position, WorkerError, exchanged_pass, one_pass
 from flaxformer_mt.data.plan import PlanError
 from flaxformer_mt.data.planner import Planner
-from flaxformer_mt.data.store import Store, TokenPairs
+from flaxformer_mt.data.store import Store
 from tests.data.pairs import in_memory
 from tests.data.test_store import write
 
@@ -31,17 +31,13 @@ SEED = 7
 START = Position()
 
 
-def make_pairs(count: int = 90) -> TokenPairs:
-    """Pairs whose first source token tells which they are."""
-    random = np.random.default_rng(0)
-    lengths = random.integers(1, 15, (count, 2))
-    return in_memory(
-        [[100 + i, *[5] * int(n)] for i, (n, _) in enumerate(lengths)],
-        [[100 + i, *[6] * int(m)] for i, (_, m) in enumerate(lengths)],
-    )
-
-
-PAIRS = make_pairs()
+# Pairs whose first token tells which they are; of every epoch they are one window.
+_LENGTHS = np.random.default_rng(0).integers(1, 15, (90, 2)).tolist()
+PAIRS = in_memory(
+    [[100 + i, *[5] * n] for i, (n, _) in enumerate(_LENGTHS)],
+    [[100 + i, *[6] * m] for i, (_, m) in enumerate(_LENGTHS)],
+)
+SIZE = len(Planner(PAIRS, CONFIG, SEED).window(0, 0).plan)
 
 
 @pytest.fixture(autouse=True)
@@ -69,13 +65,8 @@ def take(count: int, position: Position = START) -> list[tuple[Batch, Position]]
         return list(itertools.islice(batches, count))
 
 
-def batches_per_epoch() -> int:
-    """Of every epoch: these pairs are one window."""
-    return len(Planner(PAIRS, CONFIG, SEED).window(0, 0).plan)
-
-
 def test_resuming_at_every_position_gives_the_same_batches() -> None:
-    size = batches_per_epoch()
+    size = SIZE
     whole = take(2 * size + 2)
     epochs = [[ids(batch) for batch, _ in whole[n * size : (n + 1) * size]] for n in (0, 1)]
     assert all(sorted(itertools.chain(*epoch)) == list(range(100, 190)) for epoch in epochs)
@@ -85,18 +76,14 @@ def test_resuming_at_every_position_gives_the_same_batches() -> None:
         for offset, (batch, after) in enumerate(take(2, starts[number])):
             assert same(batch, whole[number + offset][0])
             assert after == whole[number + offset][1]
-    assert [position for _, position in whole[size - 2 : size + 1]] == [
-        Position(0, 0, size - 1),
-        Position(1, 0, 0),
-        Position(1, 0, 1),
-    ]
+    expected = [Position(0, 0, size - 1), Position(1, 0, 0), Position(1, 0, 1)]
+    assert [position for _, position in whole[size - 2 : size + 1]] == expected
     # The end of an epoch is the beginning of the next.
     assert same(take(1, Position(3, 0, size))[0][0], take(1, Position(4, 0, 0))[0][0])
 
 
 def test_left_out_batches_never_come_and_the_others_are_unchanged() -> None:
-    size = batches_per_epoch()
-    whole = take(2 * size)
+    size, whole = SIZE, take(2 * SIZE)
     starts = [START, *(position for _, position in whole)]
     left_out = {starts[0], starts[2], starts[3], starts[size - 1], starts[size]}
     expected = [whole[i][0] for i in range(2 * size) if starts[i] not in left_out]
@@ -139,36 +126,32 @@ def test_batches_stand_ready_within_a_bound_and_an_error_is_raised_by_next(
             next(batches)
 
 
-@pytest.mark.parametrize("closed", [False, True])
-def test_closing_or_dropping_the_stream_ends_the_thread(closed: bool) -> None:
-    batches = Batches(PAIRS, CONFIG, SEED)
-    next(batches)
-    if closed:
-        batches.close()
-        batches.close()
-        with pytest.raises(RuntimeError, match="closed"):
-            next(batches)
-    del batches  # the fixture waits for the thread
+def test_closing_or_dropping_the_stream_ends_the_thread() -> None:
+    dropped, closed = (Batches(PAIRS, CONFIG, SEED) for _ in range(2))
+    next(dropped)
+    next(closed)
+    closed.close()
+    closed.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(closed)
+    del dropped  # the fixture waits for both threads
 
 
 def test_waiting_for_data_and_epochs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = batches_per_epoch()
     # A clock that moves by one at each look.
     clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr(pipeline, "time", clock)
-    with Batches(PAIRS, CONFIG, SEED, Position(2, 0, size // 2)) as batches:
-        assert batches.seconds_waited == 0
+    with Batches(PAIRS, CONFIG, SEED, Position(2, 0, SIZE // 2)) as batches:
         for done in range(4):
+            assert batches.seconds_waited == done
             next(batches)
-            assert batches.seconds_waited == done + 1
-            assert batches.epochs_done == 2 + (size // 2 + done + 1) / size
+            assert batches.epochs_done == 2 + (SIZE // 2 + done + 1) / SIZE
 
 
 def test_one_pass_has_every_pair_once_in_few_shapes() -> None:
-    first, second = (list(one_pass(PAIRS, CONFIG, max_shapes=2)) for _ in range(2))
-    assert sorted(itertools.chain(*map(ids, first))) == list(range(100, 190))
-    assert len({batch.shape for batch in first}) <= 2
-    assert all(same(one, other) for one, other in zip(first, second, strict=True))
+    found = list(one_pass(PAIRS, CONFIG, max_shapes=2))
+    assert sorted(itertools.chain(*map(ids, found))) == list(range(100, 190))
+    assert len({batch.shape for batch in found}) <= 2
 
 
 def test_exchanged_sources_are_of_the_pair_before_in_the_batch() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 import math
 import multiprocessing
@@ -20,19 +19,13 @@ from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, train_pair
 from tests.data.pairs import in_memory, listed
 
 TEXT = list(grammar("train", 120, 1))
-LIMITS = (200, 200)
+EVERYTHING = list(range(len(TEXT)))
 Shares = dict[tuple[int, ...], float]
-CONFIG = VocabularyConfig(size=300, sampling=0.2)
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
-def config(request: pytest.FixtureRequest) -> VocabularyConfig:
-    return dataclasses.replace(CONFIG, kind=request.param)
-
-
-@pytest.fixture(scope="module")
-def vocabularies(config: VocabularyConfig) -> Vocabularies:
-    return train_pair(TEXT, config)
+def vocabularies(request: pytest.FixtureRequest) -> Vocabularies:
+    return train_pair(TEXT, VocabularyConfig(size=300, kind=request.param))
 
 
 def stored(vocabularies: Vocabularies) -> TokenPairs:
@@ -42,43 +35,37 @@ def stored(vocabularies: Vocabularies) -> TokenPairs:
 
 def drawn(
     vocabularies: Vocabularies,
-    config: VocabularyConfig,
     indices: list[int],
     epoch: int,
-    limits: tuple[int, int] = LIMITS,
+    limits: tuple[int, int] = (200, 200),
+    strength: float = 0.2,
 ) -> list[list[int]]:
-    resampler = Resampler(vocabularies, config.sampling, seed=4)
+    resampler = Resampler(vocabularies, strength, seed=4)
     pairs = resampler.draw(stored(vocabularies), np.array(indices), epoch, limits)
     return listed(pairs, "src")
 
 
 def test_the_text_is_the_same_and_the_cuts_differ_between_epochs(
-    vocabularies: Vocabularies, config: VocabularyConfig
+    vocabularies: Vocabularies,
 ) -> None:
-    everything = list(range(len(TEXT)))
-    first, second = (drawn(vocabularies, config, everything, epoch) for epoch in (0, 1))
+    first, second = (drawn(vocabularies, EVERYTHING, epoch) for epoch in (0, 1))
     for cut in (first, second):
         assert all(ids[-1] == EOS for ids in cut)
         texts = vocabularies.src.decode([ids[:-1] for ids in cut])
         assert texts == [src for src, _ in TEXT]
     assert np.mean([one != other for one, other in zip(first, second, strict=True)]) > 0.8
+    if vocabularies.src.is_bpe:  # Without dropout it joins as SentencePiece does.
+        cut = drawn(vocabularies, EVERYTHING, 0, strength=0.0)
+        assert cut == listed(stored(vocabularies), "src")
 
 
-def test_a_cut_depends_on_seed_epoch_and_pair_alone(
-    vocabularies: Vocabularies, config: VocabularyConfig
-) -> None:
-    whole = drawn(vocabularies, config, list(range(20)), 3)
-    assert drawn(vocabularies, config, [7, 2, 19], 3) == [whole[7], whole[2], whole[19]]
+def test_a_cut_depends_on_seed_epoch_and_pair_alone(vocabularies: Vocabularies) -> None:
+    whole = drawn(vocabularies, list(range(20)), 3)
+    assert drawn(vocabularies, [7, 2, 19], 3) == [whole[7], whole[2], whole[19]]
     # In another process as well.
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        there = pool.apply(drawn, (vocabularies, config, list(range(9)), 3))
-    assert there == whole[:9]
-
-
-def test_without_dropout_bpe_joins_as_sentencepiece_does() -> None:
-    vocabularies = train_pair(TEXT, CONFIG)
-    cut = drawn(vocabularies, dataclasses.replace(CONFIG, sampling=0.0), list(range(120)), 0)
-    assert cut == listed(stored(vocabularies), "src")
+    if vocabularies.src.is_bpe:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert pool.apply(drawn, (vocabularies, list(range(9)), 3)) == whole[:9]
 
 
 def bpe_dropout(pieces: list[str], ids: dict[str, int], scores: list[float], p: float) -> Shares:
@@ -109,7 +96,7 @@ def unigram(text: str, ids: dict[str, int], scores: list[float], alpha: float) -
 
 @pytest.mark.parametrize("strength", [0.1, 0.5])
 def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(
-    vocabularies: Vocabularies, config: VocabularyConfig, strength: float
+    vocabularies: Vocabularies, strength: float
 ) -> None:
     """Four words at 30,000 places each of three epochs, against all their cuts."""
     vocabulary, epochs = vocabularies.src, 3
@@ -125,14 +112,13 @@ def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(
         for row in listed(got, "src"):
             tokens = row[:-1]
             starts = [n for n, token in enumerate(tokens) if types[token].text.startswith("\u2581")]
-            counts.update(tuple(cut.tolist()) for cut in np.split(np.array(tokens), starts[1:]))
+            counts.update(tuple(tokens[a:b]) for a, b in itertools.pairwise([*starts, len(tokens)]))
     draws = 3_000  # of which all others are copies
     for word in ("\u2581the", "\u2581man", "\u2581does", "\u2581not"):
-        weights = (
-            bpe_dropout(list(word), ids, scores, strength)
-            if config.kind == "bpe"
-            else unigram(word, ids, scores, strength)
-        )
+        if vocabulary.is_bpe:
+            weights = bpe_dropout(list(word), ids, scores, strength)
+        else:
+            weights = unigram(word, ids, scores, strength)
         assert sum(counts[cut] for cut in weights) == epochs * 30_000
         for cut, weight in weights.items():
             share = weight / sum(weights.values())
@@ -140,25 +126,21 @@ def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(
             assert error < 4.5 * math.sqrt(share * (1 - share) / draws) + 2 / draws
 
 
-def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(
-    vocabularies: Vocabularies, config: VocabularyConfig
-) -> None:
+def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies: Vocabularies) -> None:
     pairs = stored(vocabularies)
     limit = int(pairs.src_lengths[5])
     for epoch in range(5):
-        cut, other = drawn(vocabularies, config, [5, 6], epoch, (limit, 200))
+        cut, other = drawn(vocabularies, [5, 6], epoch, (limit, 200))
         assert len(cut) <= limit
         assert len(other) <= limit or other == listed(pairs, "src")[6]
     unknown = in_memory([[UNK, UNK]], [[5]])
-    resampler = Resampler(vocabularies, 0.9, seed=4)
-    assert listed(resampler.draw(unknown, np.array([0]), 0, LIMITS), "src") == [[UNK, UNK, EOS]]
+    found = Resampler(vocabularies, 0.9, seed=4).draw(unknown, np.array([0]), 0, (200, 200))
+    assert listed(found, "src") == [[UNK, UNK, EOS]]
 
 
-def test_plans_are_made_of_the_cuts(vocabularies: Vocabularies, config: VocabularyConfig) -> None:
-    resampler = Resampler(vocabularies, config.sampling, seed=4)
-    planner = Planner(stored(vocabularies), BatchConfig(tokens=2000), 1, resampler=resampler)
-    window = planner.window(0, 0)
-    pairs = stored(vocabularies)
+def test_plans_are_made_of_the_cuts(vocabularies: Vocabularies) -> None:
+    pairs, resampler = stored(vocabularies), Resampler(vocabularies, 0.2, seed=4)
+    window = Planner(pairs, BatchConfig(tokens=2000), 1, resampler=resampler).window(0, 0)
     limits = int(pairs.src_lengths.max()), int(pairs.tgt_lengths.max())
-    assert sorted(window.plan.pairs.tolist()) == list(range(len(TEXT)))
-    assert listed(window.pairs, "src")[3] == drawn(vocabularies, config, [3], 0, limits)[0]
+    assert sorted(window.plan.pairs.tolist()) == EVERYTHING
+    assert listed(window.pairs, "src")[3] == drawn(vocabularies, [3], 0, limits)[0]

@@ -13,8 +13,7 @@ from flaxformer_mt.config.schema import (
     FilterConfig,
     VocabularyConfig,
 )
-from flaxformer_mt.data.prepare import prepare, valid_text
-from flaxformer_mt.data.prepare.manifest import read_manifest
+from flaxformer_mt.data.prepare import prepare, read_manifest, valid_text
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair
 from tests.data.pairs import in_memory, listed
@@ -28,21 +27,17 @@ TREES = [
 CONFIG = VocabularyConfig(
     size=50, shared=False, tgt_types="words", tgt_words=("XX", "(PP", ")PP", "``")
 )
-
-
-def test_the_types_are_the_words_and_those_asked_for() -> None:
-    pair = train_pair(TREES, CONFIG)
-    vocabulary = pair.tgt
-    assert pair.src.size == 50 and "▁(NP" not in pair.src.pieces()
-    words = {word for _, target in TREES for word in target.split(" ")} | set(CONFIG.tgt_words)
-    pieces = vocabulary.pieces()
-    assert train_pair(TREES, CONFIG).tgt.model == vocabulary.model
-    assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
-    assert sorted(pieces[4:]) == sorted(f"▁{word}" for word in words)
+WORDS = {word for _, target in TREES for word in target.split(" ")} | set(CONFIG.tgt_words)
 
 
 def test_each_word_is_one_token_and_comes_back() -> None:
-    vocabulary = train_pair(TREES, CONFIG).tgt
+    pair = train_pair(TREES, CONFIG)
+    vocabulary = pair.tgt
+    assert pair.src.size == 50 and expected_types(CONFIG) == (50, 8)
+    assert "▁(NP" not in pair.src.pieces()
+    pieces = vocabulary.pieces()
+    assert pieces[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert sorted(pieces[4:]) == sorted(f"▁{word}" for word in WORDS)
     # Another word is unknown, and not pieces of known ones.
     for word in ("(NPX", "(N", "XXX", "(", "NP"):
         assert vocabulary.encode([f"(S {word} XX"])[0][1:2] == [UNK]
@@ -54,48 +49,32 @@ def test_each_word_is_one_token_and_comes_back() -> None:
     flat, lengths = vocabulary.encode_flat([target.encode() for target in targets])
     assert flat.tolist() == [token for row in encoded for token in (*row, EOS)]
     assert lengths.tolist() == [len(row) + 1 for row in encoded]
-
-
-def test_subword_regularisation_leaves_words_whole() -> None:
-    vocabularies = train_pair(TREES, CONFIG)
-    words = [[token] for token in range(4, vocabularies.tgt.size)]
+    # Subword regularisation leaves words whole.
+    words = [[token] for token in range(4, vocabulary.size)]
     pairs = in_memory(words, words)
-    drawn = Resampler(vocabularies, 0.5, seed=1).draw(pairs, np.arange(len(words)), 0, (9, 9))
+    drawn = Resampler(pair, 0.5, seed=1).draw(pairs, np.arange(len(words)), 0, (9, 9))
     assert listed(drawn, "tgt") == [[*word, EOS] for word in words]
 
 
-def data_config(folder: Path, valid: list[tuple[str, str]]) -> DataConfig:
-    for name, pairs in (("train", TREES), ("valid", valid)):
-        write(folder, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
-    return DataConfig(
-        folder=str(folder),
+def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path: Path) -> None:
+    odd = ("so it is", "(SINV XX (NP XX )NP XX )SINV")
+    for name, pairs in (("train", TREES), ("valid", [TREES[0], odd])):
+        write(tmp_path, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
+    config = DataConfig(
+        folder=str(tmp_path),
         train=(CorpusConfig(name="trees", src="train.en", tgt="train.de"),),
         valid=CorpusConfig(src="valid.en", tgt="valid.de"),
         vocabulary=CONFIG,
         filter=FilterConfig(max_length=40),
     )
-
-
-def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path: Path) -> None:
-    odd = ("so it is", "(SINV XX (NP XX )NP XX )SINV")
-    config = data_config(tmp_path, [TREES[0], odd])
     store = prepare(config, seed=1, directory=tmp_path / "run", workers=0)
     assert len(store.train) == 3 and len(store.valid) == 1
-    valid = read_manifest(tmp_path / "run" / "data")["corpora"]
-    account = next(each for each in valid if each["split"] == "valid")
+    account = read_manifest(tmp_path / "run" / "data")["corpora"][1]
     assert account["dropped"] == {"unknown target word": 1}
     [example] = account["examples"]
-    assert "(SINV" in str(example) and "data.vocabulary.tgt_words" in str(example)
+    assert example["detail"] == "data.vocabulary.tgt_words may name it: '(SINV'"
     # What is decoded and scored is all of it.
     assert valid_text(tmp_path / "run" / "data")[1] == [TREES[0][1], odd[1]]
     # The same call again finds it up to date.
-    again = prepare(config, seed=1, directory=tmp_path / "run", workers=0)
-    assert again.digest == store.digest
-    loaded = Vocabularies.load(tmp_path / "run" / "vocabulary")
-    words = {word for _, target in TREES for word in target.split(" ")}
-    assert loaded.tgt.size == 4 + len(words | set(CONFIG.tgt_words))
-
-
-def test_expected_types() -> None:
-    assert expected_types(VocabularyConfig(size=100)) == (100, 100)
-    assert expected_types(CONFIG) == (50, 8)
+    assert prepare(config, seed=1, directory=tmp_path / "run").digest == store.digest
+    assert Vocabularies.load(tmp_path / "run" / "vocabulary").tgt.size == 4 + len(WORDS)
