@@ -1,11 +1,13 @@
-"""An object store in memory, behind the real fsspec and epath."""
+"""An object store in memory, behind the real fsspec and epath, and shards of records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
 from etils.epath import backend
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
@@ -34,3 +36,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     Bucket.store.clear()
     yield backend.fsspec_backend.fs("gs://b/")
     backend.fsspec_backend._get_filesystem.cache_clear()
+
+
+def write_shard(path: Path, records: list[bytes]) -> None:
+    writer = ArrayRecordWriter(str(path), "group_size:1")
+    for record in records:
+        writer.write(record)
+    writer.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import lzma
 import re
 from pathlib import Path
@@ -89,49 +88,6 @@ def test_two_files(
     rows = list(zip(*map(of_lines, sides), strict=True))
     assert pairs == expected_pairs(rows)
     assert len(pairs) + drops.total == len(rows)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["en", "de", "x"]), inner),
-    max_leaves=5,
-)
-OBJECTS = st.fixed_dictionaries({"t": st.dictionaries(st.sampled_from(["en", "de"]), VALUES)})
-RECORDS = st.one_of(
-    SIDE,
-    (VALUES | OBJECTS).map(lambda value: json.dumps(value).encode()),
-    st.tuples(st.text(min_size=1), st.text(min_size=1)).map(
-        lambda pair: json.dumps({"t": {"en": pair[0], "de": pair[1]}}).encode()
-    ),
-)
-
-
-def expected_of_json(records: list[bytes]) -> list[Pair]:
-    rows = []
-    for record in records:
-        try:
-            sides = json.loads(record.decode("utf-8"))["t"]
-            row = (sides["en"].encode("utf-8"), sides["de"].encode("utf-8"))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            row = (b"", b"")
-        rows.append(row)
-    return expected_pairs(rows)
-
-
-@pytest.mark.extended
-@settings(fuzzed, max_examples=50)
-@given(st.lists(RECORDS, max_size=6))
-def test_json_lines(tmp_path: Path, records: list[bytes]) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b"".join(record + b"\n" for record in records))
-    try:
-        pairs, drops = read(
-            tmp_path, CorpusConfig(kind="jsonl", path="a.jsonl", src="t.en", tgt="t.de")
-        )
-    except CorpusError as error:
-        assert re.search("name says plain text|is UTF-16", str(error))
-        return
-    assert pairs == expected_of_json(of_lines(records))
-    assert len(pairs) + drops.total == len(records)
 
 
 def damaged(data: bytes, where: float, flip: int | None) -> bytes:

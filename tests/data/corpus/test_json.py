@@ -6,27 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from array_record.python.array_record_module import ArrayRecordWriter
 
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, files, read_pairs
+from tests.data.corpus.conftest import write_shard
 
 
-def read(corpus: CorpusConfig, folder: Path) -> tuple[list[Pair], Drops]:
+def json_lines(
+    folder: Path, data: bytes, src: str = "en", tgt: str = "de"
+) -> tuple[list[Pair], Drops]:
+    (folder / "a.jsonl").write_bytes(data)
+    corpus = CorpusConfig(name="a", kind="jsonl", path="a.jsonl", src=src, tgt=tgt)
     drops = Drops(examples_per_reason=100)
     return list(read_pairs(corpus, str(folder), drops=drops)), drops
-
-
-def json_lines(folder: Path, data: bytes, src: str = "en", tgt: str = "de") -> CorpusConfig:
-    (folder / "a.jsonl").write_bytes(data)
-    return CorpusConfig(name="a", kind="jsonl", path="a.jsonl", src=src, tgt=tgt)
-
-
-def shard(path: Path, records: list[bytes]) -> None:
-    writer = ArrayRecordWriter(str(path), "group_size:1")
-    for record in records:
-        writer.write(record)
-    writer.close()
 
 
 def of_shards(pattern: str) -> CorpusConfig:
@@ -35,9 +27,7 @@ def of_shards(pattern: str) -> CorpusConfig:
 
 def test_keys_may_lead_into_objects_and_name_the_direction(tmp_path: Path) -> None:
     data = b'{"id": 1, "translation": {"en": "one", "de": "eins"}}\r\n'
-    pairs, _ = read(json_lines(tmp_path, data, "translation.en", "translation.de"), tmp_path)
-    assert pairs == [Pair(1, "one", "eins")]
-    pairs, _ = read(json_lines(tmp_path, data, "translation.de", "translation.en"), tmp_path)
+    pairs, _ = json_lines(tmp_path, data, "translation.de", "translation.en")
     assert pairs == [Pair(1, "eins", "one")]
 
 
@@ -60,7 +50,7 @@ def test_what_is_no_pair_is_counted_with_its_reason(tmp_path: Path) -> None:
         b'{"en": "' + b"1" * 10 + b'", "n": ' + b"1" * 5_000 + b', "de": "viel"}',
         '{"en": "a\u0085b\u2028c", "de": "\\ud83d\\ude00"}'.encode(),
     ]
-    pairs, drops = read(json_lines(tmp_path, b"\n".join(lines)), tmp_path)
+    pairs, drops = json_lines(tmp_path, b"\n".join(lines))
     assert pairs == [Pair(1, "good", "gut"), Pair(16, "a\u0085b\u2028c", "\U0001f600")]
     file = tmp_path / "a.jsonl"
     found = [str(example).removeprefix(f"{file}:") for example in drops.examples]
@@ -78,53 +68,42 @@ def test_what_is_no_pair_is_counted_with_its_reason(tmp_path: Path) -> None:
         "12: control character: U+0000 at byte 4 of the source text",
         "13: empty side: the source is blank",
     ]
-    assert [line.split(": ")[:2] for line in found[12:]] == [
-        ["14", "malformed JSON"],
-        ["15", "malformed JSON"],
+    assert [line.partition(": ")[2].partition(":")[0] for line in found[12:]] == [
+        *("malformed JSON", "malformed JSON")
     ]
 
 
 def test_shards_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    folder = tmp_path / "a[1]*"  # It is no pattern.
+    folder.mkdir()
     for number in (2, 0, 1):
         records = [json.dumps({"en": f"{number}.{i}", "de": "x"}).encode() for i in range(3)]
-        shard(tmp_path / f"a-{number}.array_record", records)
-    shard(tmp_path / "a-3.array_record", [])
-    (tmp_path / "a-4.array_record").mkdir()
+        write_shard(folder / f"a-{number}.array_record", records)
+    write_shard(folder / "a-3.array_record", [])
+    (folder / "a-4.array_record").mkdir()
     corpus = of_shards("a-*.array_record")
-    pairs, _ = read(corpus, tmp_path)
+    pairs = list(read_pairs(corpus, str(folder)))
     assert [pair.src for pair in pairs] == [f"{n}.{i}" for n in range(3) for i in range(3)]
     assert [pair.line for pair in pairs] == list(range(1, 10))
     names = [f"a-{number}.array_record" for number in range(4)]
-    assert [path.name for path in files(corpus, str(tmp_path)).values()] == names
+    assert [path.name for path in files(corpus, str(folder)).values()] == names
 
 
-def test_a_folder_with_signs_of_patterns_is_no_pattern(tmp_path: Path) -> None:
-    folder = tmp_path / "a[1]*"
-    folder.mkdir()
-    shard(folder / "x.array_record", [b'{"en": "one", "de": "eins"}'])
-    assert read(of_shards("*.array_record"), folder)[0] == [Pair(1, "one", "eins")]
-
-
-def test_shards_that_are_not_there_name_the_setting(tmp_path: Path) -> None:
+def test_shards_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError) as caught:
         list(read_pairs(of_shards("b-*"), str(tmp_path), key="data.train.a"))
     assert str(caught.value) == (
         f"data.train.a.path: no file matches {tmp_path / 'b-*'}; set data.train.a.path, or "
         f"data.folder, in which relative paths stand (now '{tmp_path}')"
     )
-
-
-@pytest.mark.parametrize("damage", ["cut", "empty", "text", "flipped"])
-def test_a_damaged_shard_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a-1"
-    shard(tmp_path / "a-0", [b'{"en": "one", "de": "eins"}'])
-    shard(path, [b'{"en": "%d", "de": "x"}' % number for number in range(3000)])
+    write_shard(tmp_path / "a-0", [b'{"en": "one", "de": "eins"}'])
+    write_shard(path, [b'{"en": "%d", "de": "x"}' % number for number in range(3000)])
     data = path.read_bytes()
-    flipped = bytearray(data)
-    flipped[len(data) // 3] ^= 0xFF
-    damaged = {"cut": data[:-1], "empty": b"", "text": b"text\n" * 9000, "flipped": bytes(flipped)}
-    path.write_bytes(damaged[damage])
-    with pytest.raises(CorpusError) as caught:
-        read(of_shards("a-*"), tmp_path)
-    assert str(caught.value).startswith(f"{path}: cannot be read beyond record ")
-    assert str(caught.value).endswith("incomplete: fetch or write it again")
+    place = len(data) // 3
+    flipped = data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+    for damaged in (data[:-1], b"", b"text\n" * 9000, flipped):
+        path.write_bytes(damaged)
+        message = rf"^{path}: cannot be read beyond record .* incomplete: fetch or write it again$"
+        with pytest.raises(CorpusError, match=message):
+            list(read_pairs(of_shards("a-*"), str(tmp_path)))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from array_record.python.array_record_module import ArrayRecordWriter
 from etils.epath import backend
 from fsspec.implementations.memory import MemoryFile
 from fsspec.registry import _registry
@@ -25,52 +24,39 @@ from flaxformer_mt.data.corpus import (
     text_files,
 )
 from flaxformer_mt.data.corpus.text_files import zstd
-from tests.data.corpus.conftest import Bucket
+from tests.data.corpus.conftest import Bucket, write_shard
 
 PAIRS = [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
 
 
-@pytest.mark.parametrize(
-    ("suffix", "pack"),
-    [("", bytes), (".gz", gzip.compress), (".zst", zstd.compress)],
-)
-def test_files_are_streamed_from_a_store(bucket: Bucket, suffix: str, pack: Any) -> None:
-    bucket.pipe(f"gs://b/wmt/a.en{suffix}", pack(b"one\ntwo\n"))
-    bucket.pipe(f"gs://b/wmt/a.de{suffix}", pack(b"eins\nzwei\n"))
-    whole = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=f"gs://b/wmt/a.de{suffix}")
-    assert list(read_pairs(whole)) == PAIRS
-    assert list(read_pairs(whole, "/a/local/folder")) == PAIRS
-    relative = CorpusConfig(src=f"wmt/a.en{suffix}", tgt=f"wmt/a.de{suffix}")
-    assert list(read_pairs(relative, "gs://b")) == PAIRS
-    found = files(relative, "gs://b/")
-    assert str(found["src"]) == f"gs://b/wmt/a.en{suffix}"
-    assert paths.stamp(found["src"])[0] == len(pack(b"one\ntwo\n"))
+def test_files_are_streamed_from_a_store(bucket: Bucket, tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_bytes(b"eins\nzwei\n")
+    for suffix, pack in (("", bytes), (".gz", gzip.compress), (".zst", zstd.compress)):
+        bucket.pipe(f"gs://b/wmt/a.en{suffix}", pack(b"one\ntwo\n"))
+        bucket.pipe(f"gs://b/wmt/a.de{suffix}", pack(b"eins\nzwei\n"))
+        whole = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=f"gs://b/wmt/a.de{suffix}")
+        relative = CorpusConfig(src=f"wmt/a.en{suffix}", tgt=f"wmt/a.de{suffix}")
+        mixed = CorpusConfig(src=f"gs://b/wmt/a.en{suffix}", tgt=str(tmp_path / "a.de"))
+        assert list(read_pairs(whole, "/a/local/folder")) == PAIRS
+        assert list(read_pairs(relative, "gs://b")) == list(read_pairs(mixed, "gs://b")) == PAIRS
+        found = files(relative, "gs://b/")
+        assert str(found["src"]) == f"gs://b/wmt/a.en{suffix}"
+        assert paths.stamp(found["src"])[0] == len(pack(b"one\ntwo\n"))
     source = pickle.loads(pickle.dumps(open_source(relative, "gs://b")))
     defect = source.check((b"", b"x"))
-    assert defect is not None and defect.file == f"gs://b/wmt/a.en{suffix}"
-
-
-def test_a_local_file_may_stand_beside_a_remote_one(bucket: Bucket, tmp_path: Path) -> None:
-    bucket.pipe("gs://b/a.en", b"one\ntwo\n")
-    (tmp_path / "a.de").write_bytes(b"eins\nzwei\n")
-    corpus = CorpusConfig(src="gs://b/a.en", tgt=str(tmp_path / "a.de"))
-    assert list(read_pairs(corpus, "gs://b")) == PAIRS
+    assert defect is not None and defect.file == "gs://b/wmt/a.en.zst"
 
 
 def test_shards_on_a_store_match_a_pattern(bucket: Bucket, tmp_path: Path) -> None:
     for number, pair in enumerate(PAIRS):
         local = tmp_path / "shard"
-        writer = ArrayRecordWriter(str(local), "group_size:1")
-        writer.write(b'{"en": "%s", "de": "%s"}' % (pair.src.encode(), pair.tgt.encode()))
-        writer.close()
+        write_shard(local, [b'{"en": "%s", "de": "%s"}' % tuple(x.encode() for x in pair[1:])])
         bucket.pipe(f"gs://b/x/part{number}/s-{number}", local.read_bytes())
     corpus = CorpusConfig(kind="array_record", path="x/part*/s-*", src="en", tgt="de")
     assert list(read_pairs(corpus, "gs://b")) == PAIRS
     names = [str(path) for path in files(corpus, "gs://b").values()]
     assert names == ["gs://b/x/part0/s-0", "gs://b/x/part1/s-1"]
-
-
-def test_a_missing_object_names_the_setting(bucket: Bucket) -> None:
+    # A missing object names the setting.
     corpus = CorpusConfig(name="a", kind="tsv", path="gs://b/no.tsv")
     with pytest.raises(CorpusError, match=r"data\.train\.a\.path: gs://b/no\.tsv does not exist"):
         list(read_pairs(corpus, key="data.train.a"))

@@ -20,17 +20,17 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zst": zstd.compress,
 }
+PACKED = pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 
 
 def two_files(folder: Path, src: bytes, tgt: bytes, suffix: str = "") -> CorpusConfig:
-    pack = PACKERS[suffix]
-    (folder / f"a.en{suffix}").write_bytes(pack(src))
-    (folder / f"a.de{suffix}").write_bytes(pack(tgt))
+    (folder / f"a.en{suffix}").write_bytes(PACKERS[suffix](src))
+    (folder / f"a.de{suffix}").write_bytes(PACKERS[suffix](tgt))
     return CorpusConfig(name="a", src=f"a.en{suffix}", tgt=f"a.de{suffix}")
 
 
-def one_file(folder: Path, data: bytes, suffix: str = "") -> CorpusConfig:
-    (folder / f"a.tsv{suffix}").write_bytes(PACKERS[suffix](data))
+def one_file(folder: Path, packed: bytes, suffix: str = "") -> CorpusConfig:
+    (folder / f"a.tsv{suffix}").write_bytes(packed)
     return CorpusConfig(name="a", kind="tsv", path=f"a.tsv{suffix}")
 
 
@@ -39,15 +39,15 @@ def read(corpus: CorpusConfig, folder: Path) -> tuple[list[Pair], Drops]:
     return list(read_pairs(corpus, str(folder), drops=drops)), drops
 
 
-@pytest.mark.parametrize("suffix", PACKERS)
-def test_pairs_are_read_in_order(tmp_path: Path, suffix: str) -> None:
-    corpus = two_files(tmp_path, b"one\ntwo\r\nthree", b"eins\nzwei\ndrei\n", suffix)
-    pairs, drops = read(corpus, tmp_path)
-    assert pairs == [Pair(1, "one", "eins"), Pair(2, "two", "zwei"), Pair(3, "three", "drei")]
-    assert drops.total == 0
-    pairs, _ = read(one_file(tmp_path, b"one\teins\r\ntwo\tzwei", suffix), tmp_path)
-    assert pairs == [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
-    assert read(two_files(tmp_path, b"", b"", suffix), tmp_path)[0] == []
+def test_pairs_are_read_in_order(tmp_path: Path) -> None:
+    for suffix, pack in PACKERS.items():
+        corpus = two_files(tmp_path, b"one\ntwo\r\nthree", b"eins\nzwei\ndrei\n", suffix)
+        pairs, drops = read(corpus, tmp_path)
+        assert pairs == [Pair(1, "one", "eins"), Pair(2, "two", "zwei"), Pair(3, "three", "drei")]
+        assert drops.total == 0
+        pairs, _ = read(one_file(tmp_path, pack(b"one\teins\r\ntwo\tzwei"), suffix), tmp_path)
+        assert pairs == [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
+        assert read(two_files(tmp_path, b"", b"", suffix), tmp_path)[0] == []
 
 
 def test_only_newline_ends_a_line(tmp_path: Path) -> None:
@@ -73,23 +73,19 @@ def test_defects_are_counted_with_file_and_line(tmp_path: Path) -> None:
         f"{a}:7: control character: U+000D at byte 5",
     ]
     assert drops.describe() == "1 invalid UTF-8, 3 control character, 2 empty side"
-
-
-def test_tsv_lines_need_exactly_one_tab(tmp_path: Path) -> None:
-    pairs, drops = read(one_file(tmp_path, b"a\tb\nc\nd\te\tf\ng\t\xc3\nh\ti\n"), tmp_path)
+    data = b"a\tb\nc\nd\te\tf\ng\t\xc3\nh\ti\n" + b"\n" * 6
+    pairs, drops = read(one_file(tmp_path, data), tmp_path)
     assert pairs == [Pair(1, "a", "b"), Pair(5, "h", "i")]
     file = tmp_path / "a.tsv"
+    zero = [f"{file}:{n}: not two columns: 0 tabs where there should be one" for n in (2, 6, 7, 8)]
+    # Counts are of all, examples few.
+    assert drops.counts == {"not two columns": 8, "invalid UTF-8": 1}
     assert [str(example) for example in drops.examples] == [
-        f"{file}:2: not two columns: 0 tabs where there should be one",
+        zero[0],
         f"{file}:3: not two columns: 2 tabs where there should be one",
         f"{file}:4: invalid UTF-8: byte 0xC3 at byte 1 of the target column",
+        *zero[1:],
     ]
-
-
-def test_examples_are_few_and_counts_are_not(tmp_path: Path) -> None:
-    _, drops = read(two_files(tmp_path, b"\n" * 100, b"x\n" * 100), tmp_path)
-    assert drops.counts == {"empty side": 100}
-    assert [example.line for example in drops.examples] == [1, 2, 3, 4, 5]
 
 
 def test_without_a_counter_a_defect_is_an_error(tmp_path: Path) -> None:
@@ -100,16 +96,12 @@ def test_without_a_counter_a_defect_is_an_error(tmp_path: Path) -> None:
         f"{tmp_path / 'a.en'}:2: empty side: the source is blank (data.test.a); no pair of this "
         f"corpus may be left out: correct the line"
     )
-
-
-@pytest.mark.parametrize("suffix", PACKERS)
-def test_different_line_counts_name_both_files(tmp_path: Path, suffix: str) -> None:
     for src, tgt, counts in ((b"a\n" * 7, b"b\n" * 4, (7, 4)), (b"a\n" * 2, b"b\n" * 3, (2, 3))):
         with pytest.raises(CorpusError) as caught:
-            read(two_files(tmp_path, src, tgt, suffix), tmp_path)
+            read(two_files(tmp_path, src, tgt, ".xz"), tmp_path)
         assert str(caught.value) == (
-            f"{tmp_path / f'a.en{suffix}'} has {counts[0]} lines and {tmp_path / f'a.de{suffix}'} "
-            f"has {counts[1]}: the sides of a parallel corpus must have one line for each pair"
+            f"{tmp_path / 'a.en.xz'} has {counts[0]} lines and {tmp_path / 'a.de.xz'} has "
+            f"{counts[1]}: the sides of a parallel corpus must have one line for each pair"
         )
 
 
@@ -121,14 +113,12 @@ def test_missing_files_name_the_setting(tmp_path: Path) -> None:
         f"data.train.a.src: {tmp_path / 'no.en'} does not exist; set data.train.a.src, or "
         f"data.folder, in which relative paths stand (now '{tmp_path}')"
     )
-    with pytest.raises(CorpusError, match=r"data\.valid\.path is not set: .*'tsv' needs it"):
-        list(read_pairs(CorpusConfig(kind="tsv"), key="data.valid"))
     (tmp_path / "no.en").mkdir()
+    with pytest.raises(CorpusError, match=r"data\.train\.a\.src: .* is not a file"):
+        list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device, and"):
         list(read_pairs(CorpusConfig(kind="tsv", path="pipe"), str(tmp_path), key="data.valid"))
-    with pytest.raises(CorpusError, match=r"data\.train\.a\.src: .* is not a file"):
-        list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
 
 
 def test_paths_stand_in_the_folder_unless_absolute(
@@ -141,84 +131,57 @@ def test_paths_stand_in_the_folder_unless_absolute(
         assert files(corpus, folder) == {"src": tmp_path / "a.en", "tgt": tmp_path / "a.de"}
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_truncated_archives_are_errors(tmp_path: Path, suffix: str) -> None:
+@PACKED
+def test_truncated_archives_are_errors_that_tell_the_line(tmp_path: Path, suffix: str) -> None:
     # Text that does not pack to nothing, so that half of the archive holds some of the lines.
     text = b"".join(b"line %d of many\n" % (i * 7919 % 100_003) for i in range(20_000))
     corpus = two_files(tmp_path, text, text, suffix)
     path = tmp_path / f"a.en{suffix}"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(CorpusError) as caught:
-        read(corpus, tmp_path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}: cannot be read beyond line ")
     # What the half holds was read, though it is less than is read at a time.
-    assert int(message.partition("beyond line ")[2].partition(":")[0].replace(",", "")) > 1000
-    assert message.endswith("the file is damaged or incomplete: fetch it again")
+    message = rf"^{path}: cannot be read beyond line \d?\d,\d+: .* incomplete: fetch it again$"
+    with pytest.raises(CorpusError, match=message):
+        read(corpus, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
+def test_a_file_must_be_what_its_name_says(tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_bytes(b"b\n")
+    for name, data, message in (
         ("a.en.gz", b"plain text\n", "begins with b'plain te' where its name says gzip data"),
         ("a.en.gz", b"", "is empty where its name says gzip data"),
         ("a.en.xz", gzip.compress(b"a\n", mtime=0), "is gzip data where its name says xz data"),
         ("a.en", gzip.compress(b"a\n", mtime=0), "is gzip data where its name says plain text"),
         ("a.en", "a\n".encode("utf-16"), "is UTF-16 text: convert it to UTF-8"),
-        ("a.en.zst", b"a\n", "begins with b'a\\n' where its name says zstandard data"),
         ("a.en", zstd.compress(b"a\n"), "is zstandard data where its name says plain text"),
         ("a.en.bz2", b"", "bzip2 files are not read: use .gz, .xz, .zst or plain text"),
         ("a.en.zip", b"", "zip files are not read: use .gz, .xz, .zst or plain text"),
-    ],
-)
-def test_a_file_must_be_what_its_name_says(
-    tmp_path: Path, name: str, data: bytes, message: str
-) -> None:
-    (tmp_path / name).write_bytes(data)
-    (tmp_path / "a.de").write_bytes(b"b\n")
-    with pytest.raises(CorpusError) as caught:
-        read(CorpusConfig(name="a", src=name, tgt="a.de"), tmp_path)
-    assert message in str(caught.value)
-    assert str(tmp_path / name) in str(caught.value)
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(CorpusError, match=f"^{tmp_path / name}: {message}"):
+            read(CorpusConfig(name="a", src=name, tgt="a.de"), tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@PACKED
 def test_archives_after_each_other_are_read_to_the_last_byte(tmp_path: Path, suffix: str) -> None:
     first, second = (PACKERS[suffix](b"%d\tand so on\n" % number * 500) for number in (1, 2))
-    path = tmp_path / f"a.tsv{suffix}"
-    corpus = CorpusConfig(name="a", kind="tsv", path=path.name)
-    path.write_bytes(first + second)
-    assert len(read(corpus, tmp_path)[0]) == 1000
+    assert len(read(one_file(tmp_path, first + second, suffix), tmp_path)[0]) == 1000
     for behind in (bytes([second[0] ^ 1]) + second[1:], second[: len(second) // 2], b"1\t2\n" * 30):
-        path.write_bytes(first + behind)
         with pytest.raises(CorpusError, match="the file is damaged or incomplete"):
-            read(corpus, tmp_path)
+            read(one_file(tmp_path, first + behind, suffix), tmp_path)
 
 
-def long_window(data: bytes) -> bytes:
+def test_archives_may_be_as_other_programs_write_them(tmp_path: Path) -> None:
     packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 28})
-    return packer.compress(data) + packer.flush()
-
-
-@pytest.mark.parametrize(
-    ("suffix", "packed"),
-    [
-        # Padded.
-        (".xz", lzma.compress(b"1\t2\n") + bytes(8) + lzma.compress(b"1\t2\n") + bytes(4)),
-        # A frame that holds no text, as parallel compressors write first, and two that do.
-        (
-            ".zst",
-            b"\x50\x2a\x4d\x18\4\0\0\0size" + zstd.compress(b"1\t2\n1") + zstd.compress(b"\t2\n"),
-        ),
-        (".zst", long_window(b"1\t2\n1\t2\n")),
-    ],
-)
-def test_archives_may_be_as_other_programs_write_them(
-    tmp_path: Path, suffix: str, packed: bytes
-) -> None:
-    (tmp_path / f"a.tsv{suffix}").write_bytes(packed)
-    pairs, _ = read(CorpusConfig(name="a", kind="tsv", path=f"a.tsv{suffix}"), tmp_path)
-    assert [pair[1:] for pair in pairs] == [("1", "2")] * 2
+    # A frame that holds no text, as parallel compressors write first.
+    skipped = b"\x50\x2a\x4d\x18\4\0\0\0size"
+    text = b"1\t2\n"
+    for suffix, packed in (
+        (".xz", lzma.compress(text) + bytes(8) + lzma.compress(text) + bytes(4)),  # padded
+        (".zst", skipped + zstd.compress(text + b"1") + zstd.compress(b"\t2\n")),
+        (".zst", packer.compress(text * 2) + packer.flush()),
+    ):
+        pairs, _ = read(one_file(tmp_path, packed, suffix), tmp_path)
+        assert [pair[1:] for pair in pairs] == [("1", "2")] * 2
 
 
 def test_what_is_no_text_does_not_fill_the_memory(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ from flaxformer_mt.data.corpus import (
 from flaxformer_mt.errors import FAILED, exit_status
 from tests.data.corpus.conftest import Bucket
 from tests.data.corpus.tfds_stand_ins import (
-    PAIRS,
     FetchedTranslate,
     prepare_tiny,
     write_tgz,
@@ -55,98 +54,82 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_tiny(tmp_path_factory.mktemp("tfds"))
 
 
-def tiny(folder: Path, split: str = "train", src: str = "en", tgt: str = "de") -> CorpusConfig:
-    return CorpusConfig(name="a", kind="tfds", path=str(folder), split=split, src=src, tgt=tgt)
+def a_set(path: Path | str, split: str = "train", **settings: str) -> CorpusConfig:
+    languages = {"src": "en", "tgt": "de"}
+    return CorpusConfig(name="a", kind="tfds", path=str(path), split=split, **languages | settings)
 
 
-def wmt14(data_dir: Path, archives: Path | None = None, split: str = "train") -> CorpusConfig:
-    return CorpusConfig(
-        name="wmt",
-        kind="tfds",
-        path=WMT14,
-        split=split,
-        src="en",
-        tgt="de",
-        data_dir=str(data_dir),
-        archives=str(archives or ""),
-    )
+def wmt14(data_dir: Path, archives: Path | str = "", split: str = "train") -> CorpusConfig:
+    return a_set(WMT14, split, data_dir=str(data_dir), archives=str(archives))
 
 
-@pytest.mark.parametrize(
-    "split", ["train", "test", "train[:10%]", "train[33:71]", "train[-7:]", "test+train[50%:]"]
-)
-def test_splits_are_what_tfds_says(prepared: Path, split: str) -> None:
-    reference = tfds.builder_from_directory(str(prepared)).as_data_source(split=split)
-    expected = [
-        Pair(line, row["en"].decode(), row["de"].decode()) for line, row in enumerate(reference, 1)
+def read(corpus: CorpusConfig, folder: str = "") -> list[Pair]:
+    return list(read_pairs(corpus, folder))
+
+
+def test_splits_are_what_tfds_says_in_the_direction_asked_for(prepared: Path) -> None:
+    builder = tfds.builder_from_directory(str(prepared))
+    for split in ("train", "train[:10%]", "train[33:71]", "train[-7:]", "test+train[50%:]"):
+        rows = enumerate(builder.as_data_source(split=split), 1)
+        expected = [Pair(line, row["en"].decode(), row["de"].decode()) for line, row in rows]
+        assert read(a_set(prepared, split)) == expected
+    back = read(a_set(prepared, split, src="de", tgt="en"))
+    assert back == [Pair(line, tgt, src) for line, src, tgt in expected]
+    assert "sentence" in expected[0].src and "Satz" in expected[0].tgt
+    found = files(a_set(prepared))
+    assert [path.name for path in found.values()] == [
+        f"tiny_translate-train.array_record-0000{n}-of-00003" for n in range(3)
     ]
-    assert list(read_pairs(tiny(prepared, split))) == expected
-    assert set(pair[:0:-1] for pair in expected) <= {*PAIRS["train"], *PAIRS["test"]}
+    assert len(files(a_set(prepared, "train[:5]"))) == 1
+    source = open_source(a_set(prepared, "train[:5]"))
+    assert source.label == "tiny_translate/1.0.0 train[:5]"
+    assert len(list(pickle.loads(pickle.dumps(source)).records())) == 5
 
 
 def test_a_set_is_found_by_name_and_by_folder(
     prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = prepared.parent.parent
-    expected = list(read_pairs(tiny(prepared)))
+    expected = read(a_set(prepared))
     assert len(expected) == 100
-    keys = {"kind": "tfds", "split": "train", "src": "en", "tgt": "de"}
     for path, data_dir, folder in (
         ("tiny_translate", str(root), ""),
         ("tiny_translate:1.0.0", str(root), "/nowhere"),
         ("tiny_translate", root.name, str(root.parent)),
         ("tiny_translate/1.0.0", "", str(root)),
     ):
-        corpus = CorpusConfig(path=path, data_dir=data_dir, **keys)
-        assert list(read_pairs(corpus, folder)) == expected
+        assert read(a_set(path, data_dir=data_dir), folder) == expected
     monkeypatch.setenv("TFDS_DATA_DIR", str(root))
-    assert list(read_pairs(CorpusConfig(path="tiny_translate", **keys))) == expected
+    assert read(a_set("tiny_translate")) == expected
 
 
-def test_files_are_the_shards_that_are_read(prepared: Path) -> None:
-    found = files(tiny(prepared))
-    assert [path.name for path in found.values()] == [
-        f"tiny_translate-train.array_record-0000{n}-of-00003" for n in range(3)
-    ]
-    assert len(files(tiny(prepared, "train[:5]"))) == 1
-    source = open_source(tiny(prepared, "train[:5]"))
-    assert source.label == "tiny_translate/1.0.0 train[:5]"
-    assert len(list(pickle.loads(pickle.dumps(source)).records())) == 5
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_unknown_names_are_answered_with_known_ones(prepared: Path) -> None:
+    for change, message in (
         ({"src": "fr"}, r"data\.train\.a\.src: 'fr' is no language of .*: it has 'de', 'en'"),
         ({"tgt": "En"}, r"data\.train\.a\.tgt: 'En' is no language of .*: it has 'de', 'en'"),
         ({"split": "valid"}, r"data\.train\.a\.split: 'valid' is no split .*: it has test, train"),
         ({"split": "train[:x]"}, r"data\.train\.a\.split: 'train\[:x\]' is no split"),
         ({"split": "train[:900%]"}, r"data\.train\.a\.split: 'train\[:900%\]' is no split"),
-    ],
-)
-def test_unknown_names_are_answered_with_known_ones(
-    prepared: Path, change: dict[str, str], message: str
-) -> None:
-    settings: dict[str, Any] = {"src": "en", "tgt": "de", "split": "train"} | change
-    with pytest.raises(CorpusError, match=message):
-        open_source(tiny(prepared, **settings), "", "data.train.a")
+    ):
+        with pytest.raises(CorpusError, match=message):
+            open_source(a_set(prepared, **change), "", "data.train.a")
 
 
 def test_damaged_and_missing_shards_are_named(prepared: Path, tmp_path: Path) -> None:
     copy = tmp_path / "tiny_translate" / "1.0.0"
     shutil.copytree(prepared, copy)
     shard = sorted(copy.glob("*train*"))[1]
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-10])
-    with pytest.raises(CorpusError, match=f"{shard}: cannot be read beyond record 0"):
-        list(read_pairs(tiny(copy)))
-    other = sorted(copy.glob("*test*"))[0]
-    shutil.copyfile(other, shard)
-    with pytest.raises(CorpusError, match=f"{shard}: .* records are expected"):
-        list(read_pairs(tiny(copy)))
+    other = sorted(copy.glob("*test*"))[0].read_bytes()
+    for content, message in (
+        (shard.read_bytes()[:-10], f"{shard}: cannot be read beyond record 0"),
+        (other, f"{shard}: .* records are expected"),
+    ):
+        shard.write_bytes(content)
+        with pytest.raises(CorpusError, match=message):
+            read(a_set(copy))
     shard.unlink()
     with pytest.raises(CorpusError, match=rf"{shard} does not exist, .* copy the set again"):
-        open_source(tiny(copy))
+        open_source(a_set(copy))
 
 
 def test_sets_that_tensorflow_wrote_are_read(prepared: Path, tmp_path: Path) -> None:
@@ -161,14 +144,13 @@ def test_sets_that_tensorflow_wrote_are_read(prepared: Path, tmp_path: Path) -> 
             writer.write(record)
         writer.close()
     for split in ("train", "train[40:60]", "test"):
-        expected = list(read_pairs(tiny(prepared, split)))
-        assert list(read_pairs(tiny(copy, split))) == expected
+        assert read(a_set(copy, split)) == read(a_set(prepared, split))
     shard = sorted(copy.glob("*train*"))[0]
     whole = shard.read_bytes()
     for damaged in (whole[:-1], whole[:-20], whole[:5], b"", b"\xff" + whole[1:]):
         shard.write_bytes(damaged)
         with pytest.raises(CorpusError, match=f"{shard}: cannot be read beyond record"):
-            list(read_pairs(tiny(copy)))
+            read(a_set(copy))
 
 
 def test_a_set_may_stand_on_an_object_store(
@@ -176,15 +158,11 @@ def test_a_set_may_stand_on_an_object_store(
 ) -> None:
     for file in prepared.iterdir():
         bucket.pipe(f"gs://b/tfds/tiny_translate/1.0.0/{file.name}", file.read_bytes())
-    expected = list(read_pairs(tiny(prepared, "train[20:70]")))
-    corpus = dataclasses.replace(
-        tiny(prepared, "train[20:70]"), path="tiny_translate", data_dir="gs://b/tfds"
-    )
-    assert list(read_pairs(corpus)) == expected
+    corpus = a_set("tiny_translate", "train[20:70]", data_dir="gs://b/tfds")
+    assert read(corpus) == read(a_set(prepared, "train[20:70]"))
     assert str(files(corpus)["path[0]"]).startswith("gs://b/tfds/tiny_translate/1.0.0/")
-    elsewhere = dataclasses.replace(corpus, data_dir="gs://b/none")
     with pytest.raises(CorpusError, match=r"\.data_dir to a local folder, and copy"):
-        open_source(elsewhere)
+        open_source(dataclasses.replace(corpus, data_dir="gs://b/none"))
 
 
 @pytest.fixture
@@ -212,47 +190,40 @@ def test_wmt14_is_made_from_its_archives(
     fake_wmt14: Path, tmp_path: Path, no_network: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data_dir = tmp_path / "data"
-    pairs = list(read_pairs(wmt14(data_dir, fake_wmt14)))
-    expected = {
-        (f"{tag} en {i}", f"{tag} de {i}")
-        for tag, count in {"europarl": 5, "crawl": 4, "news": 3}.items()
-        for i in range(count)
-    }
-    assert {pair[1:] for pair in pairs} == expected and len(pairs) == 12
+    pairs = read(wmt14(data_dir, fake_wmt14))
+    counts = {"europarl": 5, "crawl": 4, "news": 3}
+    assert sorted(pair[1:] for pair in pairs) == sorted(
+        (f"{tag} en {i}", f"{tag} de {i}") for tag, count in counts.items() for i in range(count)
+    )
     # What is prepared is read again without archives, and nothing else is left.
-    assert list(read_pairs(wmt14(data_dir))) == pairs
-    assert len(list(read_pairs(wmt14(data_dir, split="validation")))) == 2
-    test = list(read_pairs(wmt14(data_dir, split="test")))
+    assert read(wmt14(data_dir)) == pairs
+    assert len(read(wmt14(data_dir, split="validation"))) == 2
+    test = read(wmt14(data_dir, split="test"))
     assert {pair[1:] for pair in test} == {(f"2014 en {i}", f"2014 de {i}") for i in range(3)}
     assert not list(data_dir.glob("unpacked-*"))
     assert capsys.readouterr().out == ""
 
 
-def test_archives_that_are_missing_are_named(fake_wmt14: Path, tmp_path: Path) -> None:
-    (fake_wmt14 / "dev.tgz").unlink()
-    with pytest.raises(CorpusError) as caught:
-        open_source(wmt14(tmp_path / "data", fake_wmt14), "", "data.train.wmt")
-    message = str(caught.value)
-    assert message.startswith(
-        f"data.train.wmt.archives: wmt14_translate/de-en is made from archives, and these are not "
-        f"in {fake_wmt14}\n  dev.tgz  "
-    )
-    assert message.count("\n") == 1 and "/wmt19/translation-task/dev.tgz" in message
-
-
-def test_archives_that_are_damaged_or_would_write_elsewhere_are_named(
+def test_archives_that_are_missing_damaged_or_would_write_elsewhere_are_named(
     fake_wmt14: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = fake_wmt14 / "dev.tgz"
+    corpus, path = wmt14(tmp_path / "data", fake_wmt14), fake_wmt14 / "dev.tgz"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(CorpusError, match=rf"(?s)cannot be prepared .*dev\.tgz.*{path}.*checksum"):
-        open_source(wmt14(tmp_path / "data", fake_wmt14))
+        open_source(corpus)
+    path.unlink()
+    message = (
+        rf"^a\.archives: {WMT14} is made from archives, and these are not in {fake_wmt14}\n"
+        r"  dev\.tgz  .*/wmt19/translation-task/dev\.tgz$"
+    )
+    with pytest.raises(CorpusError, match=message):
+        open_source(corpus)
     write_tgz(path, {"../../evil": "x"})
     known = tfds.builder(WMT14, data_dir=str(tmp_path)).url_infos
     url = next(url for url, info in known.items() if info.filename == path.name)
     monkeypatch.setitem(known, url, checksums.compute_url_info(path))
     with pytest.raises(CorpusError, match=f"{path}: cannot be unpacked: "):
-        open_source(wmt14(tmp_path / "data", fake_wmt14))
+        open_source(corpus)
     assert not list(tmp_path.rglob("evil"))
     assert not list((tmp_path / "data").rglob("unpacked-*"))
 
@@ -260,67 +231,56 @@ def test_archives_that_are_damaged_or_would_write_elsewhere_are_named(
 def test_without_a_network_the_archives_are_named(tmp_path: Path, no_network: None) -> None:
     with pytest.raises(CorpusError) as caught:
         open_source(wmt14(tmp_path), "", "data.train.wmt")
-    message = str(caught.value)
-    assert f"wmt14_translate/de-en is not prepared in {tmp_path}" in message
-    assert "set data.train.wmt.archives to it" in message
-    for line in (
-        "training-parallel-europarl-v7.tgz  657.6 MB  http://www.statmt.org/wmt13/",
-        "training-parallel-commoncrawl.tgz  918.3 MB  http",
-        "training-parallel-nc-v9.tgz  80.4 MB  http",
-        "dev.tgz  38.7 MB  http",
-    ):
-        assert f"\n  {line}" in message
-    assert message.count("\n") == 4
+    said, *listed = str(caught.value).split("\n")
+    assert f"wmt14_translate/de-en is not prepared in {tmp_path}" in said
+    assert "set data.train.wmt.archives to it" in said
+    assert [line.split("http")[0] for line in listed] == [
+        "  training-parallel-europarl-v7.tgz  657.6 MB  ",
+        "  training-parallel-commoncrawl.tgz  918.3 MB  ",
+        "  training-parallel-nc-v9.tgz  80.4 MB  ",
+        "  dev.tgz  38.7 MB  ",
+    ]
     # Another attempt may find a network.
     assert exit_status(caught.value) == FAILED
     # Nothing is begun by asking for the files, with a network or without.
     with pytest.raises(CorpusError, match="is not prepared in"):
         files(wmt14(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+    for name, message in (
         # Archives of unknown size.
         ("wmt14_translate/fr-en", r"training-giga-fren\.tar  .*\.tar"),
         ("no_such_set/de-en", r"data\.a\.path: TFDS .* has no set 'no_such_set/de-en'"),
         ("wmt14_translate/de-xx", r"data\.a\.path: 'wmt14_translate/de-xx': .* cs-en, de-en"),
         ("not a name", r"data\.a\.path: "),
-    ],
-)
-def test_names_that_tfds_does_not_know_or_has_not(
-    tmp_path: Path, no_network: None, name: str, message: str
-) -> None:
-    corpus = CorpusConfig(kind="tfds", path=name, src="en", tgt="fr", data_dir=str(tmp_path))
-    with pytest.raises(CorpusError, match=rf"(?s){message}"):
-        open_source(corpus, "", "data.a")
+    ):
+        with pytest.raises(CorpusError, match=rf"(?s){message}"):
+            open_source(a_set(name, data_dir=str(tmp_path)), "", "data.a")
 
 
-@pytest.mark.parametrize("packed", ["tgz", "zip"])
+@pytest.fixture
+def two_sides(tmp_path: Path) -> str:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "text.de").write_text("eins zwei")
+    (tmp_path / "in" / "text.en").write_text("one two")
+    return str(tmp_path / "in")
+
+
+@pytest.mark.parametrize("packed", ["gztar", "zip"])
 def test_archives_without_a_digest_are_taken_from_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None, packed: str
+    two_sides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None, packed: str
 ) -> None:
-    shutil.make_archive(
-        str(tmp_path / "text"), {"tgz": "gztar", "zip": "zip"}[packed], two_sides(tmp_path / "in")
-    )
-    made = next(path for path in tmp_path.iterdir() if path.name.startswith("text."))
-    made.rename(tmp_path / f"text.{packed}")
-    monkeypatch.setattr(FetchedTranslate, "url", f"http://nowhere/text.{packed}")
-    corpus = dataclasses.replace(
-        tiny(Path("fetched_translate")), data_dir=str(tmp_path / "data"), archives=str(tmp_path)
-    )
-    assert {pair[1:] for pair in read_pairs(corpus)} == {("one", "eins"), ("two", "zwei")}
+    made = Path(shutil.make_archive(str(tmp_path / "text"), packed, two_sides))
+    monkeypatch.setattr(FetchedTranslate, "url", f"http://nowhere/{made.name}")
+    corpus = a_set("fetched_translate", data_dir=str(tmp_path / "data"), archives=str(tmp_path))
+    assert {pair[1:] for pair in read(corpus)} == {("one", "eins"), ("two", "zwei")}
 
 
 def test_with_a_network_archives_are_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_sides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *_: None)
-    shutil.make_archive(str(tmp_path / "text"), "gztar", two_sides(tmp_path / "in"))
-    corpus = dataclasses.replace(
-        tiny(Path("fetched_translate")), data_dir=str(tmp_path / "data"), archives=""
-    )
+    shutil.make_archive(str(tmp_path / "text"), "gztar", two_sides)
+    corpus = a_set("fetched_translate", data_dir=str(tmp_path / "data"))
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
         thread = threading.Thread(target=httpd.serve_forever, args=(0.05,))
@@ -331,21 +291,7 @@ def test_with_a_network_archives_are_downloaded(
             with pytest.raises(CorpusError, match=r"(?s)downloaded.*404.* a\.archives .*missing\."):
                 open_source(corpus)
             monkeypatch.setattr(FetchedTranslate, "url", f"{address}/text.tar.gz")
-            assert {pair[1:] for pair in read_pairs(corpus)} == {("one", "eins"), ("two", "zwei")}
+            assert {pair[1:] for pair in read(corpus)} == {("one", "eins"), ("two", "zwei")}
         finally:
             httpd.shutdown()
             thread.join()
-
-
-def two_sides(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "text.de").write_text("eins zwei")
-    (folder / "text.en").write_text("one two")
-    return folder
-
-
-def test_direction_is_explicit(prepared: Path) -> None:
-    there = list(read_pairs(tiny(prepared, src="en", tgt="de")))
-    back = list(read_pairs(tiny(prepared, src="de", tgt="en")))
-    assert "sentence" in there[0].src and "Satz" in there[0].tgt
-    assert back == [Pair(pair.line, pair.tgt, pair.src) for pair in there]
