@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import lzma
+import random
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,9 +16,8 @@ from backports import zstd
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data import synthetic
 from flaxformer_mt.data.corpus import open_source
-from flaxformer_mt.data.prepare import prepare, read_manifest
+from flaxformer_mt.data.prepare import prepare, read_manifest, sample
 from flaxformer_mt.data.prepare.report import BINS, lengths_of, percentiles
 from flaxformer_mt.data.prepare.sample import record_bytes, text_bytes
 from tests.data.pairs import of_lengths
@@ -35,14 +36,12 @@ def test_figures_are_those_of_the_lengths_written_out(values: list[int]) -> None
     figures = sides["src"]
     assert figures["tokens"] == sum(values) and figures["max"] == max(values)
     assert figures["mean"] == round(float(np.mean(values)), 2)
-    # The histogram counts every sentence once.
-    for side, side_lengths in (("src", values), ("tgt", [2] * len(values))):
-        histogram = sides[side]["histogram"]
-        width, counts = histogram["width"], histogram["counts"]
-        assert len(counts) <= BINS and sum(counts) == len(values)
-        for number, count in enumerate(counts):
-            in_bin = [v for v in side_lengths if number * width < v <= (number + 1) * width]
-            assert count == len(in_bin)
+    width, bins = figures["histogram"]["width"], figures["histogram"]["counts"]
+    assert len(bins) <= BINS and sides["tgt"]["histogram"]["width"] == width
+    assert bins == [
+        sum(n * width < value <= (n + 1) * width for value in values) for n in range(len(bins))
+    ]
+    assert sum(bins) == sum(sides["tgt"]["histogram"]["counts"]) == len(values)
 
 
 def test_the_picture_shows_lengths_and_drops(tmp_path: Path) -> None:
@@ -68,20 +67,24 @@ def test_the_picture_shows_lengths_and_drops(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
-def test_how_much_text_there_is_is_known_beforehand(tmp_path: Path, suffix: str) -> None:
-    opened: dict[str, Any] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".zst": zstd.open}
-    pairs = [(src.encode(), tgt.encode()) for src, tgt in synthetic.pairs("train", 3000)]
-    for side, name in enumerate(("a", "b")):
-        with opened[suffix](tmp_path / f"{name}{suffix}", "wb") as stream:
-            stream.write(b"".join(pair[side] + b"\n" for pair in pairs))
+def test_how_much_text_there_is_is_known_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    packers: dict[str, Any] = {"": bytes, ".gz": gzip.compress, ".zst": zstd.compress}
+    pack = packers.get(suffix, functools.partial(lzma.compress, preset=0))
+    source = open_source(CorpusConfig(kind="synthetic", size=1000))
+    assert text_bytes(source) is None
+    pairs = list(source.records())
+    for side, name in enumerate("ab"):
+        text = b"".join(pair[side] + b"\n" for pair in pairs)
+        (tmp_path / f"{name}{suffix}").write_bytes(pack(text))
     source = open_source(CorpusConfig(src=f"a{suffix}", tgt=f"b{suffix}"), str(tmp_path))
-    records = list(source.records())
-    assert text_bytes(source) == record_bytes(records)
-    assert text_bytes(open_source(CorpusConfig(kind="synthetic", size=9))) is None
+    assert text_bytes(source) == record_bytes(pairs)
     if suffix:
         (tmp_path / f"a{suffix}").write_bytes(b"nonsense")
         assert text_bytes(source) is not None
-        with opened[suffix](tmp_path / f"a{suffix}", "wb") as stream:
-            stream.write(b"again\n" * (4 << 20))  # 24 MiB, of which the beginning is read
-        found = text_bytes(source)
-        assert found is None or 18 << 20 < found < 32 << 20
+        # Of 6 MiB the beginning is read.
+        monkeypatch.setattr(sample, "_HEAD", 1 << 20)
+        text = random.Random(0).randbytes(3 << 20).hex().encode()
+        (tmp_path / f"a{suffix}").write_bytes(pack(text))
+        assert 18 << 18 < (text_bytes(source) or 0) < 32 << 18
