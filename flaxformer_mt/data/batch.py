@@ -77,11 +77,7 @@ def assemble(
     """The pairs at `indices`, `counts[r]` of them in row r, one a row by default.
 
     Rows beyond them are padding. Of a `share`, only its rows are read and returned. With `sources`
-    each target stands beside the source of the pair at that index.
-
-    Raises:
-      PlanError: more rows than the shape has, rows that the shares do not divide, or more tokens
-        in a row than the shape holds.
+    each target stands beside the source of the pair at that index. Raises PlanError.
     """
     counts = np.ones(len(indices), np.int64) if counts is None else counts
     sources = indices if sources is None else sources

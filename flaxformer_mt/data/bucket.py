@@ -30,10 +30,7 @@ def shapes_for(
 
     `counts` says how many pairs there are of each two lengths, one by default. A shape's rows are
     the largest multiple of `batch.multiple` with which neither side exceeds `batch.tokens`
-    positions. The last shape holds the longest sentences of both sides.
-
-    Raises:
-      PlanError: there are no pairs, or one `multiple` of rows of the longest exceeds the budget.
+    positions. The last shape holds the longest sentences of both sides. Raises PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -49,9 +46,14 @@ def shapes_for(
         )
     # One state for each pair of candidate lengths, in an order in which nested shapes ascend.
     src_grid, tgt_grid = (
-        grid.ravel() for grid in np.meshgrid(src_levels, tgt_levels, indexing="ij")
+        np.repeat(src_levels, len(tgt_levels)),
+        np.tile(tgt_levels, len(src_levels)),
     )
-    holds = _pairs_within(src_lengths, tgt_lengths, counts, src_levels, tgt_levels).ravel()
+    # How many pairs a shape of these lengths holds.
+    cells = np.searchsorted(src_levels, src_lengths) * len(tgt_levels)
+    cells += np.searchsorted(tgt_levels, tgt_lengths)
+    within = np.bincount(cells, counts, minlength=len(src_grid)).astype(np.int64)
+    holds = within.reshape(len(src_levels), -1).cumsum(0).cumsum(1).ravel()
     rows = batch.tokens // np.maximum(src_grid, tgt_grid) // batch.multiple * batch.multiple
     chain = _cheapest_chain(src_grid, tgt_grid, holds, rows, batch.max_shapes)
     return tuple(Shape(int(rows[i]), int(src_grid[i]), int(tgt_grid[i])) for i in chain)
@@ -99,26 +101,11 @@ def _levels(lengths: Lengths, counts: Int64[np.ndarray, " pairs"]) -> Int64[np.n
     return values[np.unique(np.minimum(shares, len(values) - 1))]
 
 
-def _pairs_within(
-    src_lengths: Lengths,
-    tgt_lengths: Lengths,
-    counts: Int64[np.ndarray, " pairs"],
-    src_levels: Lengths,
-    tgt_levels: Lengths,
-) -> Int64[np.ndarray, "src_levels tgt_levels"]:
-    """How many pairs a shape of each two candidate lengths holds."""
-    cells = np.searchsorted(src_levels, src_lengths) * len(tgt_levels)
-    cells += np.searchsorted(tgt_levels, tgt_lengths)
-    within = np.bincount(cells, counts, minlength=len(src_levels) * len(tgt_levels))
-    return within.astype(np.int64).reshape(len(src_levels), -1).cumsum(0).cumsum(1)
+_States = Int64[np.ndarray, " states"]
 
 
 def _cheapest_chain(
-    src_grid: Int64[np.ndarray, " states"],
-    tgt_grid: Int64[np.ndarray, " states"],
-    holds: Int64[np.ndarray, " states"],
-    rows: Int64[np.ndarray, " states"],
-    max_shapes: int,
+    src_grid: _States, tgt_grid: _States, holds: _States, rows: _States, max_shapes: int
 ) -> list[int]:
     """The chain of states, ending in the last, that takes the fewest positions.
 

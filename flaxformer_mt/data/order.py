@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -79,7 +78,8 @@ class Order:
             raise IndexError(f"window {window} of an epoch of {self.windows}")
         if not self.mixed:
             start, stop = (self._bound(window + side) for side in (0, 1))
-            return self._stream(_whole(self.parts), 0, epoch, start, stop)
+            whole = Part("", self.parts[0].first, self.pairs_per_epoch)
+            return self._stream(whole, 0, epoch, start, stop)
         start, stop = (epoch * self.pairs_per_epoch + self._bound(window + side) for side in (0, 1))
         drawn = []
         for number, (part, share) in enumerate(zip(self.parts, self._shares(), strict=True)):
@@ -110,10 +110,6 @@ class Order:
         keys = np.random.Philox(entropy)
         at = np.arange(start, stop, dtype=np.uint64)
         return part.first + permute(at, part.size, keys.random_raw(_HALF_ROUNDS)).astype(np.int64)
-
-
-def _whole(parts: Sequence[Part]) -> Part:
-    return Part("", parts[0].first, sum(part.size for part in parts))
 
 
 def permute(

@@ -27,6 +27,10 @@ _GROUPS = 16
 _EXCHANGES = 64
 _ROWS_AT_A_TIME = 4096
 
+_Lengths = Int64[np.ndarray, "2 pairs"]
+_Room = Int64[np.ndarray, "2 1"]
+_Slots = Int32[np.ndarray, "rows slots"]
+
 
 def packed_shape(
     src_lengths: Lengths,
@@ -38,11 +42,8 @@ def packed_shape(
 
     Those hold the longest pair and several average ones, stand to each other as the corpus's sides
     do, so that both fill up together, and are no longer than that needs, since attention's
-    cost grows with their square. `counts`: how many pairs there are of each two lengths.
-
-    Raises:
-      PlanError: there are no pairs, the longest does not fit the lengths asked for, or one
-        `batch.multiple` of rows exceeds `batch.tokens`.
+    cost grows with their square. `counts`: how many pairs there are of each two lengths. Raises
+    PlanError.
     """
     if len(src_lengths) == 0:
         raise PlanError("there are no pairs to batch")
@@ -76,17 +77,14 @@ def plan_packed(
     src_lengths: Lengths, tgt_lengths: Lengths, shape: Shape, random: np.random.Philox
 ) -> Plan:
     """Every pair exactly once, in nearly full rows. Raises PlanError if one exceeds the shape."""
-    for side, lengths, limit in (
-        ("source", src_lengths, shape.src_length),
-        ("target", tgt_lengths, shape.tgt_length),
-    ):
+    both = np.stack([src_lengths, tgt_lengths]).astype(np.int64)
+    room = np.array([[shape.src_length], [shape.tgt_length]])
+    for side, lengths, limit in zip(("source", "target"), both, room[:, 0], strict=True):
         if len(lengths) and lengths.max() > limit:
             raise PlanError(
-                f"pair {int(lengths.argmax())} has {lengths.max()} {side} tokens; {shape} holds "
-                f"{limit}"
+                f"pair {lengths.argmax()} has {lengths.max()} {side} tokens; {shape} holds {limit}"
             )
-    lengths = np.stack([src_lengths, tgt_lengths]).astype(np.int64)
-    room = np.array([[shape.src_length], [shape.tgt_length]])
+    lengths = both
     batches = int(np.ceil((lengths.sum(axis=1) / room[:, 0]).max(initial=0) / shape.rows / _FILL))
     slots = _deal(lengths, room, batches * shape.rows, random)
     while too_long := _exchange(slots, lengths, room, random):
@@ -128,12 +126,7 @@ def _lengths(longest: tuple[int, int], means: tuple[float, float]) -> tuple[int,
     return best
 
 
-def _deal(
-    lengths: Int64[np.ndarray, "2 pairs"],
-    room: Int64[np.ndarray, "2 1"],
-    rows: int,
-    random: np.random.Philox,
-) -> Int32[np.ndarray, "rows slots"]:
+def _deal(lengths: _Lengths, room: _Room, rows: int, random: np.random.Philox) -> _Slots:
     """The pairs in rows of like load, some too long. Empty slots hold the number of pairs."""
     pairs = lengths.shape[1]
     # Each side in units in which both are full at the same number, so that whole numbers compare.
@@ -157,12 +150,7 @@ def _deal(
     return np.stack(slots, axis=1)
 
 
-def _exchange(
-    slots: Int32[np.ndarray, "rows slots"],
-    lengths: Int64[np.ndarray, "2 pairs"],
-    room: Int64[np.ndarray, "2 1"],
-    random: np.random.Philox,
-) -> int:
+def _exchange(slots: _Slots, lengths: _Lengths, room: _Room, random: np.random.Philox) -> int:
     """Exchanges pairs between rows until none is too long, or no more; how many stay so."""
     lengths = np.concatenate([lengths, np.zeros((2, 1), np.int64)], axis=1)  # the empty slot
     load = lengths[:, slots].sum(axis=2)
@@ -185,10 +173,10 @@ def _exchange(
 
 
 def _exchange_best(
-    slots: Int32[np.ndarray, "rows slots"],
+    slots: _Slots,
     lengths: Int64[np.ndarray, "2 pairs_and_one"],
     load: Int64[np.ndarray, "2 rows"],
-    room: Int64[np.ndarray, "2 1"],
+    room: _Room,
     long: Integer[np.ndarray, " chosen"],
     fitting: Integer[np.ndarray, " chosen"],
 ) -> None:

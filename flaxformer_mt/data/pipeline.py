@@ -54,19 +54,14 @@ class WorkerError(FlaxformerError):
 class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManager["Batches"]):
     """Endless (batch, position of the one after it), from the batch at `position` on.
 
-    The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; a stream begun
-    at a position gives the batches that one begun earlier gives from there. Batches whose
-    positions are in `skip`, those recorded when an update went wrong, are left out. Of a `share`,
-    each batch has the rows of that share alone.
+    The stream is a pure function of the pairs' lengths, `batch_config` and `seed`; one begun at a
+    position gives what one begun earlier gives from there. Batches whose positions are in `skip`,
+    those recorded when an update went wrong, are left out. Of a `share`, each batch has the rows of
+    that share alone.
 
     Batches are put together ahead of need, by a thread or by `workers` processes. What those raise
-    is raised by `next`; `close`, the end of a `with` block or dropping the last reference ends
-    them.
-
-    Raises:
-      PlanError: no plan is possible; by `next`: `position` lies beyond its window, the position
-        of another store or batch size.
-      WorkerError: by `next`: a worker process died.
+    is raised by `next`: PlanError for a position of another store or batch size, WorkerError where
+    a process died. `close`, the end of a `with` block or dropping the last reference ends them.
     """
 
     def __init__(
@@ -109,8 +104,8 @@ class Batches(Iterator[tuple[Batch, Position]], contextlib.AbstractContextManage
             )
         else:
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=_AHEAD)
-        held_back = signals_held_back(signal.SIGINT, signal.SIGTERM)
-        with held_back if workers else contextlib.nullcontext():
+        signals = (signal.SIGINT, signal.SIGTERM)
+        with signals_held_back(*signals) if workers else contextlib.nullcontext():
             self._iterator = iter(dataset)
             # They hold no reference to this object, so that dropping it ends them.
             self._end = weakref.finalize(self, self._iterator.close)
@@ -169,10 +164,7 @@ def one_pass(
 ) -> Iterator[Batch]:
     """Every pair once, in order of length, in few shapes: for validation, always the same.
 
-    Of a `share`, each batch has the rows of that share alone.
-
-    Raises:
-      PlanError: there are no pairs, or the budget is too small for the longest.
+    Of a `share`, each batch has the rows of that share alone. Raises PlanError.
     """
     plan = planned_pass(pairs, batch_config, max_shapes=max_shapes)
     for index in range(len(plan)):
@@ -187,9 +179,7 @@ def exchanged_pass(
 
     At most so many, spread over the lengths, each with its place in that pass. A batch is of pairs
     of like length, so these sources are those of strangers in nothing but what they say. A batch
-    of one pair has no other source and is none of them.
-
-    Raises PlanError as `one_pass` does.
+    of one pair is none of them. Raises PlanError.
     """
     plan = planned_pass(pairs, batch_config)
     places = [index for index in range(len(plan)) if len(plan[index][1].pairs) > 1]

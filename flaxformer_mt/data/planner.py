@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int64
 
 from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.data.batch import WHOLE, Batch, Share, assemble
@@ -17,7 +16,7 @@ from flaxformer_mt.data.order import Order, Position
 from flaxformer_mt.data.pack import packed_shape, plan_packed
 from flaxformer_mt.data.plan import Plan, PlanError, Rows, Shape, stream
 from flaxformer_mt.data.sampling import Resampler
-from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.store import LengthCounts, TokenPairs
 
 # Drawing segmentations takes 15 to 60 microseconds a pair, and the first batch waits for a window;
 # but a window of few batches leaves many of them partly empty.
@@ -76,17 +75,14 @@ class Planner:
             indices = np.arange(len(pairs))
         src, tgt = (side.lengths(indices) for side in pairs.sides.values())
         random = stream(self._seed, epoch, window)
-        plan = (
-            plan_packed(src, tgt, self.shapes[0], random)
-            if self._packed
-            else plan_buckets(src, tgt, self.shapes, random)
-        )
+        if self._packed:
+            plan = plan_packed(src, tgt, self.shapes[0], random)
+        else:
+            plan = plan_buckets(src, tgt, self.shapes, random)
         return PlannedWindow(pairs, dataclasses.replace(plan, pairs=indices[plan.pairs]))
 
 
-def _expected_lengths(
-    pairs: TokenPairs,
-) -> tuple[Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"]]:
+def _expected_lengths(pairs: TokenPairs) -> LengthCounts:
     """Source lengths, target lengths, and how often they come together: in a mixture, as drawn."""
     if not any(part.weight for part in pairs.parts):
         return pairs.length_counts()
@@ -127,11 +123,11 @@ def planned_batches(
     """
     windows = planner.order.windows
     if position.epoch < 0 or not 0 <= position.window < windows:
-        raise PlanError(_elsewhere(position, f"an epoch of {windows:,} windows"))
+        raise _elsewhere(position, f"an epoch of {windows:,} windows")
     with ThreadPoolExecutor(1, thread_name_prefix="plan") as ahead:
         window = planner.window(position.epoch, position.window)
         if not 0 <= position.index <= len(window.plan):
-            raise PlanError(_elsewhere(position, f"a window of {len(window.plan):,} batches"))
+            raise _elsewhere(position, f"a window of {len(window.plan):,} batches")
         while True:
             following = _next_window(position, windows)
             pending = ahead.submit(planner.window, following.epoch, following.window)
@@ -166,5 +162,7 @@ def _next_window(position: Position, windows: int) -> Position:
     return Position(position.epoch + 1, 0, 0)
 
 
-def _elsewhere(position: Position, inside: str) -> str:
-    return f"{position} lies outside {inside}: it belongs to another corpus or data.batch setting"
+def _elsewhere(position: Position, inside: str) -> PlanError:
+    return PlanError(
+        f"{position} lies outside {inside}: it belongs to another corpus or data.batch setting"
+    )

@@ -64,8 +64,8 @@ class Resampler:
         an unknown character or bytes stay as they are stored.
         """
         src, tgt = (
-            self._side(self._cutters[side], pairs.sides[side], indices, (epoch, number), limit)
-            for number, (side, limit) in enumerate(zip(("src", "tgt"), limits, strict=True))
+            self._side(cutter, pairs.sides[side], indices, (epoch, number), limits[number])
+            for number, (side, cutter) in enumerate(self._cutters.items())
         )
         return TokenPairs([src], [tgt])
 
@@ -101,10 +101,13 @@ class Resampler:
             flat[runs(starts[example], sizes[example])], sizes[example], words[example], draws
         )
         drawn = tokens[runs(firsts[draw_of], sizes[draw_of])]
-        word_ends = _offsets(sizes[draw_of])
-        return _unless_longer(
-            Tokens(drawn, word_ends[words_before]), Tokens(flat, _offsets(lengths)), limit
-        )
+        cut = Tokens(drawn, _offsets(sizes[draw_of])[words_before])
+        too_long = np.diff(cut.offsets) > limit
+        if not too_long.any():
+            return cut
+        both = Sentences([cut, Tokens(flat, _offsets(lengths))])
+        chosen = np.arange(len(cut)) + len(cut) * too_long
+        return Tokens(both.gather(chosen), _offsets(both.lengths(chosen)))
 
 
 class _Cutter:
@@ -335,13 +338,3 @@ class _Table:
 
 def _offsets(lengths: Int64[np.ndarray, " items"]) -> Int64[np.ndarray, " items_and_one"]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
-def _unless_longer(drawn: Tokens, stored: Tokens, limit: int) -> Tokens:
-    """The drawn sentences, but the stored ones in place of those above the limit."""
-    too_long = np.diff(drawn.offsets) > limit
-    if not too_long.any():
-        return drawn
-    both = Sentences([drawn, stored])
-    chosen = np.arange(len(drawn)) + len(drawn) * too_long
-    return Tokens(both.gather(chosen), _offsets(both.lengths(chosen)))

@@ -28,11 +28,8 @@ def trained_model(
 ) -> bytes:
     """A model of `config.size` pieces, or with a type for each word, however many there are.
 
-    `marks` has the ids of pad, bos, eos and unk.
-
-    Raises:
-      VocabularyError: the sentences cannot fill, or do not fit into, `config.size` types; the
-        message gives the largest or smallest size possible. Or there is no word.
+    `marks` has the ids of pad, bos, eos and unk. Raises VocabularyError, which gives the largest or
+    smallest size possible.
     """
     kept = list(sentences)
     kind: dict[str, Any] = {

@@ -130,6 +130,10 @@ class Sentences:
             yield self.shards[number], here, indices[here] - self.firsts[number]
 
 
+_Kinds = Int64[np.ndarray, " kinds"]
+LengthCounts = tuple[_Kinds, _Kinds, _Kinds]
+
+
 class TokenPairs:
     """A split's pairs: token ids with the end mark, and their lengths, which count it."""
 
@@ -163,11 +167,7 @@ class TokenPairs:
         """See `src_lengths`."""
         return np.concatenate([np.zeros(0, np.int32), *self.sides["tgt"].all_lengths()])
 
-    def length_counts(
-        self, first: int = 0, stop: int | None = None
-    ) -> tuple[
-        Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"], Int64[np.ndarray, " kinds"]
-    ]:
+    def length_counts(self, first: int = 0, stop: int | None = None) -> LengthCounts:
         """Which source and target lengths occur together in pairs `first` to `stop`, how often."""
         counts = np.zeros((1, 1), np.int64)
         sides = (self.sides[side].all_lengths(first, stop) for side in SIDES)
@@ -206,15 +206,11 @@ class Store:
     def open(
         cls, directory: str | Path, *, vocabulary_digest: str | None = None, thorough: bool = False
     ) -> Store:
-        """Map the store in `directory` and verify it.
+        """Map the store in `directory` and verify every file's size and contents.
 
-        Every file's size is verified, and its contents: of one larger than 64 MB by blocks all over
-        it, so that another file is noticed, unless `thorough` asks for every byte (about a
-        second a gigabyte).
-
-        Raises:
-          StoreError: a file is missing, of another size or digest than recorded, or the
-            store was made with another vocabulary than `vocabulary_digest`.
+        Of a file larger than 64 MB blocks all over it are verified, so that another file is
+        noticed, unless `thorough` asks for every byte (about a second a gigabyte). Raises
+        StoreError, also for another vocabulary than `vocabulary_digest`.
         """
         index_file = Path(directory) / INDEX
         advice = f"; delete {os.path.realpath(directory)} and run `prepare` again"
@@ -247,29 +243,24 @@ def file_name(split: str, number: int, side: str, part: str) -> str:
     return f"{split}-{number:05}.{side}.{part}"
 
 
-def whole_digest(path: Path) -> str:
-    """sha256 of a file, hexadecimal."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def file_record(path: Path) -> dict[str, Any]:
+    """What the index says of a file."""
+    record: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": _digest(path, "sha256")}
+    if record["bytes"] > _VERIFIED:
+        record["blocks"] = _digest(path, "blocks")
+    return record
 
 
-def block_digest(path: Path) -> str:
-    """sha256 of blocks evenly spread over a file, its first and last bytes among them."""
-    size, sha256 = path.stat().st_size, hashlib.sha256()
-    blocks = _VERIFIED // _BLOCK
+def _digest(path: Path, of: str) -> str:
+    """sha256 of a file, or of "blocks" evenly spread over it, its first and last bytes included."""
     with open(path, "rb") as stream:
+        if of == "sha256":
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+        size, sha256, blocks = path.stat().st_size, hashlib.sha256(), _VERIFIED // _BLOCK
         for number in range(blocks):
             stream.seek((size - _BLOCK) * number // (blocks - 1))
             sha256.update(stream.read(_BLOCK))
-    return sha256.hexdigest()
-
-
-def file_record(path: Path) -> dict[str, Any]:
-    """What the index says of a file."""
-    record: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": whole_digest(path)}
-    if record["bytes"] > _VERIFIED:
-        record["blocks"] = block_digest(path)
-    return record
+        return sha256.hexdigest()
 
 
 def _open_split(
@@ -317,19 +308,16 @@ def _open_array(
     size = regular_size(path)
     # Of a copy in a cache, what a link in a run's folder leads to.
     folder = path.parent.resolve()
+    advice = f"another store's; delete {folder} and run `prepare` again"
     if size != recorded["bytes"]:
         raise StoreError(
-            f"{path}: has {size:,} bytes where {INDEX} records {recorded['bytes']:,}: "
-            f"it is truncated or another store's; delete {folder} and run `prepare` again"
+            f"{path}: has {size:,} bytes where {INDEX} records {recorded['bytes']:,}: it is "
+            f"truncated or {advice}"
         )
-    if (
-        block_digest(path) != recorded["blocks"]
-        if "blocks" in recorded and not thorough
-        else whole_digest(path) != recorded["sha256"]
-    ):
+    of = "blocks" if "blocks" in recorded and not thorough else "sha256"
+    if _digest(path, of) != recorded[of]:
         raise StoreError(
-            f"{path}: its contents are not those recorded in {INDEX}: it is damaged or "
-            f"another store's; delete {folder} and run `prepare` again"
+            f"{path}: its contents are not those recorded in {INDEX}: it is damaged or {advice}"
         )
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, mode="r") if size else np.empty(0, dtype)

@@ -42,10 +42,7 @@ class Derivation(NamedTuple):
 
 
 def derivations(split: Split, size: int, seed: int = 0) -> Iterator[Derivation]:
-    """`size` derivations of a split, lazily; a longer stream begins with the shorter one.
-
-    Raises ValueError for an unknown split or a negative size.
-    """
+    """`size` derivations of a split, lazily; a longer stream begins with the shorter one."""
     if split not in SPLITS:
         raise ValueError(f"the built-in corpus has the splits {', '.join(SPLITS)}, not {split!r}")
     if size < 0:

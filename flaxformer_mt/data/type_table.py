@@ -34,6 +34,8 @@ class TypeTable:
     pieces: tuple[str, ...] = dataclasses.field(repr=False)
 
     def __post_init__(self) -> None:
+        if not all(isinstance(piece, str) for piece in self.pieces):
+            raise VocabularyError("is not a JSON list of pieces")
         if self.pieces[: len(MARKS)] != MARKS:
             raise VocabularyError(
                 f"the first types are {', '.join(self.pieces[: len(MARKS)])}, not "
@@ -42,13 +44,6 @@ class TypeTable:
         if len(self.ids) < len(self.pieces):
             twice = next(p for number, p in enumerate(self.pieces) if self.ids[p] != number)
             raise VocabularyError(f"the piece {twice!r} has more than one id")
-
-    @classmethod
-    def from_json(cls, pieces: object) -> TypeTable:
-        """The table whose `to_bytes` holds this JSON value. Raises VocabularyError."""
-        if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-            raise VocabularyError("is not a JSON list of pieces")
-        return cls(tuple(pieces))
 
     def to_bytes(self) -> bytes:
         """The pieces as a JSON list."""

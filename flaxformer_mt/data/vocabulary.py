@@ -70,9 +70,8 @@ class Vocabulary:
     ) -> Vocabulary:
         """Read a model file and the file of its table; those of that digest if `sha256` is given.
 
-        Raises:
-          VocabularyError: no such file, not the one, not a SentencePiece model, or one with
-            other ids for the marks than `PAD, BOS, EOS, UNK` and no table.
+        Raises VocabularyError, also for other ids of the marks than `PAD, BOS, EOS, UNK`, if there
+        is no table.
         """
         path = Path(path)
         try:
@@ -81,9 +80,9 @@ class Vocabulary:
             raise VocabularyError(f"{path}: cannot be read: {error.strerror}") from error
         if table is not None:
             with explained(VocabularyError, Path(table), _ADVICE):
-                pieces = load_json(Path(table))
+                pieces = tuple(load_json(Path(table)))
             try:
-                vocabulary = cls(vocabulary.model, TypeTable.from_json(pieces))
+                vocabulary = cls(vocabulary.model, TypeTable(pieces))
             except VocabularyError as error:
                 raise VocabularyError(f"{table}: {error}{_ADVICE}") from error
         if sha256 not in (None, vocabulary.digest):
@@ -185,10 +184,7 @@ class Vocabulary:
         return [piece.id for piece in found], [(piece.begin, piece.end) for piece in found]
 
     def language_code(self, sentence: str) -> str:
-        """The code of the target language that a sentence begins with, if the vocabulary has one.
-
-        Of an imported multilingual model; with one for two languages it is always empty.
-        """
+        """The code of the target language that a sentence begins with, if the vocabulary has it."""
         return self.table.language_code(sentence) if self.table is not None else ""
 
     def decode_with_spans(self, tokens: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
@@ -277,8 +273,8 @@ class Vocabularies:
     def save(self, directory: str | Path) -> None:
         """Write the models, a table of their pieces and `vocabulary.json` with their digests.
 
-        The folder appears complete or not at all: it is written aside and renamed into place.
-        Raises VocabularyError if it exists and is not empty.
+        The folder appears complete or not at all. Raises VocabularyError if it exists and is not
+        empty.
         """
         directory = Path(directory)
         if directory.exists() and any(directory.iterdir()):
@@ -295,12 +291,7 @@ class Vocabularies:
 
     @classmethod
     def load(cls, directory: str | Path) -> Vocabularies:
-        """Read what `save` wrote and verify it.
-
-        Raises:
-          VocabularyError: a file is missing, damaged, of a later format, or not the one whose
-            digest is recorded; the message names it.
-        """
+        """Read what `save` wrote and verify it. Raises VocabularyError, which names the file."""
         index_file = Path(directory) / INDEX
         with explained(VocabularyError, index_file, _ADVICE):
             index = load_json(index_file)
@@ -309,38 +300,31 @@ class Vocabularies:
                     f"{index_file}: has format {index['format']}; this program reads "
                     f"{' and '.join(map(str, FORMATS))}"
                 )
-            names = ["shared"] * 2 if index["shared"] else ["src", "tgt"]
-            expected = {
-                name: (
-                    _beside(index_file, index[name], "model", f"{name}.model"),
-                    str(index[name]["sha256"]),
-                    _beside(index_file, index[name], "table", f"{name}.table.json")
-                    if "table" in index[name]
-                    else None,
+            loaded = {}
+            for name in ["shared"] if index["shared"] else ["src", "tgt"]:
+                record, files = index[name], dict[str, Path]()
+                for key, file in (("model", f"{name}.model"), ("table", f"{name}.table.json")):
+                    # An index may have been made to name any file of the machine.
+                    if record.get(key, file) != file:
+                        raise VocabularyError(
+                            f"{index_file}: names {record[key]!r} in place of {file}; restore it "
+                            "from a copy"
+                        )
+                    if key in record:
+                        files[key] = index_file.with_name(file)
+                loaded[name] = Vocabulary.load(
+                    files["model"], sha256=str(record["sha256"]), table=files.get("table")
                 )
-                for name in names
-            }
-        loaded = {
-            name: Vocabulary.load(model, sha256=sha256, table=table)
-            for name, (model, sha256, table) in expected.items()
-        }
-        return cls(*(loaded[name] for name in names))
-
-
-def _beside(index_file: Path, record: dict[str, str], key: str, name: str) -> Path:
-    """The file `name`: an index may have been made to name any file of the machine."""
-    if record[key] != name:
-        raise VocabularyError(
-            f"{index_file}: names {record[key]!r} in place of {name}; restore it from a copy"
+        return (
+            cls(*loaded.values()) if len(loaded) == 2 else cls(*loaded.values(), *loaded.values())
         )
-    return index_file.with_name(name)
 
 
 def train(sentences: Iterable[str], config: VocabularyConfig, *, words: bool = False) -> Vocabulary:
     """Train a SentencePiece model; the same sentences and settings give the same bytes.
 
-    With `words`, one of whole words: all of the sentences', and `config.tgt_words`. No word is ever
-    split, and one that is not among them is the unknown token. Raises as `trained_model` does.
+    With `words`, one of whole words: all of the sentences', and `config.tgt_words`. Raises as
+    `trained_model` does.
     """
     text = itertools.chain(sentences, config.tgt_words) if words else sentences
     return Vocabulary(trained_model(text, config, _MARKS, words=words))

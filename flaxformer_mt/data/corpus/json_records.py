@@ -38,26 +38,22 @@ class JsonRecords:
     def records(self) -> Iterator[tuple[bytes, ...]]:
         """The two sentences, or the record as it is where they are not found."""
         for path in self.files.values():
-            yield from map(self._columns, self.read(path))
+            for record in self.read(path):
+                found = self._sentences(record)
+                yield (record,) if isinstance(found, NoText) else found
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         if len(columns) == 2:
             return defect_of_sides(columns, (self.label, self.label), where=" of the {side} text")
+        found = self._sentences(columns[0])
+        return Defect(self.label, *found.args) if isinstance(found, NoText) else None
+
+    def _sentences(self, record: bytes) -> tuple[bytes, bytes] | NoText:
         try:
-            self._sentences(columns[0])
+            value = parsed(record)
+            return text_at(value, self.src), text_at(value, self.tgt)
         except NoText as why:
-            return Defect(self.label, *why.args)
-        return None
-
-    def _columns(self, record: bytes) -> tuple[bytes, ...]:
-        try:
-            return self._sentences(record)
-        except NoText:
-            return (record,)
-
-    def _sentences(self, record: bytes) -> tuple[bytes, bytes]:
-        value = parsed(record)
-        return text_at(value, self.src), text_at(value, self.tgt)
+            return why
 
 
 def parsed(record: bytes) -> Any:

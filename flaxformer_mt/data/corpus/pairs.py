@@ -43,9 +43,8 @@ class Defect(NamedTuple):
     detail: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Example:
-    """One dropped pair: the file and line to look at, why it was dropped, and a closer word."""
+class Example(NamedTuple):
+    """One dropped pair: a defect and its line."""
 
     file: str
     line: int
@@ -68,11 +67,11 @@ class Drops:
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def add(self, reason: str, *, file: str, line: int, detail: str) -> None:
-        count = self.counts.get(reason, 0)
-        self.counts[reason] = count + 1
+    def add(self, line: int, defect: Defect) -> None:
+        count = self.counts.get(defect.reason, 0)
+        self.counts[defect.reason] = count + 1
         if count < self.examples_per_reason:
-            self.examples.append(Example(file, line, reason, detail))
+            self.examples.append(Example(defect.file, line, defect.reason, defect.detail))
 
     def describe(self) -> str:
         """The counts in one line: "3 empty side, 1 invalid UTF-8"."""

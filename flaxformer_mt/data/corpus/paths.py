@@ -25,7 +25,7 @@ def is_remote(path: AnyPath | str) -> bool:
 def locate(setting: str, folder: str) -> AnyPath:
     """The path that a setting names; a relative one stands in `folder`. `~` is the home.
 
-    Raises CorpusError: it is neither a local path nor one in a store that can be read.
+    Raises CorpusError.
     """
     try:
         if is_remote(setting):
@@ -41,8 +41,7 @@ def locate(setting: str, folder: str) -> AnyPath:
 def require_file(setting: str, folder: str, key: str) -> AnyPath:
     """The existing file that a setting names; `key` is that setting's place in the configuration.
 
-    Raises CorpusError: there is no such file, it can be read only once, or its object store cannot
-    be reached.
+    Raises CorpusError, also for one that can be read only once.
     """
     path = locate(setting, folder)
     with reaching(path):
@@ -62,10 +61,7 @@ def require_file(setting: str, folder: str, key: str) -> AnyPath:
 
 
 def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
-    """The files that match a glob pattern, in the order of their names.
-
-    Raises CorpusError: no file matches, or the object store cannot be reached.
-    """
+    """The files that match a glob pattern, in the order of their names. Raises CorpusError."""
     located = locate(pattern, folder)
     found: list[AnyPath]
     with reaching(located):
@@ -74,15 +70,13 @@ def require_matches(pattern: str, folder: str, key: str) -> tuple[AnyPath, ...]:
         else:
             store, bucket, *inner = str(located).replace("://", "/").split("/")
             found = list(bucket_path(f"{store}://{bucket}").glob("/".join(inner)))
-        matches = sorted(
-            (path for path in found if not path.is_dir()), key=lambda path: (path.name, str(path))
-        )
-    if not matches:
+        found = [path for path in found if not path.is_dir()]
+    if not found:
         raise CorpusError(
             f"{key}: no file matches {located}; set {key}, or data.folder, in which relative "
             f"paths stand (now {folder!r})"
         )
-    return tuple(matches)
+    return tuple(sorted(found, key=lambda path: (path.name, str(path))))
 
 
 def open_binary(path: AnyPath) -> BinaryIO:
@@ -96,7 +90,7 @@ def open_binary(path: AnyPath) -> BinaryIO:
 def stamp(path: AnyPath) -> tuple[int, int]:
     """Size in bytes and time of change in nanoseconds, of which stores tell the seconds.
 
-    Raises CorpusError: the file is gone, or its object store cannot be reached.
+    Raises CorpusError.
     """
     with reaching(path):
         if isinstance(path, Path):

@@ -9,7 +9,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from flaxformer_mt.data.corpus import paths
 from flaxformer_mt.data.corpus.pairs import CorpusError
@@ -60,7 +60,11 @@ def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iter
 
     The checksums (CRC-32C) of the lengths are compared, so that no record is read out of place.
     """
-    with paths.open_binary(path) as raw, _buffered(raw) as stream:
+    from tensorboardX.record_writer import masked_crc32c
+
+    with paths.open_binary(path) as raw:
+        # Files of object stores have a buffer of their own.
+        stream = io.BufferedReader(raw, 1 << 20) if isinstance(raw, io.RawIOBase) else raw
         number = 0
         while take is None or number < skip + take:
             head = stream.read(12)
@@ -69,7 +73,7 @@ def read_tfrecord(path: AnyPath, skip: int = 0, take: int | None = None) -> Iter
             if len(head) < 12:
                 raise _damaged(path, number, "the file ends there")
             length, checksum = struct.unpack("<QI", head)
-            if _masked_crc32c(head[:8]) != checksum or length > _TFRECORD_LARGEST:
+            if masked_crc32c(head[:8]) != checksum or length > _TFRECORD_LARGEST:
                 raise _damaged(path, number, "the next one's length is damaged")
             record = stream.read(length + 4)
             if len(record) < length + 4:
@@ -113,31 +117,3 @@ def _local_copy(path: AnyPath) -> Iterator[Path]:
         with paths.reaching(path), paths.open_binary(path) as remote, open(local, "wb") as copy:
             shutil.copyfileobj(remote, copy, 1 << 24)
         yield local
-
-
-def _buffered(raw: BinaryIO) -> contextlib.AbstractContextManager[BinaryIO]:
-    # Files of object stores have a buffer of their own.
-    if isinstance(raw, io.RawIOBase):
-        return io.BufferedReader(raw, 1 << 20)
-    return contextlib.nullcontext(raw)
-
-
-def _crc32c_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-_CRC32C = _crc32c_table()
-
-
-def _masked_crc32c(data: bytes) -> int:
-    """TFRecord's checksum: Castagnoli's CRC, rotated and offset."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _CRC32C[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

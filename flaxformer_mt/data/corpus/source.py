@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Literal, Protocol, cast
+from typing import Protocol, cast
 
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.schema import CorpusConfig
@@ -28,11 +28,7 @@ class Source(Protocol):
         """What a message about the whole corpus names, such as its first file."""
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """The raw columns, streaming; record n, counted from 1, is "line" n.
-
-        Raises CorpusError: a file that is damaged or not what it should be, or sides that differ in
-        their number of lines.
-        """
+        """The raw columns, streaming; record n, counted from 1, is "line" n. Raises CorpusError."""
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         """None if these columns are a source and a target sentence in UTF-8; cheap and pure."""
@@ -53,8 +49,7 @@ class BuiltIn:
         # The grammar's lexicon is read for nobody else.
         from flaxformer_mt.data import synthetic
 
-        split = cast(Literal["train", "valid", "test"], self.split)
-        for src, tgt in synthetic.pairs(split, self.size):
+        for src, tgt in synthetic.pairs(cast("synthetic.Split", self.split), self.size):
             yield src.encode("utf-8"), tgt.encode("utf-8")
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
@@ -68,10 +63,8 @@ def open_source(
     """The source that a corpus's settings name, its files' existence checked.
 
     Relative paths stand in `folder`; `key` is the corpus's place in the configuration. A TFDS set
-    that is not prepared is prepared first, which may take long, unless `make` is False.
-
-    Raises CorpusError: a setting is empty or wrong, or a file is missing; the message names the
-    setting.
+    that is not prepared is prepared first, which may take long, unless `make` is False. Raises
+    CorpusError, which names the setting.
     """
     key = key or corpus.name or "corpus"
     if corpus.kind == "synthetic":
@@ -106,10 +99,7 @@ def read_pairs(
     A pair with invalid UTF-8, a control character, an empty side, or (where a record holds both
     sides) not exactly the two texts is counted in `drops`; without `drops` it raises, for
     corpora such as test sets of which nothing may be left out. A tab inside a sentence is text.
-    `key` is the corpus's place in the configuration, for messages.
-
-    Raises CorpusError: a file that is missing, damaged or not what its name says, sides with
-    different numbers of lines, or a defective pair where `drops` is None.
+    `key` is the corpus's place in the configuration, for messages. Raises CorpusError.
     """
     key = key or corpus.name or "corpus"
     source = open_source(corpus, folder, key)
@@ -124,14 +114,12 @@ def read_pairs(
                 f"corpus may be left out: correct the line"
             )
         else:
-            drops.add(defect.reason, file=defect.file, line=line, detail=defect.detail)
+            drops.add(line, defect)
 
 
 def files(corpus: CorpusConfig, folder: str = "", *, key: str = "") -> dict[str, AnyPath]:
     """The files of a corpus by setting name, existence checked; none for the built-in grammar.
 
-    Nothing is made for it: a TFDS set that is not prepared counts as missing.
-
-    Raises CorpusError: a setting is empty or its file is missing; the message names the setting.
+    Nothing is made: a TFDS set that is not prepared counts as missing. Raises CorpusError.
     """
     return dict(open_source(corpus, folder, key, make=False).files)

@@ -112,10 +112,7 @@ class TwoColumns:
 
 
 def lines(path: AnyPath) -> Iterator[bytes]:
-    """The file's lines without their ends; a "\\r" before "\\n" belongs to the end.
-
-    Raises CorpusError: a file that is damaged, cut short or not what its name says.
-    """
+    """The file's lines without their ends, "\\n" or "\\r\\n". Raises CorpusError."""
     return itertools.chain.from_iterable(_blocks(path))
 
 
@@ -175,10 +172,7 @@ def _split(data: bytes, *, first: bool) -> list[bytes]:
 def open_text(path: AnyPath) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The file's bytes, decompressed as its name says and its first bytes confirm; and the file.
 
-    The file's own position tells how much of it was read. It may be a pipe.
-
-    Raises CorpusError: it cannot be opened, is in a form that is not read, or not what its name
-    says.
+    The file's own position tells how much of it was read. It may be a pipe. Raises CorpusError.
     """
     named = _SUFFIXES.get(path.suffix.lower(), "")
     if named in ("bzip2", "zip"):

@@ -27,10 +27,9 @@ _NOT_FETCHED = Path("/not-fetched")
 def prepare(name: str, data_dir: Path, archives: Path | None, key: str) -> Any:
     """Makes ArrayRecord shards of a set in `data_dir`; the builder that reads them.
 
-    The archives are those in the folder `archives`, or are downloaded if that is None.
-
-    Raises CorpusError: no such set; archives that are missing, damaged or out of reach; the message
-    names them, their sizes and the setting to put them under.
+    The archives are those in the folder `archives`, or are downloaded if that is None. Raises
+    CorpusError, which names archives that are missing, their sizes and the setting to put them
+    under.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import checksums
@@ -107,12 +106,14 @@ def _builder(name: str, data_dir: Path, key: str) -> Any:
 
 
 class _Archives:
-    """TFDS's download manager, which can take archives from a folder and needs no TensorFlow."""
+    """TFDS's download manager, which can take archives from a folder and needs no TensorFlow.
+
+    `known` is what TFDS knows of the set's archives, by URL; `unpacked` where they go.
+    """
 
     def __init__(
         self, manager: Any, known: dict[str, Any], folder: Path | None, unpacked: Path
     ) -> None:
-        """`known`: what TFDS knows of the set's archives, by URL; `unpacked`: where they go."""
         self._manager, self._known = manager, known
         self._folder, self._unpacked = folder, unpacked
         self._downloaded_before = any(Path(manager.download_dir).iterdir())

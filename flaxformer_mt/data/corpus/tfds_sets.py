@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from flaxformer_mt.config.schema import CorpusConfig
 from flaxformer_mt.data.corpus import paths, shards, tfds_prepare
 from flaxformer_mt.data.corpus.pairs import NO_TEXT, CorpusError, Defect, defect_of_sides
@@ -74,16 +76,14 @@ def open_set(corpus: CorpusConfig, folder: str, key: str, *, make: bool) -> Tfds
     """The split that a corpus of kind `tfds` names, in the direction that it names.
 
     `corpus.path` is a set by its name in TFDS, looked up in `data_dir`, or the folder of a prepared
-    one. A set that is not prepared is made from its archives if `make`.
-
-    Raises CorpusError: the set, its language or its split is unknown, or the set is not there.
+    one. A set that is not prepared is made from its archives if `make`. Raises CorpusError.
     """
     builder = _prepared(corpus, folder, key, make=make)
     name = builder.info.full_name
     languages = [
         feature
         for feature, info in builder.info.features.get_tensor_info().items()
-        if getattr(info, "shape", None) == () and _is_text(info)
+        if getattr(info, "shape", None) == () and np.dtype(info.np_dtype).kind in "OSU"
     ]
     for setting in ("src", "tgt"):
         language = getattr(corpus, setting)
@@ -167,9 +167,3 @@ def _parts(builder: Any, split: str, key: str) -> tuple[ShardPart, ...]:
             )
         parts.append(ShardPart(path, one.skip, one.take))
     return tuple(parts)
-
-
-def _is_text(info: Any) -> bool:
-    import numpy as np
-
-    return np.dtype(info.np_dtype).kind in "OSU"

@@ -93,10 +93,8 @@ def part(
     elif isinstance(tree, t.Comparison):
         out += ("as", tree.adjective.english, "as")
         noun_phrase(out, tree.standard)
-    elif isinstance(tree, t.Age):
-        out += (CARDINALS[tree.years][0], "years old")
-    elif isinstance(tree, t.Price):
-        out += (CARDINALS[tree.euros][0], "euros")
+    elif isinstance(tree, t.Amount):
+        out += (CARDINALS[tree.number][0], tree.unit[0])
 
 
 def noun_phrase(out: list[str], tree: t.NounPhrase) -> None:

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from flaxformer_mt.data.grammar import trees as t
-from flaxformer_mt.data.grammar.words import (
-    ACCUSATIVE,
-    CARDINALS,
-    CONJUNCTIONS,
-    DATIVE,
-    GENITIVE,
-    NOMINATIVE,
-    RELATIVE_PRONOUNS,
-    THE,
-    Adverb,
-    Pronoun,
-)
+from flaxformer_mt.data.grammar import trees as t, words as w
 
 _AUXILIARIES = {
     "haben": ("habe", "hast", "hat", "haben"),
@@ -56,14 +44,14 @@ def clause(out: list[str], tree: t.Clause) -> None:
     if tree.kind in t.VERB_SECOND:
         # One constituent before the finite verb; none in a yes-no question.
         if not tree.inverts:
-            part(out, tree.subject, NOMINATIVE)
+            part(out, tree.subject, w.NOMINATIVE)
         elif tree.asked:
             out.append(_ASKED[tree.asked])
         elif tree.front and tree.front != "clause":
             part(out, getattr(tree, tree.front), _case(tree.front))
         out.append(finite)
         if tree.inverts:
-            part(out, tree.subject, NOMINATIVE)
+            part(out, tree.subject, w.NOMINATIVE)
         _middle_field(out, tree)
         out += [word for word in (particle, nonfinite) if word]
     else:
@@ -71,9 +59,9 @@ def clause(out: list[str], tree: t.Clause) -> None:
             _relative_pronoun(out, tree)
         else:
             past = tree.kind == t.WHEN and tree.tense == t.PAST
-            out.append("als" if past else CONJUNCTIONS[tree.kind])
+            out.append("als" if past else w.CONJUNCTIONS[tree.kind])
         if not isinstance(tree.subject, t.Relativizer):
-            part(out, tree.subject, NOMINATIVE)
+            part(out, tree.subject, w.NOMINATIVE)
         _middle_field(out, tree)
         out += [word for word in (nonfinite, particle + finite) if word]
     if tree.complement is not None:
@@ -84,18 +72,15 @@ def clause(out: list[str], tree: t.Clause) -> None:
 def part(
     out: list[str],
     tree: t.Argument | t.Adjunct | t.Predicate | None,
-    case: int = ACCUSATIVE,
+    case: int = w.ACCUSATIVE,
 ) -> None:
-    """Append an argument in a case, an adjunct or a predicate.
-
-    Preposition and article are contracted (im, zum).
-    """
+    """Append an argument in a case, an adjunct or a predicate; contracted are "im" and "zum"."""
     if isinstance(tree, t.NounPhrase):
         noun_phrase(out, tree, case)
-    elif isinstance(tree, Pronoun):
+    elif isinstance(tree, w.Pronoun):
         out.append(tree.german[case])
     elif isinstance(tree, t.Relativizer):
-        out.append(RELATIVE_PRONOUNS[case][tree.column])
+        out.append(w.RELATIVE_PRONOUNS[case][tree.column])
     elif isinstance(tree, t.Coordination):
         noun_phrase(out, tree.first, case)
         out.append("und")
@@ -104,21 +89,19 @@ def part(
         preposition, start = tree.preposition, len(out)
         out.append(preposition.german)
         part(out, tree.argument, preposition.case)
-        if isinstance(tree.argument, t.NounPhrase) and tree.argument.determiner is THE:
+        if isinstance(tree.argument, t.NounPhrase) and tree.argument.determiner is w.THE:
             contracted = _CONTRACTIONS.get((preposition.german, out[start + 1]))
             if contracted is not None:
                 out[start : start + 2] = [contracted]
-    elif isinstance(tree, (t.Time, Adverb)):
+    elif isinstance(tree, (t.Time, w.Adverb)):
         out.append(tree.german)
     elif isinstance(tree, t.Quality):
         out.append(" und ".join([adjective.german for adjective in tree.adjectives]))
     elif isinstance(tree, t.Comparison):
         out += ("so", tree.adjective.german, "wie")
-        noun_phrase(out, tree.standard, NOMINATIVE)
-    elif isinstance(tree, t.Age):
-        out += (CARDINALS[tree.years][1], "Jahre alt")
-    elif isinstance(tree, t.Price):
-        out += (CARDINALS[tree.euros][1], "Euro")
+        noun_phrase(out, tree.standard, w.NOMINATIVE)
+    elif isinstance(tree, t.Amount):
+        out += (w.CARDINALS[tree.number][1], tree.unit[1])
 
 
 def noun_phrase(out: list[str], tree: t.NounPhrase, case: int) -> None:
@@ -127,12 +110,12 @@ def noun_phrase(out: list[str], tree: t.NounPhrase, case: int) -> None:
     if word := determiner.german[case][column]:
         out.append(word)
     if tree.number is not None:
-        out.append(CARDINALS[tree.number][1])
+        out.append(w.CARDINALS[tree.number][1])
     if tree.adjective is not None:
         out.append(tree.adjective.forms[determiner.paradigm][case][column])
     out.append(tree.noun.german[tree.plural][case])
     if tree.possessor is not None:
-        noun_phrase(out, tree.possessor, GENITIVE)
+        noun_phrase(out, tree.possessor, w.GENITIVE)
     if tree.relative is not None:
         out.append(",")
         clause(out, tree.relative)
@@ -140,12 +123,12 @@ def noun_phrase(out: list[str], tree: t.NounPhrase, case: int) -> None:
 
 
 def _case(field: str) -> int:
-    return DATIVE if field == "recipient" else ACCUSATIVE
+    return w.DATIVE if field == "recipient" else w.ACCUSATIVE
 
 
 def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
     """It stands in the case of the argument that it stands for."""
-    arguments = {NOMINATIVE: tree.subject, ACCUSATIVE: tree.object, DATIVE: tree.recipient}
+    arguments = {w.NOMINATIVE: tree.subject, w.ACCUSATIVE: tree.object, w.DATIVE: tree.recipient}
     for case, argument in arguments.items():
         if isinstance(argument, t.Relativizer):
             return part(out, argument, case)
@@ -170,12 +153,12 @@ def _middle_field(out: list[str], tree: t.Clause) -> None:
     """Pronouns, time, dative, accusative, nicht, manner, company, place, predicate."""
     arguments = [(tree.in_place(field), _case(field)) for field in ("object", "recipient")]
     for argument, case in arguments:
-        if isinstance(argument, Pronoun):
+        if isinstance(argument, w.Pronoun):
             part(out, argument, case)
     part(out, tree.in_place("time"))
     part(out, tree.frequency)
     for argument, case in reversed(arguments):
-        if not isinstance(argument, Pronoun):
+        if not isinstance(argument, w.Pronoun):
             part(out, argument, case)
     # "not a car" is "kein Auto": the determiner of an indefinite object or predicate negates.
     if tree.negated and not any(
@@ -185,4 +168,4 @@ def _middle_field(out: list[str], tree: t.Clause) -> None:
         out.append("nicht")
     for adjunct in ("manner", "companion", "place"):
         part(out, tree.in_place(adjunct))
-    part(out, tree.predicate, NOMINATIVE)
+    part(out, tree.predicate, w.NOMINATIVE)

@@ -263,7 +263,7 @@ class Sentences(Phrases):
         if category != "person" or draw > 0.5:
             clause.predicate = self.quality(kind, category)
         elif draw < 0.2:
-            clause.predicate = t.Age(self.pick(self.find(f"age.{t.POSITION[kind]}")))
+            clause.predicate = t.Amount(self.pick(self.find(f"age.{t.POSITION[kind]}")), t.YEARS)
         elif draw < 0.32:
             clause.place = self.place()
         else:
@@ -282,7 +282,7 @@ class Sentences(Phrases):
         goods = self.noun_phrase("subject", (self.pick(_GOODS),))
         clause = t.Clause(kind, verb, tense, goods, negated=self.chance(0.15))
         euros = 2 + int(self.random() * 98) if self.chance(0.5) else self.round_number()
-        clause.predicate = t.Price(euros)
+        clause.predicate = t.Amount(euros, t.EUROS)
         return clause
 
     def _arguments(self, clause: t.Clause) -> None:

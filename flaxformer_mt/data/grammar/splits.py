@@ -379,5 +379,5 @@ def _add(found: set[Combination], tree: object, position: str = "") -> None:
     elif isinstance(tree, t.Comparison):
         found.add((tree.adjective.lemma, f"comparison.{position}"))
         _add(found, tree.standard)
-    elif isinstance(tree, t.Age):
-        found.add((number_lemma(tree.years), f"age.{position}"))
+    elif isinstance(tree, t.Amount) and tree.unit is t.YEARS:
+        found.add((number_lemma(tree.number), f"age.{position}"))

@@ -8,19 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from flaxformer_mt.data.grammar.words import (
-    PLURAL,
-    PLURAL_PERSON,
-    THIRD,
-    Adjective,
-    Adverb,
-    Determiner,
-    Modal,
-    Noun,
-    Preposition,
-    Pronoun,
-    Verb,
-)
+from flaxformer_mt.data.grammar import words as w
 
 MAIN, FRONTED, QUESTION, RELATIVE = "main", "fronted", "question", "relative"
 BECAUSE, ALTHOUGH, IF, BEFORE, WHEN = "because", "although", "if", "before", "when"
@@ -42,23 +30,23 @@ TENSES = (PRESENT, PROGRESSIVE, PAST, PERFECT, FUTURE, MODAL)
 class NounPhrase:
     """Determiner, number, adjective, noun, possessor, relative clause; `role` fixes its case."""
 
-    determiner: Determiner
-    noun: Noun
+    determiner: w.Determiner
+    noun: w.Noun
     plural: bool
     role: str
-    adjective: Adjective | None = None
+    adjective: w.Adjective | None = None
     number: int | None = None
     possessor: NounPhrase | None = None
     relative: Clause | None = None
 
     @property
     def person(self) -> int:
-        return PLURAL_PERSON if self.plural else THIRD
+        return w.PLURAL_PERSON if self.plural else w.THIRD
 
     @property
     def column(self) -> int:
         """Column of the German declension tables."""
-        return PLURAL if self.plural else self.noun.gender
+        return w.PLURAL if self.plural else self.noun.gender
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -67,7 +55,7 @@ class Coordination:
 
     first: NounPhrase
     second: NounPhrase
-    person: int = PLURAL_PERSON
+    person: int = w.PLURAL_PERSON
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -79,15 +67,15 @@ class Relativizer:
 
     @property
     def person(self) -> int:
-        return PLURAL_PERSON if self.column == PLURAL else THIRD
+        return w.PLURAL_PERSON if self.column == w.PLURAL else w.THIRD
 
 
-Argument: TypeAlias = NounPhrase | Coordination | Pronoun | Relativizer
+Argument: TypeAlias = NounPhrase | Coordination | w.Pronoun | Relativizer
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class PrepositionalPhrase:
-    preposition: Preposition
+    preposition: w.Preposition
     argument: Argument
 
 
@@ -95,32 +83,27 @@ class PrepositionalPhrase:
 class Quality:
     """Predicate adjectives: "is old", "is old and tired"."""
 
-    adjectives: tuple[Adjective, ...]
+    adjectives: tuple[w.Adjective, ...]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Comparison:
     """ "is as old as the king"."""
 
-    adjective: Adjective
+    adjective: w.Adjective
     standard: NounPhrase
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Age:
-    """ "is forty-two years old"."""
+class Amount:
+    """ "is forty-two years old", "costs three hundred euros"; `unit` in both languages."""
 
-    years: int
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Price:
-    """ "costs three hundred euros"."""
-
-    euros: int
+    number: int
+    unit: tuple[str, str]
 
 
-Predicate: TypeAlias = NounPhrase | Quality | Comparison | Age | Price
+YEARS, EUROS = ("years old", "Jahre alt"), ("euros", "Euro")
+Predicate: TypeAlias = NounPhrase | Quality | Comparison | Amount
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -132,7 +115,7 @@ class Time:
     parts: tuple[tuple[str, str], ...]
 
 
-Adjunct: TypeAlias = Adverb | Time | PrepositionalPhrase
+Adjunct: TypeAlias = w.Adverb | Time | PrepositionalPhrase
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -146,20 +129,20 @@ class Clause:
     """
 
     kind: str
-    verb: Verb
+    verb: w.Verb
     tense: str
     subject: Argument
-    modal: Modal | None = None
+    modal: w.Modal | None = None
     negated: bool = False
     object: Argument | None = None
     recipient: Argument | None = None
     predicate: Predicate | None = None
     time: Time | PrepositionalPhrase | None = None
-    frequency: Adverb | None = None
-    manner: Adverb | None = None
+    frequency: w.Adverb | None = None
+    manner: w.Adverb | None = None
     companion: PrepositionalPhrase | None = None
     place: PrepositionalPhrase | None = None
-    comment: Adverb | None = None
+    comment: w.Adverb | None = None
     front: str = ""
     asked: str = ""
     complement: Clause | None = None
@@ -169,7 +152,7 @@ class Clause:
         """Whether the subject follows the finite verb: in German behind any other first
         constituent, in English in a question."""
         if self.kind == QUESTION:
-            return not (isinstance(self.subject, Pronoun) and self.subject.interrogative)
+            return not (isinstance(self.subject, w.Pronoun) and self.subject.interrogative)
         return bool(self.front)
 
     def in_place(self, field: str) -> Argument | Adjunct | None:

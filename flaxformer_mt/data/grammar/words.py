@@ -15,9 +15,7 @@ MASCULINE, FEMININE, NEUTER, PLURAL = range(4)
 """Columns of every German declension: three genders, and the plural that has none."""
 FIRST, SECOND, THIRD, PLURAL_PERSON = range(4)
 """Rows of a verb's present: ich, du, er, wir."""
-WEAK, MIXED, STRONG = range(3)
 PARADIGM_NAMES = ("weak", "mixed", "strong")
-
 ANY = "any"
 """The tense of a time that fits all of them but the perfect."""
 
@@ -34,23 +32,27 @@ _ENDINGS = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+_Row = dict[str, str]
+_PERSONS = ("ich", "du", "er", "wir")
+
+
 class Noun:
     """A noun; `german[plural][case]` are its German forms, `static` is how one is "at" a place."""
 
-    lemma: str
-    english: tuple[str, str]
-    gender: int
-    german: tuple[tuple[str, ...], tuple[str, ...]]
-    category: str
-    static: tuple[str, str]
+    def __init__(self, row: _Row) -> None:
+        self.lemma = row["nominative"]
+        self.english = row["english"], row["english_plural"]
+        self.gender = ("der", "die", "das").index(row["article"])
+        oblique, plural = row["oblique"], row["plural"]
+        self.german = (
+            (self.lemma, oblique, oblique, row["genitive"]),
+            (plural, plural, row["dative_plural"], plural),
+        )
+        self.category = row["category"]
+        self.static = row["at_english"], row["at_german"]
+        self.mass = not row["english_plural"]
 
-    @property
-    def mass(self) -> bool:
-        return not self.english[1]
 
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
     """An adjective; `german` is its predicative form, `forms[paradigm][case][column]` the others.
 
@@ -58,15 +60,17 @@ class Adjective:
     nothing is both big and small.
     """
 
-    lemma: str
-    english: str
-    german: str
-    forms: tuple[tuple[tuple[str, ...], ...], ...]
-    categories: frozenset[str]
-    scale: str
+    def __init__(self, row: _Row) -> None:
+        self.lemma = self.german = row["german"]
+        self.english = row["english"]
+        self.forms = [
+            [[row["stem"] + ending for ending in case] for case in paradigm]
+            for paradigm in _ENDINGS
+        ]
+        self.categories = frozenset(row["describes"].split())
+        self.scale = row["scale"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Verb:
     """A verb and what it governs.
 
@@ -76,26 +80,20 @@ class Verb:
     categories. A `preterite` (sein, haben) replaces the perfect as the German past.
     """
 
-    lemma: str
-    frame: str
-    english: tuple[str, ...]
-    present: tuple[str, ...]
-    participle: str
-    english_particle: str
-    movable: bool
-    particle: str
-    auxiliary: str
-    stative: bool
-    objects: tuple[tuple[str, ...], ...]
-    preterite: tuple[str, ...]
-
-    @property
-    def past_is_distinct(self) -> bool:
-        """False for "read": "they read" would be present or past, and have two translations."""
-        return self.english[0] != self.english[3]
+    def __init__(self, row: _Row) -> None:
+        self.lemma, self.frame = row["german"], row["frame"]
+        self.english = tuple(row[x] for x in ("english", "third", "ing", "past", "participle"))
+        self.present = tuple(row[person] for person in _PERSONS)
+        self.participle = row["german_participle"]
+        self.english_particle, self.movable = row["english_particle"], bool(row["movable"])
+        self.particle, self.auxiliary = row["particle"], row["auxiliary"]
+        self.stative = bool(row["stative"])
+        self.objects = tuple(tuple(pool.split()) for pool in row["objects"].split("/") if pool)
+        self.preterite = tuple(row[f"preterite_{x}"] for x in _PERSONS if row[f"preterite_{x}"])
+        # Not of "read": "they read" would be present or past, and have two translations.
+        self.past_is_distinct = row["english"] != row["past"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Modal:
     """A modal verb in one tense.
 
@@ -103,12 +101,26 @@ class Modal:
     `base` are full verbs with do-support: wants to, does not want to.
     """
 
-    lemma: str
-    past: bool
-    english: str
-    finite: tuple[str, str]
-    base: str
-    german: tuple[str, ...]
+    def __init__(self, row: _Row) -> None:
+        self.lemma, self.past = row["german"], bool(row["past"])
+        self.english, self.base = row["english"], row["base"]
+        self.finite = row["finite"], row["third"]
+        self.german = tuple(row[person] for person in _PERSONS)
+
+
+class Determiner:
+    """A determiner: English singular and plural, German by case and column.
+
+    `kind` is its class in constructions, `paradigm` how it inflects adjectives; a `negative` one
+    carries the clause's negation ("not a" is "kein"), so that no "nicht" is needed.
+    """
+
+    def __init__(self, row: _Row) -> None:
+        self.english = row["english"], row["english_plural"]
+        cases = ("nominative", "accusative", "dative", "genitive")
+        self.german = [row[case].split() or [""] * 4 for case in cases]
+        self.paradigm = PARADIGM_NAMES.index(row["paradigm"])
+        self.kind, self.negative = row["kind"], bool(row["negative"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -122,21 +134,6 @@ class Adverb:
     @property
     def lemma(self) -> str:
         return self.german
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Determiner:
-    """A determiner: English singular and plural, German by case and column.
-
-    `kind` is its class in constructions, `paradigm` how it inflects adjectives; a `negative` one
-    carries the clause's negation ("not a" is "kein"), so that no "nicht" is needed.
-    """
-
-    english: tuple[str, str]
-    german: tuple[tuple[str, ...], ...]
-    paradigm: int
-    kind: str
-    negative: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -158,69 +155,10 @@ class Preposition:
     case: int
 
 
-def _rows(table: str) -> Iterator[dict[str, str]]:
+def _rows(table: str) -> Iterator[_Row]:
     text = (importlib.resources.files(__package__) / f"{table}.tsv").read_text("utf-8")
     for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
         yield {column: "" if cell == "-" else cell for column, cell in row.items()}
-
-
-def _noun(row: dict[str, str]) -> Noun:
-    oblique, plural, dative = row["oblique"], row["plural"], row["dative_plural"]
-    return Noun(
-        row["nominative"],
-        (row["english"], row["english_plural"]),
-        ("der", "die", "das").index(row["article"]),
-        (
-            (row["nominative"], oblique, oblique, row["genitive"]),
-            (plural, plural, dative, plural),
-        ),
-        row["category"],
-        (row["at_english"], row["at_german"]),
-    )
-
-
-def _adjective(row: dict[str, str]) -> Adjective:
-    forms = tuple(
-        tuple(tuple(row["stem"] + ending for ending in case) for case in paradigm)
-        for paradigm in _ENDINGS
-    )
-    categories = frozenset(row["describes"].split())
-    return Adjective(row["german"], row["english"], row["german"], forms, categories, row["scale"])
-
-
-def _verb(row: dict[str, str]) -> Verb:
-    preterite = tuple(row[f"preterite_{person}"] for person in ("ich", "du", "er", "wir"))
-    return Verb(
-        row["german"],
-        row["frame"],
-        tuple(row[form] for form in ("english", "third", "ing", "past", "participle")),
-        tuple(row[person] for person in ("ich", "du", "er", "wir")),
-        row["german_participle"],
-        row["english_particle"],
-        bool(row["movable"]),
-        row["particle"],
-        row["auxiliary"],
-        bool(row["stative"]),
-        tuple(tuple(pool.split()) for pool in row["objects"].split("/") if pool),
-        preterite if any(preterite) else (),
-    )
-
-
-def _modal(row: dict[str, str]) -> Modal:
-    german = tuple(row[person] for person in ("ich", "du", "er", "wir"))
-    finite = (row["finite"], row["third"])
-    return Modal(row["german"], bool(row["past"]), row["english"], finite, row["base"], german)
-
-
-def _determiner(row: dict[str, str]) -> Determiner:
-    cases = ("nominative", "accusative", "dative", "genitive")
-    return Determiner(
-        (row["english"], row["english_plural"]),
-        tuple(tuple(row[case].split()) or ("",) * 4 for case in cases),
-        PARADIGM_NAMES.index(row["paradigm"]),
-        row["kind"],
-        bool(row["negative"]),
-    )
 
 
 def _adverbs(kind: str) -> tuple[Adverb, ...]:
@@ -228,17 +166,17 @@ def _adverbs(kind: str) -> tuple[Adverb, ...]:
     return tuple(Adverb(row["english"], row["german"], row["tense"]) for row in rows)
 
 
-NOUNS = tuple(map(_noun, _rows("nouns")))
+NOUNS = tuple(map(Noun, _rows("nouns")))
 CATEGORIES = tuple(dict.fromkeys(noun.category for noun in NOUNS))
 """Of nouns: what verbs and adjectives select."""
 PEOPLE = ("person", "profession_m", "profession_f")
 """Categories of people: only professions are predicates ("a good teacher"), by natural gender."""
 MASS = frozenset(noun.category for noun in NOUNS if noun.mass)
-ADJECTIVES = tuple(map(_adjective, _rows("adjectives")))
-VERBS = tuple(map(_verb, _rows("verbs")))
+ADJECTIVES = tuple(map(Adjective, _rows("adjectives")))
+VERBS = tuple(map(Verb, _rows("verbs")))
 """In the order of their frames, which say what arguments they take."""
 COPULA = VERBS[-1]
-MODALS = tuple(map(_modal, _rows("modals")))
+MODALS = tuple(map(Modal, _rows("modals")))
 
 SIMPLE_TIMES, DAYS, MONTHS = _adverbs("time"), _adverbs("day"), _adverbs("month")
 MANNERS = _adverbs("manner")
@@ -248,14 +186,14 @@ FREQUENCIES = _adverbs("frequency")
 COMMENTS = _adverbs("comment")
 """Sentence adverbs: in front, with inversion in German."""
 
-DETERMINERS = {row["name"]: _determiner(row) for row in _rows("determiners")}
+DETERMINERS = {row["name"]: Determiner(row) for row in _rows("determiners")}
 THE, A, BARE, NOT_A, NOT_BARE, NO, THIS, EVERY, WHICH, ALL, MANY, SOME, COUNTED = (
     DETERMINERS[name]
     for name in "the a bare not_a not_bare no this every which all many some counted".split()
 )
 POSSESSIVES = tuple(DETERMINERS[name] for name in "my your his her our their".split())
 # The genitive of a relative pronoun is never used.
-RELATIVE_PRONOUNS = (*THE.german[:2], ("dem", "der", "dem", "denen"))
+RELATIVE_PRONOUNS = [*THE.german[:2], ["dem", "der", "dem", "denen"]]
 
 PRONOUNS = (
     Pronoun(("I", "me"), ("ich", "mich", "mir"), FIRST),

@@ -20,8 +20,6 @@ CHUNK = 4096
 """Records that are encoded at a time."""
 EXAMPLES = 5
 """Dropped pairs of a reason that a chunk shows: as many as an account keeps."""
-
-
 Places = Int64[np.ndarray, " records"]
 
 
@@ -150,7 +148,7 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
         fates,
         *settings.vocabularies.src.encode_flat(src),
         *settings.vocabularies.tgt.encode_flat(tgt),
-        hashes=filters.hashes(zip(src, tgt, strict=True)) if hashed else _NO_HASHES,
+        hashes=filters.hashes(zip(src, tgt, strict=True) if hashed else ()),
         text=text,
     )
     places = fates.kept()
@@ -200,9 +198,6 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
         # A label that is unknown is no label: the tree has no form in this vocabulary.
         odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
         fates.drop(odd, filters.UNKNOWN_WORD, file, unknown)
-
-
-_NO_HASHES = np.zeros(0, np.uint64)
 
 
 def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:

@@ -115,7 +115,7 @@ def add_chunk(account: Account, chunk: Chunk, encoded: Encoded) -> None:
         for place in np.flatnonzero(fates.codes == code)[: max(0, EXAMPLES - before)].tolist():
             file, detail = fates.examples[place]
             example = Example(file, chunk.first_line + place, reason, detail)
-            account["examples"].append(vars(example))
+            account["examples"].append(example._asdict())
     account["examples"].sort(key=lambda example: example["line"])
 
 
@@ -218,9 +218,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 
 
 def _default_count() -> int:
-    processors = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    usable = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    processors = len(usable(0))
     return processors if processors > 1 else 0
 
 

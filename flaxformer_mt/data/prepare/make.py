@@ -95,11 +95,8 @@ def prepare(
 def valid_text(directory: Path) -> tuple[list[str], list[str]]:
     """The validation sentences in a store's folder, here or in a bucket: sources and references.
 
-    Every sound pair is there, also one too long to be among the store's tokens.
-
-    Raises:
-      StoreError: they are not the text that the manifest records.
-      PrepareError, CorpusError: the manifest or the text cannot be read.
+    Every sound pair is there, also one too long to be among the store's tokens. Raises StoreError
+    if it is not the text that the manifest records; PrepareError, CorpusError.
     """
     with reaching(directory):
         contents = [(directory / name).read_bytes() for name in VALID_TEXT]
@@ -193,10 +190,7 @@ def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
 
 
 def _put_vocabulary(directory: Path) -> None:
-    """Moves a newly made vocabulary out of the store's folder, the last step of a call.
-
-    If that call was killed before this step, the next one does it. Raises PrepareError.
-    """
+    """Moves a new vocabulary out of the store's folder: the last step, of this call or the next."""
     made, place = directory / "data" / "vocabulary", directory / "vocabulary"
     if made.exists() and not (place / vocabulary.INDEX).exists():
         try:
@@ -210,14 +204,11 @@ def _put_vocabulary(directory: Path) -> None:
 def _scripts(config: DataConfig) -> tuple[str, str]:
     if config.filter.script == 0:
         return "", ""
-    found = []
-    for side, language in (("src", config.src_lang), ("tgt", config.tgt_lang)):
-        script = script_of(language)
-        if script is None:
-            raise PrepareError(
-                f"data.{side}_lang = {language!r}: its script is not known, and "
-                f"data.filter.script needs it: add it to the code, such as {language + '-Latn'!r}, "
-                f"or set data.filter.script to 0"
-            )
-        found.append(script)
-    return found[0], found[1]
+    src, tgt = script_of(config.src_lang), script_of(config.tgt_lang)
+    if src and tgt:
+        return src, tgt
+    side, language = ("tgt", config.tgt_lang) if src else ("src", config.src_lang)
+    raise PrepareError(
+        f"data.{side}_lang = {language!r}: its script is not known, and data.filter.script needs "
+        f"it: add it to the code, such as {language + '-Latn'!r}, or set data.filter.script to 0"
+    )

@@ -25,6 +25,8 @@ MANIFEST = "manifest.json"
 VALID_TEXT = ("valid.src.txt", "valid.tgt.txt")
 
 Report = Callable[[str], None]
+Files = Sequence[dict[str, Any]]
+"""As `describe_inputs` gives them."""
 NamedCorpora = Sequence[tuple[str, str, CorpusConfig]]
 """Corpora with their split and their configuration key, such as "data.train.europarl"."""
 
@@ -64,15 +66,13 @@ def describe_inputs(
     named: NamedCorpora,
     folder: str,
     *,
-    known: Sequence[dict[str, Any]] = (),
+    known: Files = (),
     make: bool = False,
 ) -> list[dict[str, Any]]:
     """Each file's key, path, size, time of change and sha256, in the order of the corpora.
 
     The digest of a file that `known` describes and that has not changed since is taken from there.
-    A TFDS set that is not prepared is prepared if `make` says so, and is missing otherwise.
-
-    Raises CorpusError for a file that is missing or cannot be read.
+    A TFDS set that is not prepared is prepared if `make`, else missing. Raises CorpusError.
     """
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
     described = []
@@ -80,19 +80,13 @@ def describe_inputs(
         source = corpora.open_source(corpus, folder, key, make=make)
         for setting, path in source.files.items():
             size, mtime_ns = paths.stamp(path)
-            described.append(
-                {
-                    "key": f"{key}.{setting}",
-                    "path": str(path),
-                    "size": size,
-                    "mtime_ns": mtime_ns,
-                    "sha256": digests.get((str(path), size, mtime_ns)) or _sha256(path),
-                }
-            )
+            sha256 = digests.get((str(path), size, mtime_ns)) or _sha256(path)
+            file = {"key": f"{key}.{setting}", "path": str(path), "size": size}
+            described.append(file | {"mtime_ns": mtime_ns, "sha256": sha256})
     return described
 
 
-def require_unchanged(recorded: Sequence[dict[str, Any]]) -> None:
+def require_unchanged(recorded: Files) -> None:
     """Raises CorpusError if a file changed since it was described: what was read may be neither."""
     for file in recorded:
         path = paths.locate(file["path"], "")
@@ -100,7 +94,7 @@ def require_unchanged(recorded: Sequence[dict[str, Any]]) -> None:
             raise corpora.CorpusError(f"{path}: changed while it was being read: try again")
 
 
-def repeated(described: Sequence[dict[str, Any]]) -> list[str]:
+def repeated(described: Files) -> list[str]:
     """Files with the same contents, where that is hardly meant: no error, but worth a look."""
     found, first = [], dict[str, dict[str, Any]]()
     for file in described:
@@ -119,10 +113,7 @@ def repeated(described: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest in a store's folder.
-
-    Raises PrepareError where it is missing, damaged or of another format.
-    """
+    """The manifest in a store's folder. Raises PrepareError."""
     path = directory / MANIFEST
     place = os.path.realpath(directory) if isinstance(directory, Path) else directory  # gs://
     advice = f"; delete {place} and run `prepare` again"
@@ -143,12 +134,8 @@ def verify_store(
     """The store in a run directory, if it is what `prepare` would make.
 
     Its files are verified as `Store.open` does, every byte if `thorough`. A corpus that is gone
-    does not matter to a store that is made.
-
-    Raises:
-      PrepareError: it was prepared with other settings, another vocabulary or from files that
-        have changed since; the message names them.
-      VocabularyError, StoreError: see there.
+    does not matter to a store that is made. Raises PrepareError, which names the settings or files
+    that have changed; VocabularyError, StoreError.
     """
     data = directory / "data"
     manifest = read_manifest(data)
@@ -196,9 +183,7 @@ def _changed_settings(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[
     ]
 
 
-def _changed_contents(
-    recorded: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]
-) -> list[str]:
+def _changed_contents(recorded: Files, now: Files) -> list[str]:
     """What differs between two descriptions, in words; a copied or moved file is the same."""
     then = {file["key"]: file["sha256"] for file in recorded}
     changes = [

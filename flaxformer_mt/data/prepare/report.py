@@ -74,15 +74,12 @@ def lengths_of(pairs: TokenPairs) -> dict[str, Any]:
     found = {}
     for side, lengths in (("src", src), ("tgt", tgt)):
         middle = percentiles(lengths, counts, (50, 95, 99)).tolist()
-        median, p95, p99 = (round(value, 1) for value in middle)
         tokens = int((lengths * counts).sum())
         in_bins = np.bincount((lengths - 1) // width, weights=counts)
         found[side] = {
             "tokens": tokens,
             "mean": round(tokens / len(pairs), 2),
-            "median": median,
-            "p95": p95,
-            "p99": p99,
+            **{key: round(x, 1) for key, x in zip(("median", "p95", "p99"), middle, strict=True)},
             "max": int(lengths.max()),
             "histogram": {"width": width, "counts": in_bins.astype(np.int64).tolist()},
         }
@@ -124,12 +121,11 @@ def picture(manifest: dict[str, Any]) -> str:
         body.append(_text(_LEFT, y + 13, reason))
         body.append(_bar(_LEFT + 190, y + 2, max(1, across), 14, "#a855f7"))
         body.append(_text(_LEFT + 198 + across, y + 13, f"{count:,}"))
-    return (
+    begin = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
-        f'viewBox="0 0 {_WIDTH} {height}"><style>{_STYLE}</style>\n'
-        + "\n".join(body)
-        + "\n</svg>\n"
+        f'viewBox="0 0 {_WIDTH} {height}"><style>{_STYLE}</style>'
     )
+    return "\n".join([begin, *body, "</svg>\n"])
 
 
 def _histograms(sides: dict[str, Any], top: int) -> Iterator[str]:

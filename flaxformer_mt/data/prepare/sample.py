@@ -23,10 +23,7 @@ Record = tuple[Source, tuple[bytes, ...]]
 
 
 def require_validation(config: DataConfig) -> None:
-    """Reads what will be validated on: to find after hours that it cannot be would be late.
-
-    Raises PrepareError if there is no sound pair; CorpusError.
-    """
+    """Reads what will be validated on: to find after hours that it cannot be would be late."""
     drops = Drops()
     source = corpora.open_source(config.valid, config.folder, "data.valid")
     if not sum(1 for _ in _sound_records([source], drops)):
@@ -51,11 +48,10 @@ def train_vocabulary(
     with Meter(what, report, unit="pairs", share=share_of(total), terminal=bar) as meter:
         drawn = sample(_records(sources, counts, meter), size, seed)
     # Records are checked once they are drawn: to check every one of a large corpus takes minutes.
-    drops = Drops()
-    sound = []
+    drops, sound = Drops(), list[Record]()
     for source, columns in drawn:
         if defect := source.check(columns):
-            drops.counts[defect.reason] = drops.counts.get(defect.reason, 0) + 1
+            drops.add(0, defect)
         else:
             sound.append((source, columns))
     if not sound:
@@ -151,6 +147,6 @@ def _sound_records(sources: Sequence[Source], drops: Drops) -> Iterator[Record]:
     for source in sources:
         for line, columns in enumerate(source.records(), 1):
             if defect := source.check(columns):
-                drops.add(defect.reason, file=defect.file, line=line, detail=defect.detail)
+                drops.add(line, defect)
             else:
                 yield source, columns
