@@ -84,16 +84,15 @@ def plan_packed(
             raise PlanError(
                 f"pair {lengths.argmax()} has {lengths.max()} {side} tokens; {shape} holds {limit}"
             )
-    lengths = both
-    batches = int(np.ceil((lengths.sum(axis=1) / room[:, 0]).max(initial=0) / shape.rows / _FILL))
-    slots = _deal(lengths, room, batches * shape.rows, random)
-    while too_long := _exchange(slots, lengths, room, random):
+    batches = int(np.ceil((both.sum(axis=1) / room[:, 0]).max(initial=0) / shape.rows / _FILL))
+    slots = _deal(both, room, batches * shape.rows, random)
+    while too_long := _exchange(slots, both, room, random):
         # Sizes that do not go together, such as all just over half a row: more rows.
         more = -(-too_long // shape.rows)
-        empty = np.full((more * shape.rows, slots.shape[1]), lengths.shape[1], np.int32)
+        empty = np.full((more * shape.rows, slots.shape[1]), both.shape[1], np.int32)
         slots, batches = np.concatenate([slots, empty]), batches + more
     slots = slots[_shuffled(len(slots), random)]
-    taken = slots < lengths.shape[1]
+    taken = slots < both.shape[1]
     row_starts = np.zeros(len(slots) + 1, np.int64)
     np.cumsum(taken.sum(axis=1), out=row_starts[1:])
     return Plan(

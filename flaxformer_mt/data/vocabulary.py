@@ -315,9 +315,8 @@ class Vocabularies:
                 loaded[name] = Vocabulary.load(
                     files["model"], sha256=str(record["sha256"]), table=files.get("table")
                 )
-        return (
-            cls(*loaded.values()) if len(loaded) == 2 else cls(*loaded.values(), *loaded.values())
-        )
+        src, *tgt = loaded.values()
+        return cls(src, *(tgt or [src]))
 
 
 def train(sentences: Iterable[str], config: VocabularyConfig, *, words: bool = False) -> Vocabulary:

@@ -76,15 +76,6 @@ def joined(parts: list[Batch]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0])}
 
 
-def test_a_hosts_rows_need_not_be_neighbours() -> None:
-    indices, counts = np.arange(11), np.array([2, 1, 0, 3, 1, 1, 3], np.int64)
-    shape = Shape(8, 60, 60)
-    whole = assemble(PAIRS, indices, shape, counts)
-    part = assemble(PAIRS, indices, shape, counts, Share((0, 3), 4))
-    for name, array in vars(part).items():
-        assert np.array_equal(array, vars(whole)[name][[0, 1, 6, 7]])
-
-
 @pytest.mark.parametrize(("form", "window"), [("bucket", 30), ("pack", 30), ("pack", 1000)])
 def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form: str, window: int) -> None:
     """Their rows together are the batch, also from the place on that another number reached."""
@@ -119,3 +110,7 @@ def test_rows_without_pairs_and_missing_rows_are_padding(counts: list[int], host
     assert all(np.array_equal(joined(parts)[name], array) for name, array in vars(whole).items())
     assert whole.src_segment_ids.max(axis=1).tolist() == counts + [0] * (12 - len(counts))
     assert whole.sentences == sum(counts)
+    # A host's rows need not be neighbours.
+    apart = assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share((0, 3), 4))
+    for name, array in vars(apart).items():
+        assert np.array_equal(array, vars(whole)[name][[0, 1, 2, 9, 10, 11]])

@@ -55,8 +55,8 @@ PLANS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         ("92ced2af3102d834", "bcaa53832724c582"),
     ),
     "mixture": (
-        {"form": "pack", "tokens": 4000, "epoch_pairs": 2000, "parts": MIXTURE},
-        ("f1287bba30786982", "b97a9660a26e3f62"),
+        {"form": "pack", "tokens": 4000, "epoch_pairs": 2001, "parts": MIXTURE},
+        ("f1287bba30786982", "92fc7913a4c1a799"),
     ),
 }
 

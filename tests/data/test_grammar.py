@@ -16,28 +16,16 @@ Who is sending her his boring books?
 Wer schickt ihr seine langweiligen Bücher?
 Whom did the queens and their pupils help?
 Wem haben die Königinnen und ihre Schüler geholfen?
-Which blue pictures will the painters find?
-Welche blauen Bilder werden die Maler finden?
 Why is their painter not thanking him at four o'clock?
 Warum dankt ihr Maler ihm um vier Uhr nicht?
 In a church, he gets up.
 In einer Kirche steht er auf.
-I have gotten up.
-Ich bin aufgestanden.
-On the ninth of January, they brought along four small pears.
-Am neunten Januar haben sie vier kleine Birnen mitgebracht.
 The uncle of their brother, all waitresses will understand.
 Den Onkel ihres Bruders werden alle Kellnerinnen verstehen.
 Their judge has not thrown away a gift.
 Ihr Richter hat kein Geschenk weggeworfen.
-Of course, he is not small.
-Natürlich ist er nicht klein.
-No sister was a small nurse.
-Keine Schwester war eine kleine Krankenschwester.
 She does not follow the tourists if we fall asleep.
 Sie folgt den Touristen nicht, falls wir einschlafen.
-His lazy queen and a woman do not forget long stories now.
-Seine faule Königin und eine Frau vergessen jetzt keine langen Geschichten.
 When these colleagues hiked around the airports, the king was not sick.
 Als diese Kollegen um die Flughäfen gewandert sind, war der König nicht krank.
 She will call the neighbor who will be bad.
@@ -50,8 +38,6 @@ We want to put a modern guitar on a box.
 Wir wollen eine moderne Gitarre auf eine Kiste legen.
 The nurse was as poor as the beautiful father.
 Die Krankenschwester war so arm wie der schöne Vater.
-Do the buses cost six thousand euros?
-Kosten die Busse sechstausend Euro?
 At half past nine, you give a sad baker the ring of the son.
 Um halb zehn gibst du einem traurigen Bäcker den Ring des Sohnes.
 """
@@ -66,18 +52,12 @@ def test_sentences_are_german_as_it_is_written():
 DECLINED = {
     (d.THE, "man", "old"): "der alte Mann, den alten Mann, dem alten Mann, des alten Mannes",
     (d.THE, "cat", "black"): "die schwarze Katze, die schwarze Katze, der schwarzen Katze",
-    (d.THE, "book", "new"): "das neue Buch, das neue Buch, dem neuen Buch, des neuen Buches",
     (d.THE, "boy", "young"): "der junge Junge, den jungen Jungen, dem jungen Jungen",
     (d.A, "man", "old"): "ein alter Mann, einen alten Mann, einem alten Mann, eines alten Mannes",
-    (d.A, "door", "red"): "eine rote Tür, eine rote Tür, einer roten Tür, einer roten Tür",
     (d.A, "house", "dark"): "ein dunkles Haus, ein dunkles Haus, einem dunklen Haus",
     (d.BARE, "coffee", "hot"): "heißer Kaffee, heißen Kaffee, heißem Kaffee",
-    (d.BARE, "milk", "hot"): "heiße Milch, heiße Milch, heißer Milch",
-    (d.BARE, "water", "hot"): "heißes Wasser, heißes Wasser, heißem Wasser",
-    (d.EVERY, "colleague", ""): "jeder Kollege, jeden Kollegen, jedem Kollegen",
     (d.BARE, "child", "tired", "+"): "müde Kinder, müde Kinder, müden Kindern",
     (d.THE, "child", "tired", "+"): "die müden Kinder, die müden Kinder, den müden Kindern",
-    (d.POSSESSIVES[4], "child", "tired", "+"): "unsere müden Kinder, unsere müden Kinder",
     (d.MANY, "car", "expensive", "+"): "viele teure Autos, viele teure Autos, vielen teuren Autos",
     (d.ALL, "car", "expensive", "+"): "alle teuren Autos, alle teuren Autos, allen teuren Autos",
 }

@@ -70,17 +70,6 @@ def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once() 
     assert len(plan_packed(src[:0], tgt[:0], Shape(8, 9, 9), stream(0, 0, 0))) == 0
 
 
-def test_what_stands_together_differs_between_epochs() -> None:
-    src, tgt = corpus(2_000)
-    shape = packed_shape(src, tgt, BatchConfig(tokens=4_000))
-    rows = []
-    for epoch in (0, 1):
-        plan = plan_packed(src, tgt, shape, stream(1, epoch, 0))
-        cuts = np.split(plan.pairs, plan.row_starts[1:-1])
-        rows.append({frozenset(cut.tolist()) for cut in cuts if len(cut)})
-    assert len(rows[0] & rows[1]) <= 0.01 * len(rows[0])
-
-
 def test_lengths_hold_the_longest_and_keep_the_proportion_of_the_sides() -> None:
     src, tgt = corpus(20_000)
     shape = packed_shape(src, tgt, BatchConfig())

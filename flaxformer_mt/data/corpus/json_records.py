@@ -49,6 +49,7 @@ class JsonRecords:
         return Defect(self.label, *found.args) if isinstance(found, NoText) else None
 
     def _sentences(self, record: bytes) -> tuple[bytes, bytes] | NoText:
+        """The two sentences, or why there are none."""
         try:
             value = parsed(record)
             return text_at(value, self.src), text_at(value, self.tgt)

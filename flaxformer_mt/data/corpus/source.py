@@ -13,7 +13,7 @@ from flaxformer_mt.data.corpus.json_records import JsonRecords
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.shards import read_array_record
-from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles, lines
+from flaxformer_mt.data.corpus.text_files import TextFiles, lines
 
 
 class Source(Protocol):
@@ -40,10 +40,7 @@ class BuiltIn:
     size: int
     label: str
     """The corpus's place in the configuration: there is no file to name."""
-
-    @property
-    def files(self) -> dict[str, AnyPath]:
-        return {}
+    files: Mapping[str, AnyPath] = dataclasses.field(default_factory=dict)
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
         # The grammar's lexicon is read for nobody else.
@@ -74,19 +71,17 @@ def open_source(
     for name in CORPUS_SETTINGS[corpus.kind].all:
         if not getattr(corpus, name):
             raise CorpusError(f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it")
-    if corpus.kind == "files":
-        return TwoFiles(
-            paths.require_file(corpus.src, folder, f"{key}.src"),
-            paths.require_file(corpus.tgt, folder, f"{key}.tgt"),
-        )
-    if corpus.kind == "tsv":
-        return TwoColumns(paths.require_file(corpus.path, folder, f"{key}.path"))
-    if corpus.kind == "jsonl":
-        path = paths.require_file(corpus.path, folder, f"{key}.path")
-        return JsonRecords({"path": path}, str(path), lines, corpus.src, corpus.tgt)
+    if corpus.kind in ("files", "tsv", "jsonl"):
+        found = {
+            name: paths.require_file(getattr(corpus, name), folder, f"{key}.{name}")
+            for name in (("src", "tgt") if corpus.kind == "files" else ("path",))
+        }
+        if corpus.kind != "jsonl":
+            return TextFiles(found)
+        return JsonRecords(found, str(found["path"]), lines, corpus.src, corpus.tgt)
     if corpus.kind == "array_record":
-        found = paths.require_matches(corpus.path, folder, f"{key}.path")
-        shards = {f"path[{number}]": shard for number, shard in enumerate(found)}
+        matches = paths.require_matches(corpus.path, folder, f"{key}.path")
+        shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
         return JsonRecords(shards, corpus.path, read_array_record, corpus.src, corpus.tgt)
     return tfds_sets.open_set(corpus, folder, key, make=make)
 

@@ -15,7 +15,7 @@ import itertools
 import lzma
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
 if sys.version_info >= (3, 14):
@@ -55,60 +55,44 @@ LONGEST = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True)
-class TwoFiles:
-    """Kind `files`: line n of one file is the translation of line n of the other."""
+class TextFiles:
+    """Two files, where line n of one is the translation of line n of the other, or one.
 
-    src: AnyPath
-    tgt: AnyPath
+    A line of one is the source, one tab and the target.
+    """
 
-    @property
-    def files(self) -> dict[str, AnyPath]:
-        return {"src": self.src, "tgt": self.tgt}
+    files: Mapping[str, AnyPath]
 
     @property
     def label(self) -> str:
-        return str(self.src)
+        return str(next(iter(self.files.values())))
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """Aligned lines; raises CorpusError at the end if one side has more."""
+        """Of two files aligned lines; raises CorpusError at the end if one side has more."""
+        if len(self.files) == 1:
+            for line in lines(*self.files.values()):
+                yield tuple(line.split(b"\t"))
+            return
+        src, tgt = self.files.values()
         try:
-            yield from zip(lines(self.src), lines(self.tgt), strict=True)
+            yield from zip(lines(src), lines(tgt), strict=True)
         except CorpusError:
             raise
         except ValueError:
-            src_count, tgt_count = (sum(1 for _ in lines(path)) for path in (self.src, self.tgt))
+            src_count, tgt_count = (sum(1 for _ in lines(path)) for path in (src, tgt))
             raise CorpusError(
-                f"{self.src} has {src_count:,} lines and {self.tgt} has {tgt_count:,}: the sides "
-                f"of a parallel corpus must have one line for each pair"
+                f"{src} has {src_count:,} lines and {tgt} has {tgt_count:,}: the sides of a "
+                f"parallel corpus must have one line for each pair"
             ) from None
 
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
-        return defect_of_sides(columns, (self.src, self.tgt), where="")
-
-
-@dataclasses.dataclass(frozen=True)
-class TwoColumns:
-    """Kind `tsv`: a line is the source, one tab and the target."""
-
-    path: AnyPath
-
-    @property
-    def files(self) -> dict[str, AnyPath]:
-        return {"path": self.path}
-
-    @property
-    def label(self) -> str:
-        return str(self.path)
-
-    def records(self) -> Iterator[tuple[bytes, ...]]:
-        for line in lines(self.path):
-            yield tuple(line.split(b"\t"))
-
-    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        if len(self.files) == 2:
+            src, tgt = self.files.values()
+            return defect_of_sides(columns, (src, tgt), where="")
         if len(columns) != 2:
             tabs = len(columns) - 1
-            return Defect(str(self.path), COLUMNS, f"{tabs} tabs where there should be one")
-        return defect_of_sides(columns, (self.path, self.path), where=" of the {side} column")
+            return Defect(self.label, COLUMNS, f"{tabs} tabs where there should be one")
+        return defect_of_sides(columns, (self.label, self.label), where=" of the {side} column")
 
 
 def lines(path: AnyPath) -> Iterator[bytes]:

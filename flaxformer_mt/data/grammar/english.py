@@ -118,11 +118,10 @@ def noun_phrase(out: list[str], tree: t.NounPhrase) -> None:
 
 
 def _relative_pronoun(out: list[str], tree: t.Clause) -> None:
-    if isinstance(tree.subject, t.Relativizer):
-        part(out, tree.subject, SUBJECT)
-        return
-    gaps = (tree.object, tree.recipient)
-    part(out, next((gap for gap in gaps if isinstance(gap, t.Relativizer)), tree.companion))
+    for argument in (tree.subject, tree.object, tree.recipient):
+        if isinstance(argument, t.Relativizer):
+            return part(out, argument, SUBJECT if argument is tree.subject else OBJECT)
+    part(out, tree.companion)
 
 
 def _verb_group(tree: t.Clause) -> tuple[str, str]:

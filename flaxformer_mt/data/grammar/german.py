@@ -74,7 +74,7 @@ def part(
     tree: t.Argument | t.Adjunct | t.Predicate | None,
     case: int = w.ACCUSATIVE,
 ) -> None:
-    """Append an argument in a case, an adjunct or a predicate; contracted are "im" and "zum"."""
+    """Append an argument in a case, an adjunct or a predicate; "in dem" becomes "im"."""
     if isinstance(tree, t.NounPhrase):
         noun_phrase(out, tree, case)
     elif isinstance(tree, w.Pronoun):

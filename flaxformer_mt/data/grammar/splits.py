@@ -181,10 +181,6 @@ def declension(paradigm: int, case: int, column: int) -> str:
     return f"{w.PARADIGM_NAMES[paradigm]}.{_CASE_NAMES[case]}.{_COLUMN_NAMES[column]}"
 
 
-def modal_tense(modal: w.Modal) -> str:
-    return "past" if modal.past else "present"
-
-
 class _Entry(NamedTuple):
     """A lexical entry in one construction, which shows one of its word forms."""
 
@@ -224,10 +220,10 @@ def _entries() -> Iterator[_Entry]:
             categories = frozenset(itertools.chain(*verb.objects)) if objects else frozenset()
             yield _Entry(verb, verb.lemma, name, form, (verb.frame, *categories))
     for modal in w.MODALS:
-        tense = modal_tense(modal)
         for kind in t.KINDS:
             if t.MODAL in _KIND_TENSES[kind] and not (modal.past and kind == t.IF):
-                yield _Entry(modal, modal.lemma, f"{tense}.{kind}", tense, (t.MODAL,))
+                name = f"{modal.tense}.{kind}"
+                yield _Entry(modal, modal.lemma, name, modal.tense, (t.MODAL,))
     for pattern, adverbs in (("manner", w.MANNERS), ("frequency", w.FREQUENCIES)):
         for adverb, position in itertools.product(adverbs, t.POSITIONS):
             yield _Entry(adverb, adverb.lemma, f"{pattern}.{position}", adverb.german, ("",))
@@ -349,7 +345,7 @@ def _add(found: set[Combination], tree: object, position: str = "") -> None:
         position = t.POSITION[tree.kind]
         found.add((tree.verb.lemma, f"{tree.tense}.{tree.kind}"))
         if tree.modal is not None:
-            found.add((tree.modal.lemma, f"{modal_tense(tree.modal)}.{tree.kind}"))
+            found.add((tree.modal.lemma, f"{tree.modal.tense}.{tree.kind}"))
         for adverb, pattern in ((tree.manner, "manner"), (tree.frequency, "frequency")):
             if adverb is not None:
                 found.add((adverb.lemma, f"{pattern}.{position}"))

@@ -103,6 +103,7 @@ class Modal:
 
     def __init__(self, row: _Row) -> None:
         self.lemma, self.past = row["german"], bool(row["past"])
+        self.tense = "past" if self.past else "present"
         self.english, self.base = row["english"], row["base"]
         self.finite = row["finite"], row["third"]
         self.german = tuple(row[person] for person in _PERSONS)

@@ -190,12 +190,11 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
     def _encode_elsewhere(self, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
         under_way: collections.deque[tuple[Chunk, Future[Encoded]]] = collections.deque()
         try:
-            for chunk in chunks:
-                under_way.append((chunk, self._submit(chunk)))
-                if len(under_way) == _AHEAD * self._count:
-                    chunk, future = under_way.popleft()
-                    yield chunk, future.result()
-            while under_way:
+            while True:
+                for chunk in itertools.islice(chunks, _AHEAD * self._count - len(under_way)):
+                    under_way.append((chunk, self._submit(chunk)))
+                if not under_way:
+                    return
                 chunk, future = under_way.popleft()
                 yield chunk, future.result()
         except BrokenProcessPool as error:

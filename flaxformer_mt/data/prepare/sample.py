@@ -11,7 +11,7 @@ from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora, vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
-from flaxformer_mt.data.corpus.text_files import TwoColumns, TwoFiles, damage, open_text
+from flaxformer_mt.data.corpus.text_files import TextFiles, damage, open_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
@@ -103,7 +103,7 @@ def text_bytes(*sources: Source) -> int | None:
 
     For progress, not for accounts: of a compressed file it is an estimate by its beginning.
     """
-    if not all(isinstance(source, TwoFiles | TwoColumns) for source in sources):
+    if not all(isinstance(source, TextFiles) for source in sources):
         return None
     found = [_text_bytes(path) for source in sources for path in source.files.values()]
     return None if None in found else sum(size or 0 for size in found)

@@ -115,18 +115,13 @@ def test_unknown_names_are_answered_with_known_ones(prepared: Path) -> None:
             open_source(a_set(prepared, **change), "", "data.train.a")
 
 
-def test_damaged_and_missing_shards_are_named(prepared: Path, tmp_path: Path) -> None:
+def test_exchanged_and_missing_shards_are_named(prepared: Path, tmp_path: Path) -> None:
     copy = tmp_path / "tiny_translate" / "1.0.0"
     shutil.copytree(prepared, copy)
     shard = sorted(copy.glob("*train*"))[1]
-    other = sorted(copy.glob("*test*"))[0].read_bytes()
-    for content, message in (
-        (shard.read_bytes()[:-10], f"{shard}: cannot be read beyond record 0"),
-        (other, f"{shard}: .* records are expected"),
-    ):
-        shard.write_bytes(content)
-        with pytest.raises(CorpusError, match=message):
-            read(a_set(copy))
+    shutil.copyfile(sorted(copy.glob("*test*"))[0], shard)
+    with pytest.raises(CorpusError, match=f"{shard}: .* records are expected"):
+        read(a_set(copy))
     shard.unlink()
     with pytest.raises(CorpusError, match=rf"{shard} does not exist, .* copy the set again"):
         open_source(a_set(copy))

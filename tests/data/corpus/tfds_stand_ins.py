@@ -84,20 +84,13 @@ def write_wmt14(folder: Path) -> None:
         segments = "".join(f'<seg id="{i + 1}">{tag} {i}</seg>\n' for i in range(3))
         return f"<refset>\n{segments}</refset>\n"
 
-    write_tgz(
-        folder / "training-parallel-europarl-v7.tgz",
-        _both("training/europarl-v7.de-en", "europarl", 5),
-    )
-    write_tgz(folder / "training-parallel-commoncrawl.tgz", _both("commoncrawl.de-en", "crawl", 4))
-    write_tgz(
-        folder / "training-parallel-nc-v9.tgz",
-        _both("training/news-commentary-v9.de-en", "news", 3),
-    )
-    write_tgz(
-        folder / "dev.tgz",
-        {
-            **_both("dev/newstest2013", "2013", 2),
-            "dev/newstest2014-deen-src.de.sgm": sgm("2014 de"),
-            "dev/newstest2014-deen-ref.en.sgm": sgm("2014 en"),
-        },
-    )
+    archives = {
+        "training-parallel-europarl-v7": _both("training/europarl-v7.de-en", "europarl", 5),
+        "training-parallel-commoncrawl": _both("commoncrawl.de-en", "crawl", 4),
+        "training-parallel-nc-v9": _both("training/news-commentary-v9.de-en", "news", 3),
+        "dev": _both("dev/newstest2013", "2013", 2),
+    }
+    archives["dev"]["dev/newstest2014-deen-src.de.sgm"] = sgm("2014 de")
+    archives["dev"]["dev/newstest2014-deen-ref.en.sgm"] = sgm("2014 en")
+    for name, files in archives.items():
+        write_tgz(folder / f"{name}.tgz", files)
