@@ -58,43 +58,20 @@ class Chip:
         return self.kinds[0].startswith("TPU")
 
 
-def _tpu(
-    name: str,
-    tflops: float,
-    memory: int,
-    bandwidth: float,
-    clock: float,
-    link: float,
-    links: int,
-    network: float,
-    wraps_at: int,
-    devices_per_chip: int = 1,
-    kinds: tuple[str, ...] = (),
-) -> Chip:
-    return Chip(
-        name=name,
-        kinds=kinds or (name,),
-        bf16_flops=tflops * 1e12,
-        hbm_bytes=memory * _GIB,
-        hbm_bandwidth=bandwidth * _GB,
-        clock=clock * 1e9,
-        link_bandwidth=link * _GB,
-        links=links,
-        dcn_bandwidth=network * _GB,
-        devices_per_chip=devices_per_chip,
-        wraps_at=wraps_at,
-    )
-
-
-def _gpu(
+def _chip(
     name: str,
     tflops: float,
     memory: float,
     bandwidth: float,
     clock: float,
-    nvlink: float = 0.0,
-    half: str = "bfloat16",
+    link: float = 0.0,
+    links: int = 1,
+    network: float = 0.0,
+    wraps_at: int = 0,
+    *,
     kinds: tuple[str, ...] = (),
+    devices_per_chip: int = 1,
+    half: str = "bfloat16",
 ) -> Chip:
     return Chip(
         name=name,
@@ -103,46 +80,49 @@ def _gpu(
         hbm_bytes=int(memory),
         hbm_bandwidth=bandwidth * _GB,
         clock=clock * 1e9,
-        link_bandwidth=nvlink * _GB,
-        links=1 if nvlink else 0,
+        link_bandwidth=link * _GB,
+        links=links if link else 0,
+        dcn_bandwidth=network * _GB,
+        devices_per_chip=devices_per_chip,
+        wraps_at=wraps_at,
         half=half,
     )
 
 
-# TFLOP/s, memory GiB, HBM GB/s, clock GHz, GB/s of a link, links, network GB/s, closed to rings at
-_TPUS = (
-    _tpu("TPU v2", 23, 8, 350, 0.7, 31, 4, 3.125, 16, 2),
-    _tpu("TPU v3", 61.5, 16, 450, 0.94, 35, 4, 3.125, 32, 2),
-    _tpu("TPU v4", 275, 32, 1200, 1.05, 50, 6, 6.25, 4),
-    _tpu("TPU v5e", 197, 16, 819, 1.5, 50, 4, 3.125, 16, kinds=("TPU v5 lite", "TPU v5e")),
-    _tpu("TPU v5p", 459, 95, 2765, 1.75, 100, 6, 6.25, 4, kinds=("TPU v5", "TPU v5p")),
-    _tpu("TPU v6e", 918, 32, 1638, 1.75, 100, 4, 12.5, 16, kinds=("TPU v6 lite", "TPU v6e")),
-    _tpu("TPU 7x", 1153.5, 96, 3690, 2.2, 50, 6, 6.25, 4, 2, kinds=("TPU7x", "TPU v7x", "TPU7")),
-)
-
-# TFLOP/s, memory in bytes, GB/s, boost GHz, GB/s of NVLink. The tensor cores of V100 and T4 have no
-# bfloat16: their peak is float16's.
+_V5E = ("TPU v5 lite", "TPU v5e")
+_V5P = ("TPU v5", "TPU v5p")
+_V6E = ("TPU v6 lite", "TPU v6e")
+_7X = ("TPU7x", "TPU v7x", "TPU7")
 _V100_16GB = ("Tesla V100-SXM2-16GB",)
 _V100_32GB = ("Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB")
 _A100_40GB = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")
 _A100_80GB = ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe")
 _H100 = ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80GB")
-_GPUS = (
-    _gpu("NVIDIA V100 16GB", 125, 16 * _GIB, 900, 1.53, 150, "float16", _V100_16GB),
-    _gpu("NVIDIA V100 32GB", 125, 32 * _GIB, 900, 1.53, 150, "float16", _V100_32GB),
-    _gpu("NVIDIA T4", 65, 16 * _GIB, 320, 1.59, 0, "float16", ("Tesla T4",)),
-    _gpu("NVIDIA A10", 125, 24 * _GIB, 600, 1.695),
-    _gpu("NVIDIA A100 40GB", 312, 40 * _GIB, 1555, 1.41, 300, kinds=_A100_40GB),
-    _gpu("NVIDIA A100 80GB", 312, 80 * _GIB, 2039, 1.41, 300, kinds=_A100_80GB),
-    _gpu("NVIDIA L4", 121, 24 * _GIB, 300, 2.04),
-    _gpu("NVIDIA L40S", 362, 48 * _GIB, 864, 2.52),
-    _gpu("NVIDIA H100 PCIe", 756, 80 * _GIB, 2000, 1.755, 300),
-    _gpu("NVIDIA H100", 989.5, 80 * _GIB, 3350, 1.83, 450, kinds=_H100),
-    _gpu("NVIDIA H200", 989.5, 141 * _GB, 4800, 1.83, 450),
-    _gpu("NVIDIA B200", 2250, 180 * _GB, 8000, 1.965, 900),
-)
 
-CHIPS = (*_TPUS, *_GPUS)
+# TFLOP/s, memory in bytes, HBM GB/s, clock GHz (a GPU's boost), GB/s of a link (of all NVLinks),
+# links, network GB/s, closed to rings at. The tensor cores of V100 and T4 have no bfloat16: their
+# peak is float16's.
+CHIPS = (
+    _chip("TPU v2", 23, 8 * _GIB, 350, 0.7, 31, 4, 3.125, 16, devices_per_chip=2),
+    _chip("TPU v3", 61.5, 16 * _GIB, 450, 0.94, 35, 4, 3.125, 32, devices_per_chip=2),
+    _chip("TPU v4", 275, 32 * _GIB, 1200, 1.05, 50, 6, 6.25, 4),
+    _chip("TPU v5e", 197, 16 * _GIB, 819, 1.5, 50, 4, 3.125, 16, kinds=_V5E),
+    _chip("TPU v5p", 459, 95 * _GIB, 2765, 1.75, 100, 6, 6.25, 4, kinds=_V5P),
+    _chip("TPU v6e", 918, 32 * _GIB, 1638, 1.75, 100, 4, 12.5, 16, kinds=_V6E),
+    _chip("TPU 7x", 1153.5, 96 * _GIB, 3690, 2.2, 50, 6, 6.25, 4, kinds=_7X, devices_per_chip=2),
+    _chip("NVIDIA V100 16GB", 125, 16 * _GIB, 900, 1.53, 150, kinds=_V100_16GB, half="float16"),
+    _chip("NVIDIA V100 32GB", 125, 32 * _GIB, 900, 1.53, 150, kinds=_V100_32GB, half="float16"),
+    _chip("NVIDIA T4", 65, 16 * _GIB, 320, 1.59, kinds=("Tesla T4",), half="float16"),
+    _chip("NVIDIA A10", 125, 24 * _GIB, 600, 1.695),
+    _chip("NVIDIA A100 40GB", 312, 40 * _GIB, 1555, 1.41, 300, kinds=_A100_40GB),
+    _chip("NVIDIA A100 80GB", 312, 80 * _GIB, 2039, 1.41, 300, kinds=_A100_80GB),
+    _chip("NVIDIA L4", 121, 24 * _GIB, 300, 2.04),
+    _chip("NVIDIA L40S", 362, 48 * _GIB, 864, 2.52),
+    _chip("NVIDIA H100 PCIe", 756, 80 * _GIB, 2000, 1.755, 300),
+    _chip("NVIDIA H100", 989.5, 80 * _GIB, 3350, 1.83, 450, kinds=_H100),
+    _chip("NVIDIA H200", 989.5, 141 * _GB, 4800, 1.83, 450),
+    _chip("NVIDIA B200", 2250, 180 * _GB, 8000, 1.965, 900),
+)
 
 
 def chip_of(device_kind: str) -> Chip | None:

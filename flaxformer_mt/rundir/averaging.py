@@ -20,7 +20,7 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     list_steps,
     regular_steps,
 )
-from flaxformer_mt.rundir.checkpoint_format import bury, composite, first_line, hush, read_weights
+from flaxformer_mt.rundir.checkpoint_format import composite, first_line, hush, read_weights
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import is_remote, remove, replace
 
@@ -97,7 +97,6 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
         if before.exists():
             shutil.rmtree(before)
     except Exception as error:  # Orbax and TensorStore raise anything.
-        bury(error)
         raise CheckpointError(f"{place}: cannot be written: {first_line(error)}") from error
 
 

@@ -71,24 +71,22 @@ def local_copy(folder: Path) -> Path:
             f"`prepare --workdir {folder.parent}` makes it"
         )
     files = asking(folder, "read", lambda: _described(folder))
-    key = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-    place = cache_folder() / "folders" / key
-    if place.exists() and (damage := _damage(place, files)):
-        _LOGGER.warning("%s: is damaged, %s: fetching it anew", place, damage)
-        _local(shutil.rmtree, place)
-    if not place.exists():
-        _local(place.parent.mkdir, parents=True, exist_ok=True)
-        try:
-            with replacing(place) as aside:
-                _at_once(
-                    functools.partial(_fetch, folder / name, aside / name, expected)
-                    for name, expected in files.items()
-                )
-        except OSError as error:
-            if not place.exists():  # else another process was faster: both hold the same
-                raise RunDirectoryError(
-                    f"{place}: cannot be written: {error.strerror or error}"
-                ) from error
+    place = _place_of(files)
+    with _usable():
+        if place.exists() and (damage := _damage(place, files)):
+            _LOGGER.warning("%s: is damaged, %s: fetching it anew", place, damage)
+            shutil.rmtree(place)
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with replacing(place) as aside:
+                    _at_once(
+                        functools.partial(_fetch, folder / name, aside / name, expected)
+                        for name, expected in files.items()
+                    )
+            except OSError:
+                if not place.exists():  # else another process was faster: both hold the same
+                    raise
     return place
 
 
@@ -107,21 +105,21 @@ def preparing(run: RunDirectory) -> Iterator[Path]:
     # Another run may have been at the same address before.
     identity = f"{run} {read_record(run).starts[0].time}"
     work = cache_folder() / "preparing" / hashlib.sha256(identity.encode()).hexdigest()
-    _local(work.mkdir, parents=True, exist_ok=True)
-    absent = []
-    for name in INDEX:
-        if _is_complete(run.path / name):
-            _link(work / name, local_copy(run.path / name))
-        else:
-            if (work / name).is_symlink():
+    absent = [name for name in INDEX if not _is_complete(run.path / name)]
+    with _usable():
+        work.mkdir(parents=True, exist_ok=True)
+        for name in INDEX:
+            if name not in absent:
+                _link(work / name, local_copy(run.path / name))
+            elif (work / name).is_symlink():
                 (work / name).unlink()
-            absent.append(name)
     yield work
     for name in absent:
         if (work / name / INDEX[name]).exists():
             if is_primary():
                 upload_folder(work / name, run.path / name)
-            _keep(work / name)
+            with _usable():
+                _keep(work / name)
 
 
 def upload_folder(local: Path, remote: Path) -> None:
@@ -130,17 +128,17 @@ def upload_folder(local: Path, remote: Path) -> None:
     A reader sees the folder complete or as one that is not there. Raises RunDirectoryError.
     """
     files = _listed(local)
-    index = INDEX[remote.name]
 
-    def put(target: Path, action: Callable[[], Any]) -> None:
-        asking(target, "written", lambda: persistently(action))
+    def put(name: str, action: Callable[[], Any]) -> None:
+        asking(remote / name, "written", lambda: persistently(action))
 
     def upload(name: str) -> None:
-        put(remote / name, lambda: copy(local / name, remote / name))
+        put(name, lambda: copy(local / name, remote / name))
 
+    index = INDEX[remote.name]
     _at_once(functools.partial(upload, name) for name in files if name != index)
     listed = json.dumps({"files": files}, indent=2).encode()
-    put(remote / FILES, lambda: (remote / FILES).write_bytes(listed))
+    put(FILES, lambda: (remote / FILES).write_bytes(listed))
     upload(index)
 
 
@@ -186,7 +184,7 @@ def _sha256(path: Path) -> str:
 
 
 def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:
-    _local(local.parent.mkdir, parents=True, exist_ok=True)
+    local.parent.mkdir(parents=True, exist_ok=True)
     try:
         asking(remote, "read", lambda: persistently(lambda: copy(remote, local)))
     except FileNotFoundError as error:
@@ -218,15 +216,18 @@ def _damage(place: Path, files: dict[str, Any]) -> str:
     return ""
 
 
+def _place_of(files: dict[str, Any]) -> Path:
+    """Where a folder of these files is kept."""
+    key = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / "folders" / key
+
+
 def _keep(folder: Path) -> None:
     """Moves what was uploaded among the copies, so that it need not be fetched."""
-    key = hashlib.sha256(json.dumps(_listed(folder), sort_keys=True).encode()).hexdigest()
-    place = cache_folder() / "folders" / key
-    if place.exists():
-        _local(shutil.rmtree, folder)
-    else:
-        _local(place.parent.mkdir, parents=True, exist_ok=True)
-        _local(folder.rename, place)
+    place = _place_of(_listed(folder))
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(place)
     _link(folder, place)
 
 
@@ -235,13 +236,14 @@ def _link(link: Path, target: Path) -> None:
         link.unlink()
     elif link.exists():
         # Of a call that was ended after the upload.
-        _local(shutil.rmtree, link)
-    _local(link.symlink_to, target)
+        shutil.rmtree(link)
+    link.symlink_to(target)
 
 
-def _local(action: Any, *arguments: Any, **named: Any) -> None:
+@contextlib.contextmanager
+def _usable() -> Iterator[None]:
     try:
-        action(*arguments, **named)
+        yield
     except OSError as error:
         raise RunDirectoryError(
             f"{cache_folder()}: cannot be used as a cache: {error.strerror or error}; "

@@ -11,17 +11,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import gc
 import hashlib
-import inspect
 import json
 import logging
 import os
 import re
 import sys
 import time
-import traceback
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -221,11 +217,8 @@ def _read_arrays(place: Path, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dic
 
 
 def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    def read() -> Any:
-        with contextlib.closing(ocp.JsonCheckpointHandler()) as reader:
-            return reader.restore(epath.Path(folder / name))
-
-    document = reading(folder, name, read)
+    # Orbax's own reader does no more than this.
+    document = reading(folder, name, lambda: json.loads((folder / name / "metadata").read_bytes()))
     if not isinstance(document, dict):
         raise DamagedError(f"{folder}: {name} is not what was written")
     return document
@@ -283,19 +276,17 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
     is the machine's or the store's and says nothing about the checkpoint: it is tried again unless
     memory or rights are wanting, and then is an UnreadError.
     """
-    waits = () if is_remote(folder) else _WAITS
-    for wait in (*waits, None):
+    for wait in (*(() if is_remote(folder) else _WAITS), None):
         try:
             if not is_remote(folder):
                 # Orbax asks whether there is something, and takes any failure for a no.
                 os.stat(folder / name)
             return read()
         except Exception as error:  # Orbax and TensorStore raise anything, from KeyError on.
-            bury(error)
             said = f"{folder}: {name} cannot be read: {first_line(error)}"
             if _is_refused(error):
                 raise UnreadError(said) from error
-            if _is_damage(folder, error):
+            if _answers(folder) if is_remote(folder) else _os_errors(error) <= _MISSING:
                 raise DamagedError(said) from error
             if wait is None:
                 advice = "run the command again; if that persists, move the folder elsewhere"
@@ -310,10 +301,6 @@ def _is_refused(error: Exception) -> bool:
         isinstance(link, MemoryError | PermissionError) or _REFUSED.search(str(link))
         for link in _chain(error)
     )
-
-
-def _is_damage(folder: Path, error: Exception) -> bool:
-    return _answers(folder) if is_remote(folder) else _os_errors(error) <= _MISSING
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -358,19 +345,6 @@ def hush() -> None:
         sys.unraisablehook = functools.partial(_complain, sys.unraisablehook)
 
 
-def bury(error: BaseException) -> None:
-    """Ends the coroutines that hang on the frames of a failed operation of Orbax.
-
-    Otherwise they die whenever memory is next collected, with a complaint each. The error keeps
-    its traceback and its causes.
-    """
-    for link in _chain(error):
-        traceback.clear_frames(link.__traceback__)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        gc.collect()
-
-
 def first_line(error: BaseException) -> str:
     """The error in one line; TensorStore's go on with pages of specification."""
     text = str(error).strip().split("\n", 1)[0][:300]
@@ -386,10 +360,9 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:
-    """Passes on all but what belongs to the closed event loops of failed reads."""
-    source = unraisable.object
-    if inspect.iscoroutine(source) and "/orbax/checkpoint/" in source.cr_code.co_filename:
-        return
-    # TensorStore's thread hands a result to the loop that the failed read had.
-    if source is not None or str(unraisable.exc_value) != "Event loop is closed":
+    """Passes on all but what belongs to failed reads: their coroutines, and their event loops, to
+    which TensorStore's threads still hand results."""
+    source = getattr(unraisable.object, "cr_code", None)
+    abandoned = source is not None and "/orbax/checkpoint/" in source.co_filename
+    if not abandoned and str(unraisable.exc_value) != "Event loop is closed":
         hook(unraisable)

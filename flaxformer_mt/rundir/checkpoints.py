@@ -38,7 +38,6 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     steps_to_keep,
 )
 from flaxformer_mt.rundir.checkpoint_format import (
-    bury,
     check_form,
     composite,
     everywhere,
@@ -267,7 +266,6 @@ class Checkpoints:
             self._close_manager()
         except Exception as second:
             error.add_note(f"and closing: {second}")
-        bury(error)
         cause = first_line(error)
         raise CheckpointError(
             f"{self.directory}: a checkpoint could not be saved: {cause}; the earlier ones are "

@@ -15,12 +15,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
-from flaxformer_mt.rundir.paths import as_path, exists, is_remote, read_json, write_json
+from flaxformer_mt.rundir import WorkdirError
+from flaxformer_mt.rundir.paths import as_path, exists, explained, is_remote, read_json, write_json
 from flaxformer_mt.versions import git_commit, package_versions
 
 # Raised when an older reader would misread the directory. Every version up to this one loads.
 FORMAT_VERSION = 1
+
+
+class _Inside:
+    """A property of a run: its file or folder of this name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDirectory, _: type[RunDirectory]) -> Path:
+        return run.path / self._name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +42,19 @@ class RunDirectory:
 
     path: Path
 
+    config_file = _Inside("config.json")  # format version, resolved configuration, starts
+    vocabulary = _Inside("vocabulary")  # SentencePiece models, the id table, digests
+    data = _Inside("data")  # store manifest and token store
+    checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
+    metrics = _Inside("metrics.jsonl")  # every logged number, one JSON line a report
+    tensorboard = _Inside("tensorboard")  # the same numbers for TensorBoard
+    goodput = _Inside("goodput.json")  # where the wall time of all starts went
+    profile = _Inside("profile")  # traces of training steps
+    evaluation = _Inside("evaluation")  # hypotheses and scores with their signatures
+    samples = _Inside("samples")  # a few validation sentences per evaluation
+    status_file = _Inside("status.json")  # whether training runs, stopped, finished or failed
+    lock_file = _Inside("lock")  # held by the one process that trains here
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", as_path(self.path))
 
@@ -40,66 +63,6 @@ class RunDirectory:
 
     def __str__(self) -> str:
         return str(self.path)
-
-    @property
-    def config_file(self) -> Path:
-        """Format version, resolved configuration, and how training was started."""
-        return self.path / "config.json"
-
-    @property
-    def vocabulary(self) -> Path:
-        """SentencePiece models, the id table, digests."""
-        return self.path / "vocabulary"
-
-    @property
-    def data(self) -> Path:
-        """Store manifest and token store."""
-        return self.path / "data"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Orbax steps, `average` and `damaged-STEP`."""
-        return self.path / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """Every logged number, one JSON line a report."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        """The same numbers for TensorBoard."""
-        return self.path / "tensorboard"
-
-    @property
-    def goodput(self) -> Path:
-        """Where the wall time of all starts went."""
-        return self.path / "goodput.json"
-
-    @property
-    def profile(self) -> Path:
-        """Traces of training steps."""
-        return self.path / "profile"
-
-    @property
-    def evaluation(self) -> Path:
-        """Hypotheses and scores with their signatures."""
-        return self.path / "evaluation"
-
-    @property
-    def samples(self) -> Path:
-        """A few validation sentences per evaluation."""
-        return self.path / "samples"
-
-    @property
-    def status_file(self) -> Path:
-        """Whether training runs, stopped, finished or failed."""
-        return self.path / "status.json"
-
-    @property
-    def lock_file(self) -> Path:
-        """Held by the one process that trains here."""
-        return self.path / "lock"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,13 +150,22 @@ def has_record(run: RunDirectory) -> bool:
 
 def read_record(run: RunDirectory) -> RunRecord:
     """The record in `config.json`. Raises RunDirectoryError if it is no such record."""
-    _check_is_run(run)
+    with explained(run.path, "read"):
+        if not exists(run.path):
+            raise WorkdirError(f"{run}: no such directory; `train --workdir {run}` makes one")
+        if not is_remote(run.path) and not run.path.is_dir():
+            raise WorkdirError(f"{run}: is a file, not a run directory")
+        if not has_record(run):
+            raise WorkdirError(
+                f"{run}: not a run directory: config.json is missing; name the directory that was "
+                "given to `train --workdir`"
+            )
     try:
         content = read_json(run.config_file)
     except WorkdirError as error:
         raise WorkdirError(f"{error}; restore it from a copy") from error
     version = content.get("format_version") if isinstance(content, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if type(version) is not int or version < 1:
         raise WorkdirError(
             f"{run.config_file}: has no format_version, so it was not written by flaxformer-mt "
             "or was damaged; restore it from a copy or choose another directory"
@@ -249,22 +221,6 @@ def _this_start(command_line: Sequence[str]) -> Start:
     )
 
 
-def _check_is_run(run: RunDirectory) -> None:
-    try:
-        if not exists(run.path):
-            raise WorkdirError(f"{run}: no such directory; `train --workdir {run}` makes one")
-        if not is_remote(run.path) and not run.path.is_dir():
-            raise WorkdirError(f"{run}: is a file, not a run directory")
-        found = has_record(run) if is_remote(run.path) else run.config_file.is_file()
-    except OSError as error:
-        raise RunDirectoryError(f"{run}: cannot be read: {error.strerror or error}") from error
-    if not found:
-        raise WorkdirError(
-            f"{run}: not a run directory: config.json is missing; name the directory that was "
-            "given to `train --workdir`"
-        )
-
-
 State = Literal["running", "stopped", "finished", "failed"]
 
 
@@ -304,12 +260,11 @@ def read_status(run: RunDirectory) -> Status | None:
         return None
     try:
         content = read_json(run.status_file)
-    except WorkdirError as error:
-        raise WorkdirError(f"{error}; delete it") from error
-    try:
         status = Status(
             state=content["state"], step=int(content["step"]), reason=str(content["reason"])
         )
+    except WorkdirError as error:
+        raise WorkdirError(f"{error}; delete it") from error
     except (KeyError, TypeError, ValueError) as error:
         raise WorkdirError(
             f"{run.status_file}: is not a status ({type(error).__name__}: {error}); delete it"

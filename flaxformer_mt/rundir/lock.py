@@ -29,7 +29,7 @@ from typing import Any
 from flaxformer_mt.files.reading import parse_json
 from flaxformer_mt.rundir import CheckpointError, RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import asking, is_primary, is_remote, persistently
+from flaxformer_mt.rundir.paths import asking, explained, is_primary, is_remote, persistently
 
 _LOGGER = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -45,23 +45,36 @@ class Holding:
 
 
 @contextlib.contextmanager
-def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
+def locked(
+    run: RunDirectory, doing: str, *, beat: float = 20.0, dead_after: float = 90.0
+) -> Iterator[Holding]:
     """Holds the run for this process; a second holder gets RunDirectoryError naming the first.
 
-    `doing` is what a second one is told that this one does, such as "training on it".
-    The kernel ends the lock with its process, however that dies, so a lock file left behind is
-    harmless. On a file system without locks a warning says that nothing guards the run.
+    `doing` is what a second one is told that this one does, such as "training on it". Of several
+    processes of a run in a bucket the first holds it for all.
     """
-    if is_remote(run.path):
-        with remotely_locked(run, doing) as holding:
+    if not is_remote(run.path):
+        with _locked_here(run, doing):
+            yield Holding()
+    elif not is_primary():
+        yield Holding()
+    else:
+        holding = RemoteHolding(run, doing, beat)
+        holding.take(dead_after)
+        try:
             yield holding
-        return
-    try:
+        finally:
+            holding.release()
+
+
+@contextlib.contextmanager
+def _locked_here(run: RunDirectory, doing: str) -> Iterator[None]:
+    """The kernel ends the lock with its process, so a lock file left behind is harmless.
+
+    On a file system without locks a warning says that nothing guards the run.
+    """
+    with explained(run.lock_file, "opened"):
         descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{run.lock_file}: cannot be opened: {error.strerror or error}"
-        ) from error
     try:
         # flock rather than POSIX record locks: those do not exclude a second holder in the same
         # process, and end when any library closes the file.
@@ -73,33 +86,14 @@ def locked(run: RunDirectory, doing: str) -> Iterator[Holding]:
             warnings.warn(
                 f"{run}: this file system has no locks ({error.strerror}); "
                 "make sure that nothing else writes to it",
-                stacklevel=3,
+                stacklevel=5,
             )
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
-        yield Holding()
+        yield
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def remotely_locked(
-    run: RunDirectory, doing: str, *, beat: float = 20.0, dead_after: float = 90.0
-) -> Iterator[Holding]:
-    """Holds a run in a bucket; another living holder is a RunDirectoryError naming it.
-
-    Of several processes of a run the first holds it for all.
-    """
-    if not is_primary():
-        yield Holding()
-        return
-    holding = RemoteHolding(run, doing, beat)
-    holding.take(dead_after)
-    try:
-        yield holding
-    finally:
-        holding.release()
 
 
 class RemoteHolding(Holding):

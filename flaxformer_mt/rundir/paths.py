@@ -64,17 +64,31 @@ def exists(path: Path) -> bool:
     return asking(path, "reached", path.exists) if is_remote(path) else path.exists()
 
 
-def asking(path: Path, verb: str, action: Callable[[], T]) -> T:
-    """What `action` on a bucket returns; whatever it raises becomes "PATH: cannot be VERB: ...".
+@contextlib.contextmanager
+def explained(path: Path, verb: str) -> Iterator[None]:
+    """What fails in the block becomes a RunDirectoryError, "PATH: cannot be VERB: ...".
 
-    A FileNotFoundError passes: it is an answer.
+    For a path in a bucket that is whatever its clients raise: aiohttp's and google.auth's errors,
+    too. Only FileNotFoundError passes: it is an answer.
     """
     try:
+        yield
+    except Exception as error:
+        if is_remote(path):
+            if isinstance(error, RunDirectoryError | FileNotFoundError):
+                raise
+            text = reason(error)
+        elif isinstance(error, OSError):
+            text = error.strerror or str(error)
+        else:
+            raise
+        raise RunDirectoryError(f"{path}: cannot be {verb}: {text}") from error
+
+
+def asking(path: Path, verb: str, action: Callable[[], T]) -> T:
+    """What `action` on a bucket returns; its errors as `explained`."""
+    with explained(path, verb):
         return action()
-    except (FileNotFoundError, RunDirectoryError):
-        raise
-    except Exception as error:  # Clients raise their own, aiohttp's and google.auth's errors.
-        raise RunDirectoryError(f"{path}: cannot be {verb}: {reason(error)}") from error
 
 
 def persistently(action: Callable[[], T], *, waits: tuple[float, ...] = (1, 4, 16)) -> T:
@@ -148,37 +162,30 @@ def write_bytes(path: Path, content: bytes, *, aside: Path | None = None) -> Non
     """
     if not is_primary():
         return
-    if is_remote(path):
-        asking(path, "written", lambda: path.write_bytes(content))
-        return
-    with _explained(path):
-        write_whole(path, content, aside=aside)
+    with explained(path, "written"):
+        if is_remote(path):
+            path.write_bytes(content)
+        else:
+            write_whole(path, content, aside=aside)
 
 
 def remove_file(path: Path) -> None:
     """Removes the file, if it is there. Raises RunDirectoryError if that is refused."""
-    if not is_primary():
-        return
-    try:
-        if is_remote(path):
-            asking(path, "removed", path.unlink)
-        else:
-            path.unlink()
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise RunDirectoryError(f"{path}: cannot be removed: {error.strerror or error}") from error
+    if is_primary():
+        with explained(path, "removed"):
+            path.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> Any:
     """The content of `path`. Raises RunDirectoryError, and WorkdirError where it is not JSON."""
     try:
-        data = asking(path, "read", path.read_bytes) if is_remote(path) else read_file(path)
+        with explained(path, "read"):
+            data = read_file(path)
         return parse_json(data, path)
     except JsonError as error:
         raise WorkdirError(str(error)) from error
-    except OSError as error:
-        raise RunDirectoryError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"{path}: cannot be read: it is missing") from error
 
 
 @contextlib.contextmanager
@@ -189,17 +196,9 @@ def writing(path: Path) -> Iterator[TextIO]:
     """
     if is_remote(path):
         raise RunDirectoryError(f"{path}: is in a bucket; write a local file and copy it there")
-    with _explained(path), replacing(path) as place:
+    with explained(path, "written"), replacing(path) as place:
         with open(place, "w", encoding="utf-8", newline="") as file:
             yield file
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunDirectoryError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 # What Orbax writes last into a checkpoint in a bucket: without it there is none.

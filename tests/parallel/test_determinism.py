@@ -12,28 +12,18 @@ import pytest
 from flaxformer_mt.parallel import DeterminismError, determinism, make_deterministic
 
 
-def test_flag_joins_the_users_own_flags_once(monkeypatch):
+def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp/x")
+    assert jax.device_count() and determinism._started()
+    make_deterministic()  # without a GPU it may come at any time
+    assert os.environ["XLA_FLAGS"] == "--xla_dump_to=/tmp/x"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with pytest.raises(DeterminismError, match="comes too late"):
+        make_deterministic()
     monkeypatch.setattr(determinism, "_started", lambda: False)
     for _ in range(2):
         make_deterministic()
     assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=/tmp/x {determinism.FLAG}"
-
-
-def test_without_a_gpu_it_may_come_at_any_time(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "")
-    assert jax.device_count()
-    assert determinism._started()
-    make_deterministic()
-    assert os.environ["XLA_FLAGS"] == ""
-
-
-def test_too_late_on_a_gpu_is_an_error(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "")
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(determinism, "_started", lambda: True)
-    with pytest.raises(DeterminismError, match="comes too late"):
-        make_deterministic()
 
 
 @pytest.mark.extended

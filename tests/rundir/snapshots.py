@@ -10,7 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Snapshot
+
+KEEP_ALL = KeepPolicy(keep_for_average=100)
 
 # For processes that a test starts, wherever the tests themselves were started.
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from flaxformer_mt.rundir import CheckpointError
@@ -17,21 +18,20 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from tests.rundir.snapshots import snapshot, tree
 
 
-def numpy_mean(*steps, seed=0):
+def assert_mean(got, *steps, seed=0):
+    """What NumPy makes of the same steps."""
+
     def mean(*arrays):
         stacked = np.stack([np.asarray(array, np.float64) for array in arrays])
         return stacked.mean(axis=0).astype(arrays[0].dtype)
 
-    return jax.tree.map(mean, *[tree(step, seed) for step in steps])
-
-
-def assert_equal(got, wanted):
-    assert jax.tree.structure(got) == jax.tree.structure(wanted)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+    def same(a, b):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(
             np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-7, atol=0
         )
+
+    jax.tree.map(same, got, jax.tree.map(mean, *[tree(step, seed) for step in steps]))
 
 
 @pytest.mark.parametrize("ema", [False, True])
@@ -40,14 +40,10 @@ def test_the_newest_or_the_best_are_averaged(run, saved, ema):
     bleu = {1: 9.0, 2: 1.0, 3: 8.0, 4: 2.0}
     saved(*(snapshot(step, ema=ema, bleu=value) for step, value in bleu.items()))
     seed = 3 if ema else 0
-    params, steps = average_checkpoints(run, 3)
-    assert steps == [2, 3, 4]
-    assert_equal(params, numpy_mean(2, 3, 4, seed=seed))
-    params, steps = average_checkpoints(run, 2, by="best")
-    assert steps == [1, 3]
-    assert_equal(params, numpy_mean(1, 3, seed=seed))
-    params, steps = average_checkpoints(run, 1)
-    assert_equal(params, tree(4, seed))
+    for arguments, wanted in (((3,), [2, 3, 4]), ((2, "best"), [1, 3]), ((1,), [4])):
+        params, steps = average_checkpoints(run, *arguments)
+        assert steps == wanted
+        assert_mean(params, *wanted, seed=seed)
 
 
 def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):
@@ -55,72 +51,50 @@ def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):
     start, stop = (
         dataclasses.replace(snapshot(step), kind=kind) for step, kind in ((0, "start"), (5, "stop"))
     )
-    saved(start, snapshot(2), snapshot(4), stop, snapshot(6))
+    saved(start, snapshot(2), snapshot(4, bleu=1.0), stop, snapshot(6))
     params, steps = average_checkpoints(run, 3)
     assert steps == [2, 4, 6]
-    assert_equal(params, numpy_mean(2, 4, 6))
-    with pytest.raises(CheckpointError, match=r"4 regular .* 3 \(steps 2, 4, 6; those of a start,"):
-        average_checkpoints(run, 4)
-
-
-def test_the_sum_is_in_float64(run, saved):
-    """In float32, 1e8 + 1 - 1e8 is 0."""
-    saved(
-        *(
-            dataclasses.replace(snapshot(step), params={"w": jnp.float32(value)[None]})
-            for step, value in enumerate([1e8, 1.0, -1e8])
-        )
+    assert_mean(params, 2, 4, 6)
+    few = (
+        r"4 regular checkpoints, there are 3 \(steps 2, 4, 6; those of a start, a stop or an "
+        r"earlier end do not count\); average fewer, or train with a higher training\.keep_for_a"
     )
-    params, _ = average_checkpoints(run, 3)
-    assert params["w"][0] == np.float32(1 / 3)
-
-
-def test_too_few_checkpoints_are_refused(run, saved):
-    with pytest.raises(CheckpointError, match=r"5 regular checkpoints, there are 0 \(steps none;"):
-        average_checkpoints(run, 5)
-    saved(snapshot(1), snapshot(2, bleu=1.0))
-    with pytest.raises(
-        CheckpointError,
-        match=r"there are 2 \(steps 1, 2; those of a start, a stop or an earlier end do not "
-        r"count\); average fewer, or train with a higher "
-        r"training\.keep_for_average",
-    ):
-        average_checkpoints(run, 5)
-    with pytest.raises(CheckpointError, match=r"1 \(steps 2\); .*training\.keep_best"):
-        average_checkpoints(run, 2, by="best")
+    for arguments, message in [((4,), few), ((2, "best"), r"1 \(steps 4\); .*training\.keep_best")]:
+        with pytest.raises(CheckpointError, match=message):
+            average_checkpoints(run, *arguments)
     with pytest.raises(ValueError, match="cannot average 0"):
         average_checkpoints(run, 0)
 
 
-def test_the_stored_average_is_loaded_and_replaced(run, saved):
+def test_the_sum_is_in_float64(run, saved):
+    """In float32, 1e8 + 1 - 1e8 is 0."""
+    values = enumerate([1e8, 1.0, -1e8])
+    shots = [(snapshot(step), {"w": jnp.float32(value)[None]}) for step, value in values]
+    saved(*(dataclasses.replace(shot, params=params) for shot, params in shots))
+    params, _ = average_checkpoints(run, 3)
+    assert params["w"][0] == np.float32(1 / 3)
+
+
+def test_the_stored_average_is_loaded_and_replaced(run, saved, monkeypatch):
     saved(*map(snapshot, (1, 2, 3)))
     for n in (2, 3):
         params, steps = average_checkpoints(run, n)
         write_average(run, params, steps)
         assert averaged_steps(run) == steps
-        assert_equal(load_params(run, "average"), params)
+        assert_mean(load_params(run, "average"), *steps)
     assert sorted(p.name for p in run.checkpoints.iterdir()) == ["1", "2", "3", "average"]
-    assert load_params(run, "latest")["embedding"].shape == (64, 16), "no step is hidden by it"
-
-
-def test_an_average_that_cannot_be_written_leaves_the_one_before(run, saved, monkeypatch):
-    import orbax.checkpoint as ocp
-
-    saved(*map(snapshot, (1, 2)))
-    first, steps = average_checkpoints(run, 2)
-    write_average(run, first, steps)
-    (run.checkpoints / "average.new").mkdir()
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(ocp.Checkpointer, "save", full)
-    with pytest.raises(CheckpointError, match="average: cannot be written: .*No space left"):
-        write_average(run, tree(7), [7])
-    monkeypatch.undo()
-    assert averaged_steps(run) == [1, 2]
+    (run.checkpoints / "average.new").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(ocp.Checkpointer, "save", full)
+        with pytest.raises(CheckpointError, match="average: cannot be written: .*No space left"):
+            write_average(run, tree(7), [7])
+    assert averaged_steps(run) == [1, 2, 3]
     write_average(run, tree(7), [7])
-    assert_equal(load_params(run, "average"), tree(7))
+    assert_mean(load_params(run, "average"), 7)
 
 
 class Killed(BaseException):
@@ -145,7 +119,7 @@ def test_the_average_of_before_outlives_a_failure_between_the_renamings(
         with pytest.raises((CheckpointError, Killed)):
             write_average(run, tree(7), [7])
         assert default_weights(run) == "average" and averaged_steps(run) == [5]
-        assert_equal(load_params(run, "average"), tree(5))
+        assert_mean(load_params(run, "average"), 5)
     monkeypatch.undo()
     write_average(run, tree(7), [7])
     assert averaged_steps(run) == [7]

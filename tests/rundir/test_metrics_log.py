@@ -1,4 +1,4 @@
-"""metrics.jsonl: durable line by line, whole after a kill, undisturbed by a resume."""
+"""metrics.jsonl: durable line by line, whole after a kill, undisturbed by a resume; its sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
+from flaxformer_mt.rundir.metrics_log import (
+    MetricsLog,
+    column,
+    last_told,
+    lost_after,
+    progress,
+    read_metrics,
+)
 
 
 def write(path, *steps, **values):
@@ -28,40 +35,24 @@ def steps(path):
 
 
 def test_lines_are_read_back(tmp_path):
+    """They are in the file at once, and numbers that JSON does not know are text in it."""
     path = tmp_path / "m.jsonl"
     assert read_metrics(path) == []
+    plain = {"epoch": 2, "name": "straße", "done": False, "none": None, "a": math.inf}
+    scalars = {"b": np.float32(0.5), "c": np.int64(3), "d": jnp.bfloat16(2), "e": -math.inf}
     with MetricsLog(path) as log:
-        log.write(1, {"loss": 0.1, "epoch": 2, "name": "straße", "done": False, "none": None})
-        # On disk already, with the log still open.
-        assert read_metrics(path) == [
-            {"step": 1, "loss": 0.1, "epoch": 2, "name": "straße", "done": False, "none": None}
-        ]
-
-
-def test_array_scalars_are_numbers(tmp_path):
-    path = tmp_path / "m.jsonl"
-    write(path, 1, a=np.float32(0.5), b=jnp.float32(0.25), c=np.int64(3), d=jnp.bfloat16(2))
-    assert read_metrics(path) == [{"step": 1, "loss": 0.5, "a": 0.5, "b": 0.25, "c": 3, "d": 2.0}]
-
-
-def test_non_finite_numbers_survive_as_valid_json(tmp_path):
-    path = tmp_path / "m.jsonl"
-    write(path, 1, a=math.nan, b=math.inf, c=-math.inf)
-
-    def refuse(constant):
-        raise AssertionError(constant)
-
-    json.loads(path.read_text(), parse_constant=refuse)
-    (report,) = read_metrics(path)
-    assert math.isnan(report["a"]) and report["b"] == math.inf and report["c"] == -math.inf
-
-
-@pytest.mark.parametrize("value", [[1], {"a": 1}, b"x"])
-def test_other_values_are_refused(tmp_path, value):
-    with MetricsLog(tmp_path / "m") as log, pytest.raises(TypeError, match="'bad'"):
-        log.write(1, {"bad": value})
-    with MetricsLog(tmp_path / "m") as log, pytest.raises(ValueError, match="step"):
-        log.write(1, {"step": 2})
+        log.write(1, plain | scalars)
+        expected = {"step": 1} | plain | {"b": 0.5, "c": 3, "d": 2.0, "e": -math.inf}
+        assert read_metrics(path) == [expected]
+        log.write(2, {"a": math.nan})
+        for value in ([1], {"a": 1}, b"x"):
+            with pytest.raises(TypeError, match="'bad'"):
+                log.write(3, {"bad": value})
+        with pytest.raises(ValueError, match="step"):
+            log.write(1, {"step": 2})
+    for line in path.read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+    assert math.isnan(read_metrics(path)[1]["a"])
 
 
 @settings(deadline=None, max_examples=60)
@@ -78,24 +69,22 @@ def test_any_cut_is_repaired(tmp_path_factory, cut, more):
     assert steps(path) == [1, 2, 3][:complete] + list(range(10, 10 + more))
 
 
-def test_a_torn_line_longer_than_a_block_is_cut(tmp_path):
-    path = tmp_path / "m.jsonl"
-    write(path, 1)
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"step": 2, "text": "' + b"x" * 20_000)
-    MetricsLog(path).close()
-    assert path.read_bytes() == whole
-
-
 def test_a_resumed_log_equals_an_undisturbed_one(tmp_path):
     undisturbed, resumed = tmp_path / "a", tmp_path / "b"
     write(undisturbed, *range(0, 100, 10))
     write(resumed, *range(0, 80, 10))
     with MetricsLog(resumed, resume_step=50) as log:
         assert log.dropped == 2
+        for step in (60, 70, 80):
+            log.write(step, {"loss": 0.0})
+        assert log.rewind(50) == 3, "and goes on in the new file"
         for step in range(60, 100, 10):
             log.write(step, {"loss": step / 2})
     assert resumed.read_bytes() == undisturbed.read_bytes()
+    inode = resumed.stat().st_ino
+    with MetricsLog(resumed, resume_step=90) as log:
+        assert log.dropped == 0
+    assert resumed.read_bytes() == undisturbed.read_bytes() and resumed.stat().st_ino == inode
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
@@ -106,7 +95,6 @@ def test_a_resumed_log_equals_an_undisturbed_one(tmp_path):
         ([], 10, 0),
         ([10, 20, 30], 39, None),
         ([10, 20, 30], 40, 30),
-        ([10, 20, 30], 30, None),
         ([10, 20, 30, 50], 30, None),  # a later one is dropped, and none is missing
         ([100, 200], 290, None),  # reports came every 100 steps then
         ([100, 200], 300, 200),
@@ -114,25 +102,6 @@ def test_a_resumed_log_equals_an_undisturbed_one(tmp_path):
 )
 def test_reports_that_are_missing_at_the_end_are_noticed(steps, step, lost):
     assert lost_after([{"step": each} for each in steps], step, every=10) == lost
-
-
-def test_resuming_at_the_last_step_changes_nothing(tmp_path):
-    path = tmp_path / "m"
-    write(path, 1, 2)
-    inode = path.stat().st_ino
-    with MetricsLog(path, resume_step=2) as log:
-        assert log.dropped == 0
-    assert path.stat().st_ino == inode and steps(path) == [1, 2]
-
-
-def test_rewinding_while_open_goes_on_in_the_new_file(tmp_path):
-    path = tmp_path / "m"
-    with MetricsLog(path) as log:
-        for step in (1, 2, 3):
-            log.write(step, {})
-        assert log.rewind(1) == 2
-        log.write(2, {"again": True})
-    assert read_metrics(path) == [{"step": 1}, {"step": 2, "again": True}]
 
 
 @pytest.mark.parametrize("bad", [b"nonsense", b"[1]", b'{"loss": 1}', b"", b"[" * 100_000, b"\xff"])
@@ -168,3 +137,35 @@ def test_an_unusable_path_is_named(tmp_path):
         MetricsLog(tmp_path)
     with pytest.raises(RunDirectoryError, match="cannot be read: Is a directory"):
         read_metrics(tmp_path)
+
+
+def train(step: int, seconds: float, src: float = 10.0, tgt: float = 20.0) -> dict[str, object]:
+    rates = {"src_tokens_per_second": src, "tgt_tokens_per_second": tgt}
+    return {"step": step, "kind": "train", "seconds_per_step": seconds, **rates}
+
+
+def valid(step: int) -> dict[str, object]:
+    return {"step": step, "kind": "valid", "loss": 1.0}
+
+
+def test_sums_are_of_rates_since_the_report_before():
+    """Without a rate a sum is not known from there on."""
+    assert progress([]).seconds.tolist() == [0]
+    reports = [train(10, 2.0), valid(10), train(14, 0.5, src=100.0, tgt=10.0), train(24, 1.0)]
+    del reports[2]["src_tokens_per_second"]
+    done = progress(reports)
+    np.testing.assert_array_equal(done.steps, [0, 10, 14, 24])
+    np.testing.assert_array_equal(done.seconds, [0, 20, 22, 32])
+    np.testing.assert_array_equal(done.src_tokens, [0, 200, np.nan, np.nan])
+    np.testing.assert_array_equal(done.tgt_tokens, [0, 400, 420, 620])
+    gaps = [{"step": 1, "a": value} for value in (1, 2.5, math.inf, math.nan, "x", True, None)]
+    np.testing.assert_array_equal(column([*gaps, {"step": 2}], "a"), [1, 2.5, *[np.nan] * 6])
+
+
+def test_steps_told_twice_count_once():
+    """As of a log that could not be cut at a restart: its disk was full."""
+    again = [train(10, 1.0), train(20, 9.0), valid(20), train(30, 9.0), train(20, 2.0), valid(20)]
+    once = [train(10, 1.0), train(20, 2.0), valid(20)]
+    assert last_told(again) == once
+    assert progress(again).seconds.tolist() == progress(once).seconds.tolist() == [0, 10, 30]
+    assert last_told([train(10, 1.0), train(10, 3.0)]) == [train(10, 3.0)]

@@ -1,14 +1,26 @@
-"""Which paths lie in a bucket, and what is said where that cannot be."""
+"""Which paths lie in a bucket; files that are the old ones or the new ones, and nothing beside."""
 
 from __future__ import annotations
 
+import errno
 import importlib.util
-from pathlib import Path
+import json
+import os
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError, paths
-from flaxformer_mt.rundir.paths import as_path, is_primary, is_remote, persistently
+from flaxformer_mt.rundir.paths import (
+    as_path,
+    is_primary,
+    is_remote,
+    persistently,
+    read_json,
+    write_json,
+    write_text,
+    writing,
+)
 
 
 def test_a_local_path_is_an_absolute_pathlib_path(tmp_path, monkeypatch):
@@ -20,54 +32,43 @@ def test_a_local_path_is_an_absolute_pathlib_path(tmp_path, monkeypatch):
     assert as_path("~/run") == Path.home() / "run"
     assert as_path("c:/run") == tmp_path / "c:" / "run", "one letter names no store"
     assert as_path("gs:/run") == tmp_path / "gs:" / "run", "a folder of this name, typed so"
+    assert is_primary(), "a process of its own is the first"
 
 
-@pytest.fixture
-def installed(monkeypatch):
+def test_a_bucket_s_path_keeps_its_address(monkeypatch):
     monkeypatch.setattr(paths, "_installed", lambda module: True)
+    for given in ("gs://b/a/run", "gs://b/a/run/", Path("gs://b/a/run")):
+        path = as_path(given)
+        assert is_remote(path) and str(path) == "gs://b/a/run"
+        assert str(path / "config.json") == "gs://b/a/run/config.json"
+        assert as_path(path) == path
 
 
-@pytest.mark.parametrize("given", ["gs://b/a/run", "gs://b/a/run/", Path("gs://b/a/run")])
-def test_a_bucket_s_path_keeps_its_address(given, installed):
-    path = as_path(given)
-    assert is_remote(path) and str(path) == "gs://b/a/run"
-    assert str(path / "config.json") == "gs://b/a/run/config.json"
-    assert as_path(path) == path
-
-
-@pytest.mark.parametrize("given", ["gs://", "gs://bucket", "gs://bucket/"])
-def test_a_bucket_alone_is_no_run(given, installed):
-    with pytest.raises(RunDirectoryError, match="name a folder in a bucket: gs://BUCKET/FOLDER"):
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("", "'' is not a path: name it, or write ."),
+        ("gs://", "name a folder in a bucket: gs://BUCKET/FOLDER"),
+        ("gs://bucket/", "name a folder in a bucket: gs://BUCKET/FOLDER"),
+        ("s3://b/run", "s3://b/run: is neither a local path nor"),
+    ],
+)
+def test_what_is_no_run_s_path_is_named(given, message):
+    with pytest.raises(WorkdirError, match=message):
         as_path(given)
-
-
-def test_an_empty_path_is_not_the_current_directory():
-    with pytest.raises(WorkdirError, match="'' is not a path: name it, or write ."):
-        as_path("")
-
-
-def test_other_stores_are_named(installed):
-    with pytest.raises(RunDirectoryError, match="s3://b/run: is neither a local path nor"):
-        as_path("s3://b/run")
 
 
 @pytest.mark.parametrize("missing", ["gcsfs", "google.cloud.storage"])
 def test_missing_libraries_name_the_extra(missing, monkeypatch):
-    find = importlib.util.find_spec
+    found = importlib.util.find_spec("json")
     monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: None if name == missing else find("json"),
+        importlib.util, "find_spec", lambda name: None if name == missing else found
     )
     with pytest.raises(RunDirectoryError) as raised:
         as_path("gs://b/run")
     assert str(raised.value) == (
         f"gs://b/run: {missing} not installed; to use buckets: pip install 'flaxformer-mt[gcs]'"
     )
-
-
-def test_a_process_of_its_own_is_the_first():
-    assert is_primary()
 
 
 def test_persistence_ends():
@@ -80,3 +81,54 @@ def test_persistence_ends():
     with pytest.raises(OSError, match="no"):
         persistently(fail, waits=(0, 0))
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "Input/output error")])
+def test_whatever_interrupts_it_the_old_file_alone_is_left(tmp_path, monkeypatch, step, error):
+    path = tmp_path / "state.json"
+    write_text(path, "old")
+
+    def interrupted(*_):
+        raise error
+
+    monkeypatch.setattr(os, step, interrupted)
+    expected = RunDirectoryError if isinstance(error, OSError) else KeyboardInterrupt
+    with pytest.raises(expected):
+        write_text(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["state.json"]
+    # What a kill leaves under a given name is taken over.
+    aside = tmp_path / ".state.json.tmp"
+    aside.write_text("a longer text than what follows")
+    write_json(path, {"new": 1}, aside=aside)
+    assert json.loads(path.read_text()) == {"new": 1} and os.listdir(tmp_path) == ["state.json"]
+
+
+def test_a_file_appears_when_its_block_ends(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("old")
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error), writing(path) as file:
+            file.write("half")
+            raise error
+    with writing(path) as file:
+        file.write("new\u2028\n")
+        assert path.read_text() == "old"
+    assert path.read_bytes() == "new\u2028\n".encode()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_or_read_is_named(tmp_path):
+    class Remote(PurePosixPath):
+        def read_bytes(self):
+            raise RuntimeError("the token has expired")
+
+    with pytest.raises(RunDirectoryError, match="run/a: cannot be read: .*the token has expired"):
+        read_json(Remote("run/a"))
+    with pytest.raises(RunDirectoryError, match=r"no/text: cannot be written: No such file"):
+        with writing(tmp_path / "no" / "text"):
+            pass
+    with pytest.raises(RunDirectoryError, match=r"gs://bucket/text: is in a bucket"):
+        with writing(as_path("gs://bucket/text")):
+            pass

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flaxformer_mt.rundir import RunDirectoryError, cache
+from flaxformer_mt.rundir import RunDirectoryError, cache, layout
 from flaxformer_mt.rundir.cache import local_copy, preparing, upload_folder
 from flaxformer_mt.rundir.layout import create
 from flaxformer_mt.rundir.staged_files import growing_files
@@ -18,82 +18,69 @@ from tests.rundir.snapshots import ENVIRONMENT
 pytestmark = needs_clients
 
 
-def same_files(one, other) -> bool:
-    def content(folder):
-        return {
-            path.relative_to(folder): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-
-    return content(one) == content(other)
+def contents(folder):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
-def test_a_folder_is_fetched_once(gcs, bucket, remote, tmp_path):
-    local = fill(tmp_path / "data", "manifest.json")
+@pytest.fixture
+def local(tmp_path):
+    return fill(tmp_path / "data", "manifest.json")
+
+
+def requests(gcs, bucket, method):
+    """The names of files below the run for which there were such requests."""
+    names = [name for made, name in gcs.log if made == method and name.startswith(bucket)]
+    return [name.removeprefix(f"{bucket}/runs/one/") for name in names]
+
+
+def test_a_folder_is_fetched_once(gcs, bucket, remote, local):
     upload_folder(local, remote.data)
-    puts = [
-        name for method, name in gcs.log if method == "PUT" and f"{bucket}/runs/one/data" in name
-    ]
-    assert [name.split("/")[-1] for name in puts[-2:]] == ["files.json", "manifest.json"]
+    assert requests(gcs, bucket, "PUT")[-2:] == ["data/files.json", "data/manifest.json"]
     first = local_copy(remote.data)
-    assert same_files(first, local)
+    assert contents(first) == contents(local)
     gcs.log.clear()
     assert local_copy(remote.data) == first
     assert not any(name.endswith("/tokens") for _, name in gcs.log)
-
-
-def test_a_folder_copied_by_other_means_is_fetched_too(gcs, bucket, remote, tmp_path):
-    local = fill(tmp_path / "data", "manifest.json")
-    for path in local.rglob("*"):
-        if path.is_file():
-            gcs.put(f"{bucket}/runs/one/data/{path.relative_to(local)}", path.read_bytes())
-    assert same_files(local_copy(remote.data), local)
-
-
-def test_an_incomplete_folder_is_not_there(gcs, bucket, remote, tmp_path):
-    upload_folder(fill(tmp_path / "data", "manifest.json"), remote.data)
     del gcs.objects[f"{bucket}/runs/one/data/manifest.json"]
     with pytest.raises(RunDirectoryError, match=r"manifest\.json is missing; `prepare --workdir"):
         local_copy(remote.data)
 
 
+def test_a_folder_copied_by_other_means_is_fetched_too(gcs, bucket, remote, local):
+    for path, data in contents(local).items():
+        gcs.put(f"{bucket}/runs/one/data/{path}", data)
+    assert contents(local_copy(remote.data)) == contents(local)
+
+
 @pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
-def test_a_damaged_folder_is_refused_and_not_kept(
-    gcs, bucket, remote, tmp_path, damage, monkeypatch
+def test_damage_is_refused_in_the_bucket_and_mended_here(
+    gcs, bucket, remote, local, tmp_path, damage, monkeypatch, caplog
 ):
-    upload_folder(fill(tmp_path / "data", "manifest.json"), remote.data)
+    upload_folder(local, remote.data)
     name = f"{bucket}/runs/one/data/tokens"
     data = gcs.objects[name]
+    damaged = data[:-1] if damage == "cut" else b"\xff" + data[1:]
     if damage == "delete":
         del gcs.objects[name]
         monkeypatch.setattr(cache, "persistently", lambda action: action())
     else:
-        gcs.put(name, data[:-1] if damage == "cut" else b"\xff" + data[1:])
+        gcs.put(name, damaged)
     for _ in range(2):
-        with pytest.raises(RunDirectoryError, match="data/tokens: .*upload the folder anew"):
+        with pytest.raises(RunDirectoryError, match=r"data/tokens: .*upload the folder anew"):
             local_copy(remote.data)
     assert not list((tmp_path / "cache").rglob("tokens"))
     gcs.put(name, data)
-    assert (local_copy(remote.data) / "tokens").read_bytes() == data
-
-
-@pytest.mark.parametrize("damage", ["cut", "flip", "delete"])
-def test_a_copy_that_was_damaged_here_is_fetched_anew(remote, tmp_path, damage, caplog):
-    local = fill(tmp_path / "data", "manifest.json")
-    upload_folder(local, remote.data)
     copy = local_copy(remote.data) / "tokens"
-    if damage == "delete":
-        copy.unlink()
-    else:
-        data = copy.read_bytes()
-        copy.write_bytes(data[:-1] if damage == "cut" else b"\xff" + data[1:])
-    assert same_files(local_copy(remote.data), local)
+    assert copy.read_bytes() == data
+    copy.unlink()
+    if damage != "delete":
+        copy.write_bytes(damaged)
+    assert contents(local_copy(remote.data)) == contents(local)
     assert "tokens" in caplog.text and "fetching it anew" in caplog.text
 
 
-def test_of_a_large_file_only_the_size_is_looked_at(remote, tmp_path, monkeypatch):
-    local = fill(tmp_path / "data", "manifest.json")
+def test_of_a_large_file_only_the_size_is_looked_at(remote, local, monkeypatch):
     upload_folder(local, remote.data)
     local_copy(remote.data)
     monkeypatch.setattr(cache, "_VERIFIED", 100)
@@ -102,7 +89,7 @@ def test_of_a_large_file_only_the_size_is_looked_at(remote, tmp_path, monkeypatc
     local_copy(remote.data)
     assert "tokens" not in read and "manifest.json" in read
     (local_copy(remote.data) / "tokens").write_bytes(b"short")
-    assert same_files(local_copy(remote.data), local)
+    assert contents(local_copy(remote.data)) == contents(local)
 
 
 FETCH = """
@@ -114,19 +101,22 @@ print(local_copy(open_run(sys.argv[1]).data))
 
 
 @pytest.mark.extended
-def test_processes_fetch_at_once_without_harm(gcs, remote, tmp_path):
-    local = fill(tmp_path / "data", "manifest.json")
+def test_processes_fetch_at_once_without_harm(gcs, remote, local, tmp_path):
     upload_folder(local, remote.data)
-    command = [sys.executable, "-c", FETCH, str(remote)]
     environment = {**os.environ, **ENVIRONMENT, **gcs.environment()}
     environment["FLAXFORMER_CACHE"] = str(tmp_path / "cache")
     running = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", FETCH, str(remote)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(3)
     ]
     places = {process.communicate(timeout=100)[0].strip() for process in running}
     assert len(places) == 1
-    assert same_files(local_copy(remote.data), local)
+    assert contents(local_copy(remote.data)) == contents(local)
     assert len(os.listdir(tmp_path / "cache" / "folders")) == 1, "nothing is left aside"
 
 
@@ -137,40 +127,26 @@ def make(folder) -> None:
             fill(folder / name, index)
 
 
-def test_prepared_folders_are_uploaded_and_not_fetched_again(gcs, bucket, remote, tmp_path):
+def test_prepared_folders_are_uploaded_and_fetched_on_another_machine_alone(
+    gcs, bucket, remote, tmp_path, monkeypatch
+):
     with preparing(remote) as folder:
         make(folder)
-    assert same_files(folder / "data", local_copy(remote.data))
+    assert contents(folder / "data") == contents(local_copy(remote.data))
     with preparing(remote) as again:
         assert (again / "data" / "tokens").exists()
     assert again == folder
-    assert not any(
-        method == "GET" and name.endswith("tokens")
-        for method, name in gcs.log
-        if name.startswith(bucket)
-    )
-    indices = [
-        name.split("/")[-1]
-        for method, name in gcs.log
-        if method == "PUT" and name.startswith(bucket) and name.endswith(".json")
+    assert not any(name.endswith("tokens") for name in requests(gcs, bucket, "GET"))
+    put = [name for name in requests(gcs, bucket, "PUT") if name.endswith(".json")]
+    assert put == [
+        *("config.json", "vocabulary/files.json", "vocabulary/vocabulary.json"),
+        *("data/files.json", "data/manifest.json"),
     ]
-    assert indices == [
-        "config.json",
-        "files.json",
-        "vocabulary.json",
-        "files.json",
-        "manifest.json",
-    ]
-
-
-def test_on_another_machine_they_are_fetched(gcs, remote, tmp_path, monkeypatch):
-    with preparing(remote) as folder:
-        make(folder)
     monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path / "elsewhere"))
     with preparing(remote) as other:
         assert other != folder
-        assert same_files(other / "data", folder / "data")
-        assert same_files(other / "vocabulary", folder / "vocabulary")
+        for name in cache.INDEX:
+            assert contents(other / name) == contents(folder / name)
 
 
 def test_an_interrupted_prepare_or_upload_goes_on(gcs, bucket, remote, monkeypatch):
@@ -195,15 +171,8 @@ def test_another_run_at_the_same_address_starts_anew(gcs, bucket, remote, monkey
         make(folder)
     for name in gcs.names(bucket):
         del gcs.objects[name]
-    from flaxformer_mt.rundir import layout
-
-    monkeypatch.setattr(
-        layout,
-        "_this_start",
-        lambda command: layout.Start(
-            time="later", command_line=(), python="", packages={}, git_commit=None
-        ),
-    )
+    later = layout.Start(time="later", command_line=(), python="", packages={}, git_commit=None)
+    monkeypatch.setattr(layout, "_this_start", lambda command: later)
     create(remote.path, {}, [])
     with preparing(remote) as other:
         assert other != folder and not (other / "data").exists()

@@ -22,7 +22,7 @@ from flaxformer_mt.rundir.layout import (
     record_start,
     write_status,
 )
-from flaxformer_mt.rundir.lock import RemoteHolding, locked, remotely_locked
+from flaxformer_mt.rundir.lock import RemoteHolding, locked
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.rundir.staged_files import StagedFiles, growing_files
 from tests.rundir.buckets import needs_clients
@@ -31,7 +31,9 @@ pytestmark = needs_clients
 numbered = pytest.mark.skipif(
     None in lock._numbering().values(), reason="this system does not number boots"
 )
-FAST = {"beat": 0.1, "dead_after": 1.0}
+TRAINING = "training on it"
+FAST = {"beat": 0.1, "dead_after": 0.5}
+THEIRS = b'{"pid": 9, "host": "elsewhere", "token": "theirs"}'
 
 
 def test_record_and_status_are_read_back(gcs, bucket, remote):
@@ -44,9 +46,6 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
     assert read_status(remote) == Status(state="stopped", step=3)
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         create(remote.path, {}, [])
-
-
-def test_no_run_and_no_access_are_told_apart(gcs, bucket):
     with pytest.raises(RunDirectoryError, match="no such directory; `train --workdir gs://"):
         open_run(f"gs://{bucket}/absent")
     gcs.fault = lambda method, name: 403
@@ -54,65 +53,49 @@ def test_no_run_and_no_access_are_told_apart(gcs, bucket):
         open_run(f"gs://{bucket}/absent")
 
 
-def test_a_living_holder_is_named_and_a_released_lock_is_gone(gcs, remote):
+def test_a_living_holder_is_named_and_a_released_lock_is_gone(remote):
     patient = FAST | {"dead_after": 60.0}  # a heartbeat is proof enough
-    with remotely_locked(remote, "preparing its data", **patient) as held:
+    with locked(remote, "preparing its data", **patient) as held:
         with pytest.raises(
             RunDirectoryError, match=rf"process {os.getpid()} on .* is preparing its data; wait"
         ):
-            with remotely_locked(remote, "training on it", **patient):
+            with locked(remote, TRAINING, **patient):
                 pass
         held.check()
     assert not remote.lock_file.exists()
 
 
 def test_a_killed_holder_elsewhere_is_waited_for(remote):
-    remote.lock_file.write_bytes(b'{"pid": 1, "host": "elsewhere", "token": "x", "count": 7}')
+    remote.lock_file.write_bytes(THEIRS)
     start = time.monotonic()
-    with remotely_locked(remote, "training on it", **FAST):
-        assert time.monotonic() - start >= 1
+    with locked(remote, TRAINING, **FAST):
+        assert time.monotonic() - start >= FAST["dead_after"]
         assert json.loads(remote.lock_file.read_bytes())["pid"] == os.getpid()
 
 
-@pytest.fixture(scope="module")
-def ended() -> int:
-    """The number of a process that is no more."""
+@numbered
+def test_a_killed_holder_of_this_machine_is_not_waited_for(remote, caplog, monkeypatch):
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    return process.pid
-
-
-def left_by(pid: int) -> dict[str, object]:
-    """The lock of a process that was killed where this one runs."""
-    return {"pid": pid, **lock._numbering(), "token": "x"}
-
-
-@numbered
-def test_a_killed_holder_of_this_machine_is_not_waited_for(remote, ended, caplog):
-    remote.lock_file.write_bytes(json.dumps(left_by(ended)).encode())
-    with remotely_locked(remote, "training on it", **FAST):
+    left = {"pid": process.pid, **lock._numbering(), "token": "x"}
+    remote.lock_file.write_bytes(json.dumps(left).encode())
+    with locked(remote, TRAINING, **FAST):
         assert "waiting" not in caplog.text
         written = json.loads(remote.lock_file.read_bytes())
-        assert left_by(os.getpid()).items() - {("token", "x")} <= written.items()
-
-
-@numbered
-@pytest.mark.parametrize("key", ["host", "boot", "pid_namespace"])
-@pytest.mark.parametrize("value", ["another's", None])
-def test_a_holder_whose_number_means_nothing_here_may_live(ended, key, value, monkeypatch):
-    """Two containers of one host name, each of which counts its processes from 1."""
-    assert lock._is_dead_here(left_by(ended))
-    assert not lock._is_dead_here({**left_by(ended), key: value})
-    assert not lock._is_dead_here(
-        {name: value for name, value in left_by(ended).items() if name != key}
-    )
-    # Nor where the system does not say whose numbers they are.
+        assert (lock._numbering() | {"pid": os.getpid()}).items() <= written.items()
+    # Two containers of one host name each count their processes from 1: such a one may live, and
+    # so may any where the system does not say whose numbers they are.
+    assert lock._is_dead_here(left)
+    for key in ("host", "boot", "pid_namespace"):
+        without = {name: value for name, value in left.items() if name != key}
+        for other in (without, without | {key: "another's"}, without | {key: None}):
+            assert not lock._is_dead_here(other)
     monkeypatch.setattr(lock, "_PID_NAMESPACE", Path("/absent"))
-    assert not lock._is_dead_here(left_by(ended))
+    assert not lock._is_dead_here(left | {"pid_namespace": None})
 
 
 def test_of_two_at_once_one_gets_it(remote):
-    first, second = (RemoteHolding(remote, "training on it", beat=60.0) for _ in range(2))
+    first, second = (RemoteHolding(remote, TRAINING, beat=60.0) for _ in range(2))
     free = first._read()
     first.take(0.0)
     second._read = iter([free, second._read(), second._read()]).__next__  # it looked before
@@ -124,7 +107,7 @@ def test_of_two_at_once_one_gets_it(remote):
 
 
 def test_a_write_whose_answer_was_lost_and_a_removed_lock_cost_nothing(remote):
-    with remotely_locked(remote, "training on it", beat=60.0) as held:
+    with locked(remote, TRAINING) as held:
         remote.lock_file.write_bytes(remote.lock_file.read_bytes())
         held.check()
         remote.lock_file.unlink()
@@ -133,59 +116,51 @@ def test_a_write_whose_answer_was_lost_and_a_removed_lock_cost_nothing(remote):
 
 
 def test_a_holder_notices_that_it_was_replaced(remote):
-    with remotely_locked(remote, "training on it", **FAST) as held:
-        theirs = b'{"pid": 9, "host": "elsewhere", "token": "theirs", "count": 1}'
-        remote.lock_file.write_bytes(theirs)
+    with locked(remote, TRAINING, **FAST) as held:
+        remote.lock_file.write_bytes(THEIRS)
         held._thread.join(60)
         with pytest.raises(RunDirectoryError, match="process 9 on elsewhere has taken this run"):
             held.check()
-        remote.lock_file.write_bytes(theirs)
-    assert remote.lock_file.read_bytes() == theirs, "another's lock is not removed"
+        remote.lock_file.write_bytes(THEIRS)
+    assert remote.lock_file.read_bytes() == THEIRS, "another's lock is not removed"
 
 
 def test_a_lock_that_cannot_be_read_costs_a_save_and_not_the_run(gcs, remote, monkeypatch):
     monkeypatch.setattr(paths.time, "sleep", lambda seconds: None)
-    with remotely_locked(remote, "training on it", beat=60.0, dead_after=1.0) as held:
+    with locked(remote, TRAINING) as held:
         gcs.fault = lambda method, name: 403 if name.endswith("/lock") else None
         with pytest.raises(CheckpointError, match="lock: cannot be written: .*nothing is saved"):
             held.check()
-        refused: list[str] = []
-
-        def once(method: str, name: str) -> int | None:
-            if not name.endswith("/lock") or refused:
-                return None
-            refused.append(name)
-            return 403
-
-        gcs.fault = once
+        answers = [403]
+        gcs.fault = lambda method, name: (
+            answers.pop() if answers and name.endswith("/lock") else None
+        )
         held.check()
-        assert refused
+        assert not answers
 
 
-def test_locked_takes_the_lock_that_fits(remote):
-    with locked(remote, "training on it") as held:
-        held.check()
-        assert remote.lock_file.exists()
+def reported(run) -> list[int]:
+    return [line["step"] for line in read_metrics(run.metrics)]
 
 
-def test_growing_files_reach_the_bucket_and_are_rewound(gcs, bucket, remote):
+def test_growing_files_reach_the_bucket_and_are_rewound(remote):
     with growing_files(remote) as growing:
         with MetricsLog(growing.metrics) as log:
             for step in (1, 2, 3):
                 log.write(step, {"loss": 1.0})
             growing.upload()
-            assert [line["step"] for line in read_metrics(remote.metrics)] == [1, 2, 3]
+            assert reported(remote) == [1, 2, 3]
             log.write(4, {"loss": 1.0})
         growing.samples.mkdir()
         (growing.samples / "step-3.txt").write_text("a sample")
         staged = growing.metrics.parent
     assert not staged.exists()
-    assert [line["step"] for line in read_metrics(remote.metrics)] == [1, 2, 3, 4]
+    assert reported(remote) == [1, 2, 3, 4]
     assert (remote.samples / "step-3.txt").read_text() == "a sample"
     with growing_files(remote) as growing, MetricsLog(growing.metrics, resume_step=2) as log:
         assert log.dropped == 2
         log.write(3, {"loss": 2.0})
-    assert [line["step"] for line in read_metrics(remote.metrics)] == [1, 2, 3]
+    assert reported(remote) == [1, 2, 3]
 
 
 @pytest.fixture
@@ -208,7 +183,7 @@ def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, staged
     deadline = time.monotonic() + 60
     while not remote.metrics.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    time.sleep(0.3)
+    time.sleep(0.2)
     files.close()
     puts = [name for method, name in gcs.log if method == "PUT" and name.startswith(bucket)]
     assert puts.count(f"{bucket}/runs/one/metrics.jsonl") == 1
@@ -227,7 +202,7 @@ def test_a_failed_upload_is_said_once_and_made_up_for(gcs, bucket, remote, stage
     gcs.fault = lambda method, name: None
     files.upload()
     files.close()
-    assert [line["step"] for line in read_metrics(remote.metrics)] == [1]
+    assert reported(remote) == [1]
     assert len(reports) == 2
     assert "metrics not uploaded, trying again" in reports[0] and "Forbidden" in reports[0]
     assert "uploaded again" in reports[1]
@@ -244,7 +219,7 @@ def test_a_lasting_failure_ends_training_and_keeps_the_files(gcs, bucket, staged
 
 
 def test_what_ended_training_is_what_is_raised(gcs, bucket, remote, monkeypatch):
-    monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(paths.time, "sleep", lambda seconds: None)
     reports: list[str] = []
     with pytest.raises(KeyError), growing_files(remote, report=reports.append) as growing:
         growing.metrics.write_text('{"step": 1}\n')
@@ -260,7 +235,7 @@ def test_of_a_run_that_was_taken_over_nothing_is_uploaded(remote, monkeypatch):
     reports: list[str] = []
     with pytest.raises(RunDirectoryError, match="has taken this run over"):
         with (
-            remotely_locked(remote, "training on it", **FAST) as held,
+            locked(remote, TRAINING, **FAST) as held,
             growing_files(remote, holding=held, report=reports.append) as growing,
         ):
             held._lost_to = "process 9 on elsewhere"
