@@ -23,7 +23,6 @@ from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.parallel.chips import cpu_features
 
 LIMIT = 8 << 30  # bytes
-_SUFFIX = "-cache"
 
 
 def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
@@ -111,23 +110,16 @@ class Entries:
         return data
 
     def put(self, key: str, value: bytes) -> None:
-        path = self._file(key)
-        self.folder_for_writing()
         # A full disk: the program is compiled, and that is what matters.
         with contextlib.suppress(OSError):
-            write_whole(path, value)
+            self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it meanwhile
+            write_whole(self._file(key), value)
 
     def clear(self) -> None:
         """JAX calls it when a cache is reset; the entries stay."""
 
-    def folder_for_writing(self) -> Path:
-        """The folder, made again if somebody has deleted it meanwhile."""
-        with contextlib.suppress(OSError):
-            self.path.mkdir(parents=True, exist_ok=True)
-        return self.path
-
     def _file(self, key: str) -> Path:
-        return self.path / f"{key}{_SUFFIX}"
+        return self.path / f"{key}-cache"
 
 
 def _is_whole(data: bytes) -> bool:

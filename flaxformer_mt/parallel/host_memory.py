@@ -42,9 +42,8 @@ def share_one_heap() -> bool:
 def keep_freed_memory(processes: int = 1) -> bool:
     """Has the heap keep what is freed, up to the most that was in use at one time.
 
-    For after the first step: compiling frees much that no later step needs. Does nothing where less
-    than three times as much memory is left as this process has needed so far, nor for one of
-    several `processes`, which on one host would count the same memory.
+    For after the first step: compiling frees much that no later step needs. Does nothing where
+    memory is scarce, nor for one of several `processes`, which would count the same memory.
     """
     if not _applies() or jax.default_backend() != "cpu" or processes > 1:
         return False

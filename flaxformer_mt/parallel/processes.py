@@ -1,9 +1,9 @@
 """Several processes as one run: who they are, what the first does for all, what they agree on.
 
-Each process runs the same program (JAX's multi-controller way) on devices of its own. What only one
-may do, such as preparing data or writing a report, the first does, and the others wait for it at
-JAX's coordination service: no device is involved, and a wait may last for hours. What all must
-decide alike in the midst of training they ask each other on the devices, without waiting.
+Each process runs the same program on devices of its own. What only one may do, such as preparing
+data, the first does, and the others wait for it at JAX's coordination service: no device is
+involved, and a wait may last for hours. What all must decide alike in the midst of training they
+ask each other on the devices, without waiting.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import signal
@@ -58,7 +59,7 @@ class Processes:
     def __init__(self, number: int = 0, count: int = 1) -> None:
         self.number, self.count = number, count
         self._calls = 0
-        self._vote: _Vote | None = None
+        self._ballots: dict[int, jax.Array] = {}  # nearly always the same one
 
     @property
     def is_first(self) -> bool:
@@ -110,9 +111,21 @@ class Processes:
         """
         if self.count == 1:
             return value
-        if self._vote is None:
-            self._vote = _Vote()
-        return self._vote(value)
+        split, largest = self._vote
+        if value not in self._ballots:
+            self._ballots[value] = jax.make_array_from_callback(
+                (jax.device_count(),), split, lambda _: np.full(1, value, np.int32)
+            )
+        return largest(self._ballots[value])
+
+    @functools.cached_property
+    def _vote(self) -> tuple[NamedSharding, Callable[[jax.Array], jax.Array]]:
+        """A number for each device, and a small program for the largest of them."""
+        mesh = Mesh(np.asarray(jax.devices()), ("device",))
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        return NamedSharding(mesh, PartitionSpec("device")), jax.jit(
+            jnp.max, out_shardings=everywhere
+        )
 
     def _next_key(self) -> str:
         self._calls += 1
@@ -128,10 +141,9 @@ def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[P
     """The processes of this run, found by `cluster` or else by what started this process.
 
     JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; where it recognises
-    nothing, or a job of one task, this process is alone and nothing is started. It must come before
+    nothing, or a job of one task, this process is alone and nothing is started. Must come before
     any use of a device. A process that dies takes the others along within `heartbeat` seconds, and
-    so does one that leaves this block by an exception: JAX aborts them, since nobody could go on
-    without it.
+    so does one that leaves this block by an exception: JAX aborts them.
 
     Raises ProcessError if the others cannot be met, and for several CPU devices in each of several
     processes.
@@ -239,23 +251,6 @@ def _leave_at_exit(status: int) -> None:
 
     # The last one registered is the first to run: before JAX's, which would wait.
     atexit.register(leave)
-
-
-class _Vote:
-    """The largest of the processes' numbers, by one small program on all devices."""
-
-    def __init__(self) -> None:
-        mesh = Mesh(np.asarray(jax.devices()), ("device",))
-        self._split = NamedSharding(mesh, PartitionSpec("device"))
-        self._largest = jax.jit(jnp.max, out_shardings=NamedSharding(mesh, PartitionSpec()))
-        self._ballots: dict[int, jax.Array] = {}  # nearly always the same one
-
-    def __call__(self, value: int) -> jax.Array:
-        if value not in self._ballots:
-            self._ballots[value] = jax.make_array_from_callback(
-                (jax.device_count(),), self._split, lambda _: np.full(1, value, np.int32)
-            )
-        return self._largest(self._ballots[value])
 
 
 def _client() -> Any:

@@ -14,7 +14,6 @@ from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import (
     AVERAGE,
     BEFORE,
-    average_folder,
     best_steps,
     joined,
     list_steps,
@@ -41,20 +40,19 @@ def average_checkpoints(
         raise ValueError(f"cannot average {n} checkpoints")
     steps = _choose(run, n, by)
     total: Any = None
-    dtypes: Any = None
+    first: Any = None
     for step in steps:
         arrays = jax.tree.map(np.asarray, read_weights(run.checkpoints / str(step)))
+        form = jax.tree.map(lambda array: (array.shape, str(array.dtype)), arrays)
         if total is None:
-            dtypes = jax.tree.map(lambda array: array.dtype, arrays)
-            total = jax.tree.map(lambda array: array.astype(np.float64), arrays)
-            form = _form(arrays)
+            total, first = jax.tree.map(lambda array: array.astype(np.float64), arrays), form
             continue
-        if _form(arrays) != form:
+        if form != first:
             raise CheckpointError(
                 f"{run}: checkpoints {steps[0]} and {step} are of different models"
             )
         jax.tree.map(lambda sum_, array: np.add(sum_, array, out=sum_), total, arrays)
-    mean = jax.tree.map(lambda sum_, dtype: (sum_ / len(steps)).astype(dtype), total, dtypes)
+    mean = jax.tree.map(lambda sum_, array: (sum_ / len(steps)).astype(array.dtype), total, arrays)
     return mean, steps
 
 
@@ -82,18 +80,12 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
         if is_remote(place):
             replace(place, aside)
             return
-        if average_folder(run.checkpoints) == before:
-            before.rename(place)  # of one that was killed between the two renamings below
-        elif before.exists():
-            shutil.rmtree(before)
+        # Until the last line a reader takes `before` where there is no `place`.
         if place.exists():
-            place.rename(before)
-        try:
-            aside.rename(place)
-        except OSError:
             if before.exists():
-                before.rename(place)
-            raise
+                shutil.rmtree(before)
+            place.rename(before)
+        aside.rename(place)
         if before.exists():
             shutil.rmtree(before)
     except Exception as error:  # Orbax and TensorStore raise anything.
@@ -114,7 +106,3 @@ def _choose(run: RunDirectory, n: int, by: Literal["latest", "best"]) -> list[in
             f"{setting}, which keeps more"
         )
     return present
-
-
-def _form(tree: Any) -> Any:
-    return jax.tree.map(lambda array: (array.shape, str(array.dtype)), tree)

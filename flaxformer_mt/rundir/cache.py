@@ -1,10 +1,9 @@
-"""Folders of a run that programs map into memory: `vocabulary/` and `data/` of one in a bucket.
+"""Folders of a run in a bucket that programs map into memory: `vocabulary/` and `data/`.
 
 They are written once and then only read, so a copy under `cache_folder()` serves every process of
 a machine. Copies are named by the digest of what they hold, fetched aside, checked file by file and
-renamed into place; they stay until somebody deletes them. A folder in a bucket is complete when its
-index is there, which is uploaded last; `files.json`, just before it, has every file's size and
-sha256.
+renamed into place. A folder in a bucket is complete when its index is there, which is uploaded
+last; `files.json`, just before it, has every file's size and sha256.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from flaxformer_mt.rundir.paths import (
 # By folder, the file without which it is incomplete.
 INDEX = {"vocabulary": "vocabulary.json", "data": "manifest.json"}
 FILES = "files.json"
-_CHUNK = 1 << 23  # bytes
 _VERIFIED = 1 << 24  # bytes up to which a file's digest is verified whenever it is used
 _AT_ONCE = 8  # files on their way
 _LOGGER = logging.getLogger(__name__)
@@ -94,10 +92,10 @@ def local_copy(folder: Path) -> Path:
 def preparing(run: RunDirectory) -> Iterator[Path]:
     """The local folder in which to `prepare` a run: it has those of its folders that there are.
 
-    For a local run that is the run directory. For one in a bucket, the folders made here are
-    uploaded at the end, the vocabulary first; what an interrupted `prepare` leaves is kept on this
-    machine, and its next call goes on with it. Needs the run's lock; of several processes the first
-    alone calls it, and the others take a `local_copy` afterwards. Raises RunDirectoryError.
+    For a run in a bucket, the folders made here are uploaded at the end, the vocabulary first; what
+    an interrupted `prepare` leaves is kept on this machine, and its next call goes on with it.
+    Needs the run's lock; of several processes the first alone calls it, and the others take a
+    `local_copy` afterwards. Raises RunDirectoryError.
     """
     if not is_remote(run.path):
         yield run.path
@@ -144,8 +142,7 @@ def upload_folder(local: Path, remote: Path) -> None:
 
 def _at_once(actions: Iterable[Callable[[], Any]]) -> None:
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(action) for action in actions]:
-            done.result()
+        list(pool.map(lambda action: action(), actions))
 
 
 def _is_complete(folder: Path) -> bool:
@@ -176,11 +173,8 @@ def _listed(folder: Path) -> dict[str, Any]:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fetch(remote: Path, local: Path, expected: dict[str, Any]) -> None:

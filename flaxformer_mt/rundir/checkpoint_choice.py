@@ -17,12 +17,11 @@ from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeepPolicy:
-    """Keeps the `keep_latest` newest and the `keep_best` best steps, and what is to be averaged.
+    """Keeps the `keep_latest` newest and the `keep_best` best steps, and what is to be averaged:
 
-    To be averaged are the `keep_for_average` newest of those that were not saved for a start, a
-    stop or an end alone: where a run was stopped or extended decides about no other checkpoint.
-    Best is the highest (`mode` "max", as for BLEU) or lowest ("min", as for a loss) value of
-    `metric` among the metrics saved with a checkpoint; those without it are never best.
+    the `keep_for_average` newest that were not saved for a start, a stop or an end alone. Where a
+    run was stopped or extended decides about no other checkpoint. Best is the highest (`mode`
+    "max", as for BLEU) or lowest ("min") value of `metric` saved with a checkpoint.
     """
 
     keep_latest: int = 2
@@ -108,10 +107,7 @@ def has_average(directory: Path) -> bool:
 
 
 def average_folder(directory: Path) -> Path:
-    """Where averaged parameters lie, or are to lie if there are none.
-
-    Whoever was killed while replacing them has left those of before under another name.
-    """
+    """Where averaged parameters lie: under another name, if replacing them was killed."""
     place, before = directory / AVERAGE, directory / BEFORE
     return before if not is_remote(place) and not place.is_dir() and before.is_dir() else place
 
@@ -163,22 +159,16 @@ def kind_of(meta: Mapping[str, Any]) -> Kind:
     return kind
 
 
-def is_regular(meta: Mapping[str, Any]) -> bool:
-    """Whether any longer run, undisturbed and begun from nothing, would have this checkpoint."""
-    return kind_of(meta) == "regular"
-
-
 def regular_steps(directory: Path) -> list[int]:
     """The steps that may be averaged, in order: regular ones, and the end of the run.
 
-    An end from which the run was extended is not among them. A damaged step is: it is named when it
-    is used.
+    No end from which the run was extended. A damaged step is named when it is used.
     """
     steps = list_steps(directory)
     irregular = {
         step
         for step, meta in readable_metas(directory)
-        if not (is_regular(meta) or (kind_of(meta) == "end" and step == steps[-1]))
+        if kind_of(meta) not in ("regular", "end" if step == steps[-1] else "")
     }
     return [step for step in steps if step not in irregular]
 
@@ -186,9 +176,8 @@ def regular_steps(directory: Path) -> list[int]:
 def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every step's description of itself, those of damaged steps left out.
 
-    A damaged step is named when something wants that very step; here it only has no metrics. One
-    that the machine fails to read is an UnreadError: what is best or regular would else be decided
-    without it.
+    One that the machine fails to read is an UnreadError: what is best or regular would else be
+    decided without it.
     """
     for step in list_steps(directory):
         try:
@@ -236,7 +225,7 @@ def _average_meta(run: RunDirectory) -> dict[str, Any]:
 def default_weights(run: RunDirectory) -> Literal["average", "best", "latest"]:
     """The average if one was made and the run is where it was then, else the best, else the latest.
 
-    Raises UnreadError if it cannot be told at the moment which is the best.
+    Raises UnreadError.
     """
     if has_average(run.checkpoints) and not stale_average(run):
         return "average"

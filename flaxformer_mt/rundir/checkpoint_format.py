@@ -30,7 +30,7 @@ from etils import epath
 from jax.experimental import multihost_utils
 
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
-from flaxformer_mt.rundir.digests import dtype_name, flatten_paths, tree_digest
+from flaxformer_mt.rundir.digests import flatten_paths, tree_digest
 from flaxformer_mt.rundir.paths import COMMITTED, is_remote
 
 T = TypeVar("T")
@@ -99,9 +99,8 @@ def read_tree(folder: Path, meta: Mapping[str, Any], name: str, abstract: Any) -
     """The tree `name` with the structure and shardings of `abstract`, every leaf checked.
 
     Leaves of `abstract` are arrays or ShapeDtypeStructs; one without a sharding comes back on
-    the first local device. Raises CheckpointError where `abstract` and checkpoint differ in
-    form, DamagedError where it has files missing or does not match its digests, and UnreadError
-    where the machine fails to read it.
+    the first local device. Raises CheckpointError where the two differ in form, DamagedError where
+    files are missing or do not match their digests, UnreadError where the machine fails to read.
     """
     wanted = {path: _target(leaf) for path, leaf in flatten_paths(abstract).items()}
     check_form(folder, meta, name, wanted)
@@ -148,8 +147,7 @@ def read_weights(
 def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> None:
     """Raises CheckpointError if `name` has other leaves, shapes or dtypes than `wanted`.
 
-    A difference in form is between two healthy things, the checkpoint and the model that the
-    settings describe; it says nothing about damage.
+    That is a difference between the checkpoint and the model of the settings, and no damage.
     """
     stored = meta["leaves"].get(name)
     advice = "use the settings that the run was started with, or a new run directory"
@@ -164,10 +162,10 @@ def check_form(folder: Path, meta: Mapping[str, Any], name: str, wanted: Mapping
             raise CheckpointError(f"{folder}: {name}: {holder} {missing[0]}{more}; {advice}")
     for path, leaf in wanted.items():
         form = (tuple(stored[path]["shape"]), stored[path]["dtype"])
-        if form != (tuple(leaf.shape), dtype_name(leaf)):
+        if form != (tuple(leaf.shape), str(leaf.dtype)):
             raise CheckpointError(
                 f"{folder}: {name}: {path} is {form[1]}{list(form[0])}, and these settings make "
-                f"it {dtype_name(leaf)}{list(leaf.shape)}; {advice}"
+                f"it {leaf.dtype}{list(leaf.shape)}; {advice}"
             )
 
 
@@ -182,7 +180,7 @@ def _describe(name: str, tree: Any) -> dict[str, Any]:
             raise CheckpointError(f"{name}: {path} is {leaf.dtype}, which JAX cannot restore")
     digests = tree_digest(tree)
     return {
-        path: {"dtype": dtype_name(leaf), "shape": list(leaf.shape), "digest": digests[path]}
+        path: {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "digest": digests[path]}
         for path, leaf in leaves.items()
     }
 
@@ -337,7 +335,7 @@ def hush() -> None:
     """Silences Orbax for this process: what concerns a user reaches them as one exception, once.
 
     A failed operation logs the same failure several times and abandons dozens of reads, each of
-    which then complains that nobody retrieved its exception (as gcsfs's do).
+    which complains for itself (as gcsfs's do).
     """
     for logger in ("absl", "asyncio"):
         logging.getLogger(logger).addFilter(_is_news)  # the same filter a second time is none

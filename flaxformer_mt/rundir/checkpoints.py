@@ -12,9 +12,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import jax
@@ -27,7 +26,6 @@ from flaxformer_mt.rundir.checkpoint_choice import (
     Kind,
     best_steps as best_steps,
     existing_average,
-    is_regular,
     is_there,
     joined,
     kind_of,
@@ -79,8 +77,8 @@ class Checkpoints:
     """The checkpoints of one run, for the process that trains: it holds the run's lock.
 
     Opening removes what a killed save left behind. `report` receives a sentence about every
-    checkpoint that is set aside. `before_save` is called before a save begins: what it does is done
-    when the step is there. Raises CheckpointError if the directory is not usable.
+    checkpoint that is set aside. `before_save` is done when the step is there. Raises
+    CheckpointError if the directory is not usable.
     """
 
     def __init__(
@@ -119,7 +117,7 @@ class Checkpoints:
             "best": {"metric": self.policy.metric, "mode": self.policy.mode},
         }
         arguments = composite(trees, {"position": snapshot.position, "meta": meta})
-        self._note(snapshot.step, meta)
+        self._metas[snapshot.step] = meta
         try:
             # force: when to save is the caller's decision alone.
             self._opened().save(snapshot.step, args=arguments, force=True)
@@ -145,9 +143,9 @@ class Checkpoints:
         """The snapshot of `step`, every leaf checked, placed as the abstract trees say.
 
         "latest" is the newest step that is whole: damaged ones after it are reported and renamed
-        to `damaged-STEP`, once a whole one is found. A named or best step that is damaged is a
-        CheckpointError, and so is a step of another model, which stays where it is, and one that
-        the machine fails to read (UnreadError).
+        to `damaged-STEP`, once a whole one is found. Raises CheckpointError for a named or best
+        step that is damaged, for one of another model and for one that the machine fails to read
+        (UnreadError); these stay where they are.
         """
         self.wait()
         abstract = {"params": abstract_params, "opt_state": abstract_opt_state}
@@ -179,7 +177,8 @@ class Checkpoints:
 
     def best_step(self) -> int | None:
         """The step with the best value of the policy's metric, or None if none has it."""
-        metrics = {step: self._metrics.get(step, {}) for step in self.steps()}
+        metas = {step: self._metas[step] for step in self.steps() if step in self._metas}
+        metrics = {step: meta["metrics"] for step, meta in metas.items()}
         return next(iter(ranked(metrics, self.policy.metric, self.policy.mode)), None)
 
     def close(self) -> None:
@@ -194,12 +193,7 @@ class Checkpoints:
     def __enter__(self) -> Checkpoints:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _open(self) -> None:
@@ -220,11 +214,10 @@ class Checkpoints:
                 f"{self.directory}: cannot hold checkpoints: {error.strerror or error}"
             ) from error
         everywhere(True)
-        self._metrics: dict[int, Mapping[str, Any]] = {}
-        self._irregular: set[int] = set()
+        self._metas: dict[int, Mapping[str, Any]] = {}
         for step in listed_alike(self.directory, list_steps):
             try:
-                self._note(step, read_meta(self.directory / str(step)))
+                self._metas[step] = read_meta(self.directory / str(step))
             except DamagedError:
                 continue  # named when it is to be restored
             except UnreadError as error:
@@ -232,7 +225,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=_Preservation(self.policy, self._metrics, self._irregular),
+                preservation_policy=self,
                 # Metrics come from `meta`, read with care: Orbax would refuse to open the
                 # directory for one damaged step.
                 lightweight_initialize=True,
@@ -242,12 +235,14 @@ class Checkpoints:
             ),
         )
 
-    def _note(self, step: int, meta: Mapping[str, Any]) -> None:
-        """What is asked when others are to be deleted."""
-        self._metrics[step] = meta["metrics"]
-        self._irregular.discard(step)
-        if not is_regular(meta):
-            self._irregular.add(step)
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
+        """Orbax's question, which of its checkpoints to keep, answered by our policy."""
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        metrics = {step: self._metas[step]["metrics"] for step in steps if step in self._metas}
+        irregular = {step for step in metrics if kind_of(self._metas[step]) != "regular"}
+        kept = steps_to_keep(steps, metrics, self.policy, irregular=irregular)
+        # Of what could not be read nobody knows that it is not the best.
+        return [step in kept or step not in metrics for step in steps]
 
     def _opened(self) -> ocp.CheckpointManager:
         if self._manager is None:
@@ -266,10 +261,9 @@ class Checkpoints:
             self._close_manager()
         except Exception as second:
             error.add_note(f"and closing: {second}")
-        cause = first_line(error)
         raise CheckpointError(
-            f"{self.directory}: a checkpoint could not be saved: {cause}; the earlier ones are "
-            "unharmed"
+            f"{self.directory}: a checkpoint could not be saved: {first_line(error)}; the earlier "
+            "ones are unharmed"
         ) from error
 
     def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
@@ -280,29 +274,11 @@ class Checkpoints:
         for step, reason in damaged.items():
             if jax.process_index() == 0:
                 (self.directory / str(step)).rename(asides[step])
-            self._metrics.pop(step, None)
+            self._metas.pop(step, None)
             self._report(f"{reason}; set aside as {asides[step].name}, going back to step {used}")
         everywhere(True)
         listed_alike(self.directory, list_steps)
         self._opened().reload()
-
-
-class _Preservation:
-    """Orbax's question "which steps to preserve?", answered by our policy."""
-
-    def __init__(
-        self,
-        policy: KeepPolicy,
-        metrics: Mapping[int, Mapping[str, Any]],
-        irregular: Container[int],
-    ) -> None:
-        self._policy, self._metrics, self._irregular = policy, metrics, irregular
-
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
-        steps = [checkpoint.step for checkpoint in checkpoints]
-        kept = steps_to_keep(steps, self._metrics, self._policy, irregular=self._irregular)
-        # Of what could not be read nobody knows that it is not the best.
-        return [step in kept or step not in self._metrics for step in steps]
 
 
 def load_params(
@@ -311,10 +287,8 @@ def load_params(
     *,
     weights: Literal["auto", "params", "ema"] = "auto",
 ) -> dict[str, Any]:
-    """A run's parameters alone: nested dictionaries of arrays on the first local device.
+    """A run's parameters alone, as `read_weights`. Needs no model and no lock, and changes nothing.
 
-    Needs no model and no lock, and changes nothing. `weights` "auto" takes the moving average
-    where the checkpoint has one, the parameters otherwise. Every array is checked by digest.
     Raises CheckpointError, naming the steps that there are.
     """
     hush()
@@ -332,7 +306,7 @@ def load_params(
 
 
 def _read_surely(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
-    """As `_read`; only what is damaged twice is damaged, and not on its way here."""
+    """As `_read`; what is damaged only once was damaged on its way here."""
     try:
         return _read(folder, abstract)
     except DamagedError:

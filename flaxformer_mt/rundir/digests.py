@@ -33,7 +33,7 @@ def tree_digest(tree: Any) -> dict[str, str]:
     sums = {}
     for path, leaf in leaves.items():
         sums[path] = _lanes(leaf)
-        if isinstance(leaf, jax.Array) and _on_cpu(leaf):
+        if isinstance(leaf, jax.Array) and jax.default_backend() == "cpu":
             # XLA's CPU client starts programs as threads become free: some tens of sums over
             # devices at a time, each waiting for its partners' part, can wait for each other for
             # ever. Accelerators keep the order in which programs were dispatched.
@@ -41,7 +41,7 @@ def tree_digest(tree: Any) -> dict[str, str]:
     # One transfer for all, after every leaf's sum was dispatched.
     sums = jax.device_get(sums)
     return {
-        path: f"{dtype_name(leaf)}{list(leaf.shape)}:{sums[path][0]:08x}{sums[path][1]:08x}"
+        path: f"{leaf.dtype}{list(leaf.shape)}:{sums[path][0]:08x}{sums[path][1]:08x}"
         for path, leaf in leaves.items()
     }
 
@@ -55,39 +55,19 @@ def flatten_paths(tree: Any) -> dict[str, Any]:
     return named
 
 
-def dtype_name(leaf: Any) -> str:
-    """The dtype's name; a typed PRNG key's is like "key<fry>"."""
-    return str(leaf.dtype)
+_SUB_BYTE = {"int2", "int4", "uint2", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"}
 
 
 def _lanes(leaf: Any) -> tuple[Any, Any]:
-    if isinstance(leaf, jax.Array):
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        _check(leaf)
-        return _lanes_on_device(leaf)
-    leaf = np.asarray(leaf)
-    _check(leaf)
-    return _lanes_on_host(leaf)
-
-
-def _on_cpu(array: jax.Array) -> bool:
-    device: Any = next(iter(array.sharding.device_set))
-    return bool(device.platform == "cpu")
-
-
-def _check(leaf: Any) -> None:
-    if jnp.issubdtype(leaf.dtype, jnp.complexfloating) or leaf.dtype.name in _SUB_BYTE:
-        raise TypeError(f"no digest for dtype {leaf.dtype}")
-    if leaf.dtype.itemsize not in (1, 2, 4, 8):
-        raise TypeError(f"no digest for dtype {leaf.dtype}")
-    if leaf.size * max(1, leaf.dtype.itemsize // 4) > 1 << 32:
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    size, dtype = leaf.dtype.itemsize, leaf.dtype
+    partial = jnp.issubdtype(dtype, jnp.complexfloating) or dtype.name in _SUB_BYTE
+    if partial or size not in _UNSIGNED | {8: ""}:
+        raise TypeError(f"no digest for dtype {dtype}")
+    if leaf.size * max(1, size // 4) > 1 << 32:
         raise ValueError(f"no digest for an array of shape {leaf.shape}: over 2^32 words")
-
-
-_SUB_BYTE = frozenset(
-    {"int2", "int4", "uint2", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"}
-)
+    return _lanes_on_device(leaf) if isinstance(leaf, jax.Array) else _lanes_on_host(leaf)
 
 
 @jax.jit

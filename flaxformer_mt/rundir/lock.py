@@ -1,11 +1,11 @@
 """One that writes at a time on a run directory.
 
 On a disk the kernel keeps the lock. In a bucket it is an object that names its holder, who rewrites
-it every `beat` seconds. Every write and the removal are conditional on the generation that was seen
-last, so that of several that want the lock one gets it, and a holder that was cut off until another
-took over cannot write to it again. Whoever finds a lock waits: a new generation means a living
-holder, the same one for `dead_after` seconds a killed one. Whoever can see that the holder's
-process is no more, on this machine and in this container, need not wait.
+it every `beat` seconds. Each write and the removal depend on the generation last seen: of several
+that want the lock one gets it, and a holder that was cut off until another took over cannot write
+it again. Whoever finds a lock waits: a new generation means a living holder, the same one for
+`dead_after` seconds a killed one. If the holder's process was one of this machine and container,
+and is gone, nobody waits.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from jaxtyping import Float64
 
 from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.files.reading import JsonError, parse_json
-from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
+from flaxformer_mt.rundir import WorkdirError
+from flaxformer_mt.rundir.paths import explained
 
 # JSON has no such numbers. As text they survive any reader; `read_metrics` turns them back.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -36,13 +36,11 @@ class MetricsLog:
         self.path = path
         self._descriptor = -1
         self.dropped = 0
-        try:
-            _cut_torn_line(path)
-            self._descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-            )
-        except OSError as error:
-            raise RunDirectoryError(_cannot(path, "opened", error)) from error
+        with explained(path, "opened"):
+            with contextlib.suppress(FileNotFoundError):
+                os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(path, flags, 0o644)
         if resume_step is not None:
             self.dropped = self.rewind(resume_step)
 
@@ -54,13 +52,14 @@ class MetricsLog:
         line = {"step": int(step)} | {name: _plain(name, value) for name, value in values.items()}
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
-        try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
-        except OSError as error:
-            # A piece of a line would run into the next one.
-            os.ftruncate(self._descriptor, size)
-            raise RunDirectoryError(_cannot(self.path, "written", error)) from error
+        with explained(self.path, "written"):
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except OSError:
+                # A piece of a line would run into the next one.
+                os.ftruncate(self._descriptor, size)
+                raise
 
     def rewind(self, step: int) -> int:
         """Drops the lines of steps after `step` and returns how many. Raises RunDirectoryError."""
@@ -72,11 +71,9 @@ class MetricsLog:
         ]
         if len(kept) == len(lines):
             return 0
-        try:
+        with explained(self.path, "rewritten"):
             write_whole(self.path, b"".join(kept))
             descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        except OSError as error:
-            raise RunDirectoryError(_cannot(self.path, "rewritten", error)) from error
         os.close(self._descriptor)
         self._descriptor = descriptor
         return len(lines) - len(kept)
@@ -90,12 +87,7 @@ class MetricsLog:
     def __enter__(self) -> MetricsLog:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -105,22 +97,18 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     A torn last line, of a killed or a still running writer, is left out; any other line that is
     not a report is a RunDirectoryError with its number.
     """
-    try:
-        lines = path.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunDirectoryError(_cannot(path, "read", error)) from error
+    with explained(path, "read"):
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
 
 
 def lost_after(reports: Sequence[Mapping[str, Any]], step: int, *, every: int) -> int | None:
-    """The last reported step, where a report every so many steps would have another up to `step`.
+    """The last reported step (0: none), where a report `every` so many steps would have another up
+    to `step`; None if nothing is missing.
 
-    0: there is no report at all. None: nothing is missing at the end. `every` may have been larger
-    before, so that the distance between the last two reports counts as well.
+    `every` may have been larger before: the distance between the last two reports counts as well.
     """
     steps = sorted({0, *(report["step"] for report in reports if report["step"] <= step)})
     last, before = steps[-1], steps[-2] if len(steps) > 1 else 0
@@ -150,15 +138,6 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"metric {name!r} is a {type(value).__name__}, not a number or text")
-
-
-def _cut_torn_line(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
-
-
-def _cannot(path: Path, what: str, error: OSError) -> str:
-    return f"{path}: cannot be {what}: {error.strerror or error}"
 
 
 Report = Mapping[str, Any]

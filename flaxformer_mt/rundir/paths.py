@@ -1,10 +1,9 @@
 """Local paths, and `gs://` ones that have the same methods.
 
-A local path is a `pathlib.Path` and nothing else about it changes. A path in a bucket is an
-`etils.epath.Path`; annotations say `Path` for both. In a bucket an object appears whole or not at
-all, nothing can be appended to, and folders are but parts of names: they cannot be made, are there
-as long as an object is below them, and cannot be renamed at one stroke. Whatever is built on
-`is_remote` says what it does instead.
+A local path is a `pathlib.Path`, one in a bucket an `etils.epath.Path`; annotations say `Path` for
+both. In a bucket an object appears whole or not at all, nothing can be appended to, and folders are
+but parts of names: they cannot be made or renamed at one stroke. Whatever is built on `is_remote`
+says what it does instead.
 """
 
 from __future__ import annotations
@@ -128,10 +127,9 @@ def _in_bucket(scheme: str, rest: str) -> Any:
 
 
 def _installed(module: str) -> bool:
-    try:
+    with contextlib.suppress(ModuleNotFoundError):  # its parent package
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent package
-        return False
+    return False
 
 
 def write_json(path: Path, content: Any, *, aside: Path | None = None) -> None:
@@ -152,11 +150,7 @@ def write_text(path: Path, text: str, *, aside: Path | None = None) -> None:
 
 
 def write_bytes(path: Path, content: bytes, *, aside: Path | None = None) -> None:
-    """Writes `content` beside `path`, forces it to disk, then renames it into place.
-
-    A process that is killed meanwhile leaves the file beside it, which is named for the process:
-    several may write at once. Whoever knows that none does can name one, `aside`, that is found
-    again. In a bucket the object is replaced, which is whole at any time.
+    """Writes `content` as `files.atomic.replacing` does; in a bucket it replaces the object.
 
     Raises RunDirectoryError if it cannot be written.
     """
@@ -214,8 +208,8 @@ def remove(folder: Path) -> None:
 def replace(place: Path, source: Path) -> None:
     """Moves the checkpoint `source` to `place`, in place of what is there.
 
-    Whenever it is interrupted, `place` is the one of before, none, or the new one, and `source` is
-    kept until that is complete.
+    Whenever it is interrupted, `place` is the one of before, none, or the new one; until that is
+    complete, `source` is kept.
     """
     remove(place)
     for path in files_below(source):

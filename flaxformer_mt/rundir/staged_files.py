@@ -25,14 +25,8 @@ INTERVAL = 60.0  # seconds between uploads
 PERSISTENT = 1800.0  # seconds without a successful upload after which training ends
 
 
-class GrowingFiles:
+class GrowingFiles(RunDirectory):
     """Where a local run's growing files are; nothing is to be uploaded."""
-
-    def __init__(self, folder: Path) -> None:
-        names = RunDirectory(folder)
-        self.metrics, self.goodput = names.metrics, names.goodput
-        self.tensorboard, self.samples = names.tensorboard, names.samples
-        self.profile = names.profile
 
     def upload(self) -> None:
         """Brings the bucket up to date. A failure is reported, and a lasting one raised."""
@@ -57,7 +51,7 @@ class StagedFiles(GrowingFiles):
         persistent: float = PERSISTENT,
     ) -> None:
         super().__init__(folder)
-        self._run, self._folder, self._report = run, folder, report
+        self._run, self._report = run, report
         self._holding = holding or Holding()
         self._interval, self._persistent = interval, persistent
         self._sent: dict[Path, tuple[int, int]] = {}  # size and time of change when last uploaded
@@ -78,7 +72,7 @@ class StagedFiles(GrowingFiles):
         if error is not None and waited > self._persistent:
             raise RunDirectoryError(
                 f"{self._run}: metrics and samples could not be uploaded for "
-                f"{waited / 60:.0f} minutes: {reason(error)}; they are kept in {self._folder}"
+                f"{waited / 60:.0f} minutes: {reason(error)}; they are kept in {self.path}"
             ) from error
 
     def close(self) -> None:
@@ -90,7 +84,7 @@ class StagedFiles(GrowingFiles):
         except Exception as error:
             raise RunDirectoryError(
                 f"{self._run}: the last metrics and samples could not be uploaded: "
-                f"{reason(error)}; they are kept in {self._folder}"
+                f"{reason(error)}; they are kept in {self.path}"
             ) from error
 
     def _every_interval(self) -> None:
@@ -112,33 +106,27 @@ class StagedFiles(GrowingFiles):
         return None
 
     def _upload_changed(self) -> None:
-        if not is_primary():
-            return
         # After the run was taken over, the bucket has another process's files.
         self._holding.check()
         with self._lock:
-            for path in sorted(self._folder.rglob("*")):
+            for path in sorted(self.path.rglob("*")):
                 # Hidden: written aside, to be renamed.
                 if path.is_file() and not path.name.startswith("."):
                     state = _state(path)
                     if self._sent.get(path) != state:
-                        target = self._run.path / path.relative_to(self._folder).as_posix()
+                        target = self._run.path / path.relative_to(self.path).as_posix()
                         target.write_bytes(path.read_bytes())
                         self._sent[path] = state
 
 
 @contextlib.contextmanager
 def growing_files(
-    run: RunDirectory,
-    *,
-    holding: Holding | None = None,
-    report: Callable[[str], None] = print,
+    run: RunDirectory, *, holding: Holding | None = None, report: Callable[[str], None] = print
 ) -> Iterator[GrowingFiles]:
     """A run's growing files for the process that trains, while it holds the run.
 
-    Of several processes the first alone writes such files. Raises RunDirectoryError.
-    When files that are staged for a bucket cannot be uploaded in the end, they are kept and the
-    error says where.
+    Of several processes the first alone writes them. Raises RunDirectoryError: files that cannot be
+    uploaded in the end are kept, and the error says where.
     """
     if not is_remote(run.path) or not is_primary():
         yield GrowingFiles(run.path)

@@ -1,4 +1,8 @@
-"""A training step on a mesh of eight devices is the step on one, with its arrays really split."""
+"""A training step on a mesh of eight devices is the step on one, with its arrays really split.
+
+Run as a program, for the number of devices is a matter of the whole process, it trains a few steps
+on the meshes that it is given and prints what came of it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,189 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
+from flaxformer_mt.config import freeze
+from flaxformer_mt.data.batch import assemble
+from flaxformer_mt.data.plan import Shape
+from flaxformer_mt.parallel import MeshError
+from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
+from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.digests import tree_digest
+from flaxformer_mt.training.program import build
+from tests.data.pairs import in_memory
+
 ROOT = Path(__file__).parents[2]
+VOCAB, STEPS, LENGTH, ROWS = 16, 3, 8, 16
+
+# Every size divides by 8, so that any mesh of 8 devices can split it.
+MODEL = {
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "d_model": 16,
+    "d_ff": 32,
+    "num_heads": 8,
+    "d_k": 4,
+    "d_v": 4,
+    "max_length": LENGTH,
+    "dropout": 0.1,
+    # (Not attention's: no output depends on the bias of keys, so that Adam takes it wherever the
+    # rounding of a gradient of 0 points.)
+    "logits_bias": True,
+}
+TRAINING = {
+    "loss_chunk": 64,
+    "best_metric": "loss",
+    "validate_bleu": False,
+    "optimizer": {"accumulation": 2, "ema_decay": 0.9},
+    # Adam's early steps have the gradient's sign: a small rate keeps roundings small, too.
+    "schedule": {"kind": "peak", "peak": 0.001, "warmup_steps": 2},
+}
+
+
+def program(mesh: list[int], *, vocab: int = VOCAB, rows_multiple: int = ROWS, **model: int) -> Any:
+    data = {"filter": {"max_length": LENGTH}, "batch": {"multiple": rows_multiple}}
+    sizes = dict(zip(("data", "fsdp", "tensor"), mesh, strict=True))
+    tree = {"model": MODEL | model, "data": data, "training": TRAINING, "mesh": sizes}
+    return build(freeze(tree, "a test"), src_vocab_size=vocab, tgt_vocab_size=vocab)
+
+
+def batches() -> list[Any]:
+    """Rows of every length, one row in four padding; every other batch has its rows packed."""
+    found = []
+    for step in range(STEPS):
+        random = np.random.default_rng(step)
+        rows = 3 * ROWS // 4
+        packed = step % 2 == 1
+        # With their end marks: one pair of up to 8 tokens, or two or three that make 7.
+        counts = [2 + row % 2 for row in range(rows)] if packed else [1] * rows
+        lengths = [
+            length
+            for row, count in enumerate(counts)
+            for length in ({2: [4, 3], 3: [2, 3, 2]}[count] if packed else [2 + row % (LENGTH - 1)])
+        ]
+        src = [random.integers(4, VOCAB, length - 1).tolist() for length in lengths]
+        pairs = in_memory(src, [ids[::-1] for ids in src])
+        shape = Shape(ROWS, LENGTH, LENGTH)
+        found.append(assemble(pairs, np.arange(len(src)), shape, np.asarray(counts)))
+    return found
+
+
+def some_state(abstract: Any) -> Any:
+    random = np.random.default_rng(0)
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
+    params = jax.tree.map(lambda leaf: random.normal(0, 0.3, leaf.shape).astype("f4"), zeros.params)
+    return zeros.replace(params=params, ema=params)
+
+
+def run(mesh: list[int], *, whole: bool) -> tuple[dict[str, Any], Any]:
+    """What training makes of some state, or of the program's own, which is validated as well."""
+    built = program(mesh)
+    plans = jax.tree.map(lambda leaf: leaf.sharding, built.abstract)
+    state = built.init() if whole else jax.device_put(some_state(built.abstract), plans)
+    losses = []
+    for batch in batches():
+        state, metrics = built.train_step(state, batch)
+        losses.append(float(metrics["loss"]))
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    shards = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): [
+            list(leaf.shape),
+            list(leaf.sharding.shard_shape(leaf.shape)),
+        ]
+        for path, leaf in leaves
+    }
+    as_planned = all(
+        leaf.sharding.is_equivalent_to(plan, leaf.ndim)
+        for (_, leaf), plan in zip(leaves, jax.tree.leaves(plans), strict=True)
+    )
+    result = {
+        "losses": losses,
+        "valid": float(built.eval_step(state.params, batches()[0]).nll) if whole else 0.0,
+        "shards": shards,
+        # It stays where it was planned: or else every step would move it, and be compiled anew.
+        "stays": as_planned and built.compilations() == 1,
+    }
+    return result, state
+
+
+def carry_over(states: list[Any]) -> None:
+    """Saves the state of each mesh and restores it on the next one: the same bits there."""
+
+    def form(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Checkpoints(Path(folder), KeepPolicy()) as checkpoints,
+    ):
+        pairs = [(state.params, state.opt_state) for state in states]
+        for step, (trees, other) in enumerate(zip(pairs, [*pairs[1:], pairs[0]], strict=True)):
+            checkpoints.save(Snapshot(step=step, params=trees[0], opt_state=trees[1], position={}))
+            got = checkpoints.restore(*jax.tree.map(form, other))
+            found = jax.tree.leaves((got.params, got.opt_state))
+            for ours, theirs, old in zip(
+                found, jax.tree.leaves(other), jax.tree.leaves(trees), strict=True
+            ):
+                assert ours.sharding == theirs.sharding
+                assert np.asarray(ours).tobytes() == np.asarray(old).tobytes()
+            assert tree_digest(trees) == tree_digest(jax.tree.map(np.asarray, trees))
+
+
+def message(mesh: list[int], **changes: int) -> str:
+    try:
+        program(mesh, **changes)
+    except MeshError as error:
+        return str(error)
+    return "no error"
+
+
+def main() -> None:
+    # Its failures are harmless, and pytest is told the same (pyproject.toml).
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    devices = jax.devices()
+    assert len(devices) == 8
+    # One of the eight devices is what a machine with a single one would compute.
+    jax.devices = lambda *_: devices[:1]
+    # Initialising and validating take as long to compile as training: only for some meshes.
+    whole = "whole" in sys.argv
+    single, state = run([1, 1, 1], whole=whole)
+    states = [state]
+    jax.devices = lambda *_: devices
+    meshes = {}
+    for name in sys.argv[1 + whole :]:
+        meshes[name], state = run([int(size) for size in name.split("x")], whole=whole)
+        meshes[name]["difference"] = max(
+            float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max())
+            for a, b in zip(*map(jax.tree.leaves, (states[0], state)), strict=True)
+        )
+        states.append(state)
+    if whole:
+        carry_over(states)
+    # 15 types are 16 rows here, which every mesh of eight can split.
+    padded = program([1, 1, 8], vocab_multiple=8, vocab=VOCAB - 1)
+    results = {
+        "single": single,
+        "meshes": meshes,
+        "rows": message([8, 1, 1], rows_multiple=4),
+        "micro_rows": message([8, 1, 1], rows_multiple=8),
+        "padded": list(padded.abstract.params["embedding"]["shared"].shape),
+        "vocab": message([4, 1, 2], vocab=VOCAB + 1),
+        "too_many": message([2, 1, 2]),
+    }
+    print(json.dumps(results))
 
 
 @pytest.fixture(
-    scope="module", params=["2x2x2", pytest.param("8x1x1 1x8x1 1x2x4", marks=pytest.mark.extended)]
+    scope="module",
+    params=["2x2x2", pytest.param("whole 8x1x1 1x8x1 1x2x4", marks=pytest.mark.extended)],
 )
 def results(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What came of each mesh, data x fsdp x tensor, and of a single device."""
@@ -26,7 +203,7 @@ def results(request: pytest.FixtureRequest) -> dict[str, Any]:
         # Programs that are run for three steps: nothing to optimise them for.
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
-    command = [sys.executable, "-W", "error", "-m", "tests.parallel.on_eight_devices"]
+    command = [sys.executable, "-W", "error", "-m", "tests.parallel.test_eight_devices"]
     done = subprocess.run(
         [*command, *request.param.split()],
         cwd=ROOT,
@@ -47,9 +224,8 @@ def test_equals_a_single_device(results):
     for mesh, found in results["meshes"].items():
         assert found["losses"] == pytest.approx(single["losses"], abs=1e-5), mesh
         assert found["valid"] == pytest.approx(single["valid"], rel=1e-5), mesh
-        assert found["largest_difference"] < 1e-5, mesh
-        # It stays where it was planned: or else every step would move it, and be compiled anew.
-        assert found["as_planned"] and found["compilations"] == 1, mesh
+        assert found["difference"] < 1e-5, mesh
+        assert found["stays"], mesh
 
 
 def test_arrays_are_split_as_the_rules_say(results):
@@ -82,21 +258,11 @@ def test_arrays_are_split_as_the_rules_say(results):
                 spread[widest[mesh]] //= data
             for name, shapes in held.items():
                 assert shapes == [whole, part if name.startswith("params/") else spread], name
-
-
-def test_little_is_left_whole(results):
-    """Biases and norms may be; of parameters a device has near one in fsdp x tensor."""
-    for mesh, found in results["meshes"].items():
-        _, fsdp, tensor = (int(size) for size in mesh.split("x"))
-
-        def share(start: str) -> float:
-            of_these = [pair for name, pair in found["shards"].items() if name.startswith(start)]  # noqa: B023
-            whole, part = (sum(math.prod(pair[which]) for pair in of_these) for which in (0, 1))
-            return part / whole
-
-        assert share("params/") <= 1.15 / (fsdp * tensor) + 0.02
-        if mesh == "8x1x1":
-            assert share("opt_state/") <= 1.15 / 8 + 0.02
+        # Biases and norms may be whole; of parameters a device has near one in fsdp x tensor.
+        for start, parts in [("params/", fsdp * tensor), ("opt_state/", 8)][: 1 + (data == 8)]:
+            pairs = [pair for name, pair in shards.items() if name.startswith(start)]
+            whole, part = (sum(math.prod(pair[which]) for pair in pairs) for which in (0, 1))
+            assert part / whole <= 1.15 / parts + 0.02, (mesh, start)
 
 
 def test_what_a_mesh_cannot_split_is_refused(results):
@@ -112,3 +278,7 @@ def test_what_a_mesh_cannot_split_is_refused(results):
     )
     assert results["padded"] == [16, 16]
     assert results["too_many"].startswith("'mesh': data 2 x fsdp 1 x tensor 2 does not make 8")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,12 +14,8 @@ import pytest
 from flaxformer_mt.parallel import host_memory
 from flaxformer_mt.parallel.host_memory import available, peak
 
-on_glibc = pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="this C library is not glibc"
-)
 
-
-@on_glibc
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this C library is not glibc")
 @pytest.mark.extended
 def test_left_alone_among_processes_and_where_the_user_chose():
     code = """if True:
@@ -40,25 +36,13 @@ def test_left_alone_among_processes_and_where_the_user_chose():
     subprocess.run([sys.executable, "-c", code], env=clean, check=True, timeout=100)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "cpu"), [("cpu,tpu", True), ("tpu,cpu", False), ("cuda", False)]
-)
-def test_what_is_chosen_first_is_expected(monkeypatch, chosen, cpu):
-    config = SimpleNamespace(config=SimpleNamespace(jax_platforms=chosen))
-    monkeypatch.setattr(host_memory, "jax", config)
-    assert host_memory._cpu_is_expected() == cpu
-
-
-def test_only_without_an_accelerators_package_the_cpu_computes(tmp_path, monkeypatch):
-    chosen = SimpleNamespace(config=SimpleNamespace(jax_platforms=None))
-    monkeypatch.setattr(host_memory, "jax", chosen)
+def test_the_cpu_is_expected_where_nothing_else_is_chosen_or_installed(tmp_path, monkeypatch):
+    config, packages = SimpleNamespace(jax_platforms=None), {}
+    monkeypatch.setattr(host_memory, "jax", SimpleNamespace(config=config))
     monkeypatch.setattr(host_memory.importlib.metadata, "entry_points", lambda group: ())
-    packages: dict[str, object] = {}
     monkeypatch.setattr(host_memory.importlib.util, "find_spec", packages.get)
     monkeypatch.delenv("PJRT_NAMES_AND_LIBRARY_PATHS", raising=False)
-    assert host_memory._cpu_is_expected()
-    plugins = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    packages["jax_plugins"] = plugins
+    packages["jax_plugins"] = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     assert host_memory._cpu_is_expected()
     (tmp_path / "xla_cuda13").mkdir()
     (tmp_path / "xla_cuda13" / "__init__.py").touch()
@@ -69,6 +53,9 @@ def test_only_without_an_accelerators_package_the_cpu_computes(tmp_path, monkeyp
     packages.clear()
     monkeypatch.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", "chip:/lib/chip.so")
     assert not host_memory._cpu_is_expected()
+    for chosen, cpu in (("cpu,tpu", True), ("tpu,cpu", False), ("cuda", False)):
+        config.jax_platforms = chosen
+        assert host_memory._cpu_is_expected() == cpu
 
 
 def test_nothing_is_kept_where_memory_is_scarce(monkeypatch):
@@ -88,58 +75,50 @@ def test_nothing_is_kept_where_memory_is_scarce(monkeypatch):
 
 
 MACHINE = 8_000_000 * 1024
+V1 = ("limit_in_bytes", "usage_in_bytes")
+V1_STAT = "inactive_file 1\ntotal_inactive_file 1000\n"
 
 
-@pytest.fixture
-def root(tmp_path):
+@pytest.mark.parametrize(
+    ("groups", "left"),
+    [
+        ([], MACHINE),
+        ([("0::/", ".", 500_000, 400_000, "")], 100_000),
+        # Files that are kept in memory count as free.
+        ([("0::/", ".", 500_000, 400_000, "anon 300000\ninactive_file 50000\nx 7\n")], 150_000),
+        ([("0::/", ".", "max", 400_000, "")], MACHINE),
+        ([("0::/", ".", 500_000, 600_000, "")], 0),
+        # A group within another has the least of both.
+        (
+            [("0::/jobs/step", "jobs/step", "max", 90_000, ""), ("", "jobs", 200_000, 120_000, "")],
+            80_000,
+        ),
+        # Version 1.
+        (
+            [
+                ("3:cpu,cpuacct:/", "cpu", 1, 1, "", V1),
+                ("7:memory:/job", "memory/job", 50_000, 30_000, V1_STAT, V1),
+            ],
+            21_000,
+        ),
+    ],
+)
+def test_a_container_has_what_its_groups_may_have(tmp_path, groups, left):
+    """Each with its line in /proc/self/cgroup and its files below /sys/fs/cgroup."""
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/meminfo").write_text(
         "MemTotal:       24000000 kB\nMemAvailable:    8000000 kB\nHugePages_Total:       0\n"
     )
-    return tmp_path
-
-
-def group(root, line, place, limit, used, *, names=("max", "current"), stat=""):
-    """A control group: its line in /proc/self/cgroup and its files below /sys/fs/cgroup."""
-    with (root / "proc/self/cgroup").open("a") as groups:
-        groups.write(f"{line}\n")
-    folder = root / "sys/fs/cgroup" / place
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"memory.{names[0]}").write_text(f"{limit}\n")
-    (folder / f"memory.{names[1]}").write_text(f"{used}\n")
-    if stat:
+    lines = [line for line, *_ in groups if line]
+    (tmp_path / "proc/self/cgroup").write_text("".join(f"{line}\n" for line in lines))
+    for _, place, limit, used, stat, *names in groups:
+        most, taken = names[0] if names else ("max", "current")
+        folder = tmp_path / "sys/fs/cgroup" / place
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"memory.{most}").write_text(f"{limit}\n")
+        (folder / f"memory.{taken}").write_text(f"{used}\n")
         (folder / "memory.stat").write_text(stat)
-
-
-@pytest.mark.parametrize(
-    ("limit", "used", "stat", "left"),
-    [
-        (500_000, 400_000, "", 100_000),
-        # Files that are kept in memory count as free.
-        (500_000, 400_000, "anon 300000\ninactive_file 50000\nactive_file 7\n", 150_000),
-        ("max", 400_000, "", MACHINE),
-        (500_000, 600_000, "", 0),
-    ],
-)
-def test_a_container_has_what_its_group_may_have(root, limit, used, stat, left):
-    assert available(root) == MACHINE
-    group(root, "0::/", ".", limit, used, stat=stat)
-    assert available(root) == left
-
-
-def test_a_group_within_another_has_the_least_of_both(root):
-    group(root, "0::/jobs/step", "jobs/step", "max", 90_000)
-    group(root, "", "jobs", 200_000, 120_000)
-    (root / "proc/self/cgroup").write_text("0::/jobs/step\n")
-    assert available(root) == 80_000
-
-
-def test_version_one(root):
-    names = ("limit_in_bytes", "usage_in_bytes")
-    group(root, "3:cpu,cpuacct:/", "cpu", 1, 1, names=names)
-    stat = "inactive_file 1\ntotal_inactive_file 1000\n"
-    group(root, "7:memory:/job", "memory/job", 50_000, 30_000, names=names, stat=stat)
-    assert available(root) == 21_000
+    assert available(tmp_path) == left
 
 
 @pytest.mark.parametrize("text", [None, "", "MemTotal: 24000000 kB\n", "no colon\n"])

@@ -49,11 +49,13 @@ SLURM = """
 """
 
 
-def two_tasks(program: str) -> list[subprocess.CompletedProcess[str]]:
+@pytest.mark.extended
+def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along():
+    """Two tasks with a device each; the second fails, while the first waits for it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    running = []
+    tasks = []
     for number in range(2):
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),
@@ -65,47 +67,21 @@ def two_tasks(program: str) -> list[subprocess.CompletedProcess[str]]:
             "SLURM_PROCID": str(number),
             "SLURM_LOCALID": str(number),
         }
-        command = [sys.executable, "-u", "-W", "error", "-c", textwrap.dedent(program)]
-        running.append(
-            subprocess.Popen(
-                command,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+        command = [sys.executable, "-u", "-W", "error", "-c", textwrap.dedent(SLURM)]
+        pipe = subprocess.PIPE
+        tasks.append(
+            subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
         )
     try:
-        said = [task.communicate(timeout=300) for task in running]
+        said = [task.communicate(timeout=300) for task in tasks]
     finally:
-        for task in running:
+        for task in tasks:
             task.kill()
-    return [
-        subprocess.CompletedProcess(task.args, task.returncode, *texts)
-        for task, texts in zip(running, said, strict=True)
-    ]
-
-
-@pytest.fixture(scope="module")
-def tasks() -> list[subprocess.CompletedProcess[str]]:
-    """Two tasks with a device each; the second fails, while the first waits for it."""
-    return two_tasks(SLURM)
-
-
-def lines(task: subprocess.CompletedProcess[str]) -> list[str]:
-    return [line for line in task.stdout.splitlines() if "[Gloo]" not in line]
-
-
-@pytest.mark.extended
-def test_tasks_of_a_job_find_each_other(tasks):
-    for number, task in enumerate(tasks):
-        assert lines(task) == [f"{number}; 2; 2; {number}"], task.stderr
-
-
-@pytest.mark.extended
-def test_one_that_fails_takes_the_others_along(tasks):
+    for number, (output, complaints) in enumerate(said):
+        lines = [line for line in output.splitlines() if "[Gloo]" not in line]
+        assert lines == [f"{number}; 2; 2; {number}"], complaints
     assert tasks[1].returncode == 1
-    assert "process 1 of 2 has failed: LookupError" in tasks[1].stderr
+    assert "process 1 of 2 has failed: LookupError" in said[1][1]
     assert tasks[0].returncode not in (0, 75)
 
 
@@ -144,7 +120,16 @@ def test_shares_follow_the_order_of_devices(monkeypatch, processes, sizes, parts
 
 
 def test_a_process_alone_starts_nothing(monkeypatch):
-    monkeypatch.setattr(jax.distributed, "initialize", _recognises_nothing)
+    def recognises_nothing(*_: Any, **__: Any) -> None:
+        raise ValueError("coordinator_address should be defined.")
+
+    # One that has used JAX already is alone, too.
+    assert jax.device_count() == 1
+    with joined(None) as processes:
+        assert processes is ALONE
+    with pytest.raises(ProcessError, match="before any JAX calls"), joined(Cluster("a:1", 2, 0)):
+        pass
+    monkeypatch.setattr(jax.distributed, "initialize", recognises_nothing)
     with joined(None) as processes:
         assert processes is ALONE and processes.is_first
     value = object()
@@ -153,53 +138,34 @@ def test_a_process_alone_starts_nothing(monkeypatch):
     assert ALONE.ask(7) == 7
     with pytest.raises(LookupError), joined(None):
         raise LookupError
-
-
-def test_a_program_that_has_used_jax_is_alone():
-    assert jax.device_count() == 1
-    with joined(None) as processes:
-        assert processes is ALONE
-    with pytest.raises(ProcessError, match="before any JAX calls"), joined(Cluster("a:1", 2, 0)):
-        pass
-
-
-@pytest.mark.parametrize("name", ["SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"])
-def test_a_job_of_one_task_is_alone(monkeypatch, name):
-    monkeypatch.setenv(name, "1")
+    # And so is the one task of a job.
     monkeypatch.setattr(jax.distributed, "initialize", pytest.fail)
-    with joined(None) as processes:
-        assert processes is ALONE
+    for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "1")
+            with joined(None) as processes:
+                assert processes is ALONE
 
 
-def _recognises_nothing(*_: Any, **__: Any) -> None:
-    raise ValueError("coordinator_address should be defined.")
-
-
-def parsed(*arguments: str) -> Cluster | None:
+def parsed(arguments: str) -> Cluster | None:
     parser = argparse.ArgumentParser()
     add_processes(parser)
-    return cluster(parser.parse_args(arguments), parser)
+    return cluster(parser.parse_args(arguments.split()), parser)
 
 
-def test_flags_say_who_is_who():
-    flags = ("--coordinator", "host:1234", "--num-processes", "4", "--process-id", "3")
-    assert parsed(*flags) == Cluster("host:1234", 4, 3)
-    assert parsed() is None
-    assert parsed("--heartbeat", "5") is None
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_flags_say_who_is_who(capsys):
+    flags = "--coordinator host:1234 --num-processes 4 --process-id 3"
+    assert parsed(flags) == Cluster("host:1234", 4, 3)
+    assert parsed("") is None
+    assert parsed("--heartbeat 5") is None
+    for wrong, message in [
         ("--coordinator host:1", "go together"),
         ("--num-processes 2 --process-id 0", "go together"),
         ("--coordinator host --num-processes 2 --process-id 0", "write HOST:PORT"),
         ("--coordinator host:1 --num-processes 2 --process-id 2", "must lie between"),
         ("--heartbeat 0", "at least 1 second"),
-    ],
-)
-def test_wrong_flags_are_named(capsys, flags, message):
-    with pytest.raises(SystemExit) as stop:
-        parsed(*flags.split())
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+    ]:
+        with pytest.raises(SystemExit) as stop:
+            parsed(wrong)
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err

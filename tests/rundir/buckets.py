@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import importlib.util
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,36 +21,26 @@ _COUNT = iter(range(1 << 30))
 
 @functools.cache
 def _playing() -> Any:
-    """The one of this process: the clients read where it is when they are first used.
-
-    Every module that imports `gcs` has a session's fixture of its own.
-    """
+    """The one of this process: the clients read where it is when they are first used."""
     from tests.rundir.fake_gcs import FakeGcs
 
-    server = FakeGcs().__enter__()
-    atexit.register(server.__exit__, None, None, None)
-    return server
-
-
-@pytest.fixture(scope="session")
-def gcs() -> Iterator:
-    server = _playing()
-    before = {name: os.environ.get(name) for name in server.environment()}
-    os.environ.update(server.environment())
-    yield server
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    return FakeGcs()
 
 
 @pytest.fixture
-def bucket(gcs, tmp_path, monkeypatch) -> Iterator[str]:
+def gcs(monkeypatch) -> Iterator[Any]:
+    server = _playing()
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    yield server
+    server.fault = lambda method, name: None
+
+
+@pytest.fixture
+def bucket(gcs, tmp_path, monkeypatch) -> str:
     """The name of an empty bucket; the cache is a folder of the test's."""
     monkeypatch.setenv("FLAXFORMER_CACHE", str(tmp_path / "cache"))
-    yield f"bucket-{next(_COUNT)}"
-    gcs.fault = lambda method, name: None
+    return f"bucket-{next(_COUNT)}"
 
 
 @pytest.fixture

@@ -38,21 +38,9 @@ class FakeGcs:
         self.fault: Callable[[str, str], int | None] = lambda method, name: None
         self.log: list[Request] = []
         self.lock = threading.RLock()
-        self._server = _Server(("127.0.0.1", 0), type("Door", (_Door,), {"gcs": self}))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        # A daemon: Python waits for other threads before `atexit` could end this one.
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), daemon=True
-        )
-
-    def __enter__(self) -> FakeGcs:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        server = _Server(("127.0.0.1", 0), type("Door", (_Door,), {"gcs": self}))
+        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def environment(self) -> dict[str, str]:
         """What makes every client in a process talk to this store, and to nothing else."""
@@ -132,23 +120,22 @@ class _Door(BaseHTTPRequestHandler):
         self.query = {key: values[0] for key, values in parse_qs(url.query).items()}
         path = re.sub(r"^(/upload|/download)?/storage/v1/", "/", url.path)
         if match := re.fullmatch(r"/b/([^/]+)", path):
-            return self._json({"name": match[1], "id": match[1], "kind": "storage#bucket"})
-        if match := re.fullmatch(r"/b/([^/]+)/o/?", path):
-            return self._bucket(match[1], upload=url.path.startswith("/upload"))
-        if match := re.fullmatch(r"/b/([^/]+)/o/([^/]+)/(?:rewriteTo|copyTo)/b/(.+)/o/(.+)", path):
-            return self._copy(*(unquote(part) for part in match.groups()))
-        if match := re.fullmatch(r"/b/([^/]+)/o/([^/]+)/moveTo/o/(.+)", path):
-            source, target = (f"{match[1]}/{unquote(part)}" for part in match.groups()[1:])
-            return self._move(source, target)
-        if match := re.fullmatch(r"/b/([^/]+)/o/(.+)", path):
-            return self._object(f"{match[1]}/{unquote(match[2])}")
-        if match := re.fullmatch(r"/resumable/(\d+)", path):
-            return self._resume(match[1])
-        self._send(404, b"no such address")
+            self._json({"name": match[1], "id": match[1], "kind": "storage#bucket"})
+        elif match := re.fullmatch(r"/b/([^/]+)/o/?", path):
+            self._upload(match[1]) if url.path.startswith("/upload") else self._list(match[1])
+        elif match := re.fullmatch(r"/b/([^/]+)/o/([^/]+)/(?:rewrite|copy)To/b/(.+)/o/(.+)", path):
+            source, target = (f"{match[n]}/{unquote(match[n + 1])}" for n in (1, 3))
+            self._copy(source, target)
+        elif match := re.fullmatch(r"/b/([^/]+)/o/([^/]+)/moveTo/o/(.+)", path):
+            self._copy(*(f"{match[1]}/{unquote(match[n])}" for n in (2, 3)), move=True)
+        elif match := re.fullmatch(r"/b/([^/]+)/o/(.+)", path):
+            self._object(f"{match[1]}/{unquote(match[2])}")
+        elif match := re.fullmatch(r"/resumable/(\d+)", path):
+            self._resume(match[1])
+        else:
+            self._send(404, b"no such address")
 
-    def _bucket(self, bucket: str, *, upload: bool) -> None:
-        if not upload:
-            return self._list(bucket)
+    def _upload(self, bucket: str) -> None:
         kind = self.query.get("uploadType")
         if kind == "multipart":
             _, metadata, data = _parts(self.body, self.headers["Content-Type"])
@@ -200,23 +187,16 @@ class _Door(BaseHTTPRequestHandler):
             listing["prefixes"] = sorted(folders)
         self._json(listing)
 
-    def _copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
-        source, target = f"{bucket}/{key}", f"{to_bucket}/{to_key}"
-        if self._fails("PUT", target):
+    def _copy(self, source: str, target: str, *, move: bool = False) -> None:
+        if self._fails("MOVE" if move else "PUT", source if move else target):
             return
         with self.gcs.lock:
             if source not in self.gcs.objects:
                 return self._send(404, b"no such object")
             described = self.gcs.put(target, self.gcs.objects[source])
-        self._json({"done": True, "resource": described})
-
-    def _move(self, source: str, target: str) -> None:
-        if self._fails("MOVE", source):
-            return
-        with self.gcs.lock:
-            if source not in self.gcs.objects:
-                return self._send(404, b"no such object")
-            self._json(self.gcs.put(target, self.gcs.objects.pop(source)))
+            if move:
+                del self.gcs.objects[source]
+        self._json(described if move else {"done": True, "resource": described})
 
     def _object(self, name: str) -> None:
         if self._fails(self.command, name):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -13,7 +11,6 @@ from flaxformer_mt.rundir.cache import local_copy, preparing, upload_folder
 from flaxformer_mt.rundir.layout import create
 from flaxformer_mt.rundir.staged_files import growing_files
 from tests.rundir.buckets import fill, needs_clients
-from tests.rundir.snapshots import ENVIRONMENT
 
 pytestmark = needs_clients
 
@@ -92,30 +89,16 @@ def test_of_a_large_file_only_the_size_is_looked_at(remote, local, monkeypatch):
     assert contents(local_copy(remote.data)) == contents(local)
 
 
-FETCH = """
-import sys
-from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.layout import open_run
-print(local_copy(open_run(sys.argv[1]).data))
-"""
-
-
-@pytest.mark.extended
-def test_processes_fetch_at_once_without_harm(gcs, remote, local, tmp_path):
+def test_of_two_that_fetch_at_once_both_have_it(remote, local, tmp_path, monkeypatch):
     upload_folder(local, remote.data)
-    environment = {**os.environ, **ENVIRONMENT, **gcs.environment()}
-    environment["FLAXFORMER_CACHE"] = str(tmp_path / "cache")
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", FETCH, str(remote)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    places = {process.communicate(timeout=100)[0].strip() for process in running}
-    assert len(places) == 1
+    fetch = cache._at_once
+
+    def interrupted(actions):
+        monkeypatch.setattr(cache, "_at_once", fetch)
+        local_copy(remote.data)  # another process is faster
+        fetch(actions)
+
+    monkeypatch.setattr(cache, "_at_once", interrupted)
     assert contents(local_copy(remote.data)) == contents(local)
     assert len(os.listdir(tmp_path / "cache" / "folders")) == 1, "nothing is left aside"
 

@@ -163,23 +163,14 @@ def test_growing_files_reach_the_bucket_and_are_rewound(remote):
     assert reported(remote) == [1, 2, 3]
 
 
-@pytest.fixture
-def staged(remote, tmp_path):
-    """Files of the run with a first line in them, and what is said of them."""
-
-    def stage(**settings: float) -> tuple[StagedFiles, list[str]]:
-        reports: list[str] = []
-        (tmp_path / "staged").mkdir()
-        files = StagedFiles(remote, tmp_path / "staged", reports.append, **settings)
-        files.metrics.write_text('{"step": 1}\n')
-        return files, reports
-
-    return stage
+def forbid(gcs, bucket: str) -> None:
+    gcs.fault = lambda method, name: 403 if method == "PUT" and name.startswith(bucket) else None
 
 
-def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, staged):
-    files, _ = staged(interval=0.05)
-    (files.metrics.parent / ".aside.tmp").write_text("not this")
+def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, tmp_path):
+    files = StagedFiles(remote, tmp_path, pytest.fail, interval=0.05)
+    files.metrics.write_text('{"step": 1}\n')
+    (tmp_path / ".aside.tmp").write_text("not this")
     deadline = time.monotonic() + 60
     while not remote.metrics.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -190,32 +181,25 @@ def test_only_what_changed_is_uploaded_and_by_itself(gcs, bucket, remote, staged
     assert not any("aside" in name for name in puts)
 
 
-def forbid(gcs, bucket: str) -> None:
-    gcs.fault = lambda method, name: 403 if method == "PUT" and name.startswith(bucket) else None
-
-
-def test_a_failed_upload_is_said_once_and_made_up_for(gcs, bucket, remote, staged):
-    files, reports = staged(interval=60)
+def test_a_failed_upload_is_said_once_made_up_for_and_raised_if_it_lasts(
+    gcs, bucket, remote, tmp_path
+):
+    reports: list[str] = []
+    files = StagedFiles(remote, tmp_path, reports.append, interval=60)
+    files.metrics.write_text('{"step": 1}\n')
     forbid(gcs, bucket)
     files.upload()
     files.upload()
+    files._persistent = 0
+    with pytest.raises(RunDirectoryError, match=rf"could not be uploaded.*kept in {tmp_path}"):
+        files.upload()
     gcs.fault = lambda method, name: None
     files.upload()
     files.close()
     assert reported(remote) == [1]
-    assert len(reports) == 2
-    assert "metrics not uploaded, trying again" in reports[0] and "Forbidden" in reports[0]
-    assert "uploaded again" in reports[1]
-
-
-def test_a_lasting_failure_ends_training_and_keeps_the_files(gcs, bucket, staged):
-    files, _ = staged(interval=60, persistent=0)
-    forbid(gcs, bucket)
-    kept = files.metrics.parent
-    with pytest.raises(RunDirectoryError, match=rf"could not be uploaded.*kept in {kept}"):
-        files.upload()
-    gcs.fault = lambda method, name: None
-    files.close()
+    failed, mended = reports
+    assert "metrics not uploaded, trying again" in failed and "Forbidden" in failed
+    assert "uploaded again" in mended
 
 
 def test_what_ended_training_is_what_is_raised(gcs, bucket, remote, monkeypatch):
