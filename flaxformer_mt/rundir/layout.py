@@ -58,11 +58,10 @@ class RunDirectory:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", as_path(self.path))
 
-    def __fspath__(self) -> str:
-        return str(self.path)
-
     def __str__(self) -> str:
         return str(self.path)
+
+    __fspath__ = __str__
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

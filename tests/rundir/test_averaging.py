@@ -68,9 +68,8 @@ def test_what_a_start_or_a_stop_has_left_is_not_averaged(run, saved):
 
 def test_the_sum_is_in_float64(run, saved):
     """In float32, 1e8 + 1 - 1e8 is 0."""
-    values = enumerate([1e8, 1.0, -1e8])
-    shots = [(snapshot(step), {"w": jnp.float32(value)[None]}) for step, value in values]
-    saved(*(dataclasses.replace(shot, params=params) for shot, params in shots))
+    for step, value in enumerate([1e8, 1.0, -1e8]):
+        saved(dataclasses.replace(snapshot(step), params={"w": jnp.float32(value)[None]}))
     params, _ = average_checkpoints(run, 3)
     assert params["w"][0] == np.float32(1 / 3)
 

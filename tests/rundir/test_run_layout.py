@@ -188,15 +188,3 @@ def test_the_commit_is_that_of_the_packages_own_checkout(tmp_path, monkeypatch):
     monkeypatch.delenv("FLAXFORMER_COMMIT")
     monkeypatch.setenv("PATH", str(installed))
     assert versions.git_commit(package) is None, "without git"
-
-
-def test_a_record_of_format_version_1_loads(tmp_path):
-    """Frozen: the bytes that version 1 wrote must load for ever."""
-    (tmp_path / "config.json").write_text(
-        '{"format_version": 1, "config": {"name": "old"}, "starts": [{"time": '
-        '"2026-11-21T10:00:00+00:00", "command_line": ["train"], "python": "3.11.9", "packages": '
-        '{"jax": "0.10.0"}, "git_commit": null}]}'
-    )
-    record = read_record(open_run(tmp_path))
-    assert record.config == {"name": "old"}
-    assert record.starts[0].packages == {"jax": "0.10.0"}
