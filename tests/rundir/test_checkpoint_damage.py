@@ -74,6 +74,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "delete_file": lambda step: largest_data_file(step / "params").unlink(),
     "change_meta": change_meta,
     "swap_with_older": lambda step: take_from_older(step, "params"),
+    "rename_older": lambda step: take_from_older(step, "."),
     "truncate_file": lambda step: halve(largest_data_file(step / "opt_state")),
     "truncate_manifest": lambda step: os.truncate(step / "params" / "manifest.ocdbt", 10),
     "delete_item": lambda step: shutil.rmtree(step / "opt_state"),
@@ -81,14 +82,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "delete_meta": lambda step: (step / "meta" / "metadata").unlink(),
     "truncate_meta": lambda step: halve(step / "meta" / "metadata"),
     "change_position": change_position,
-    "rename_older": lambda step: take_from_older(step, "."),
 }
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param(name, marks=[pytest.mark.extended] * (number > 3))
+        pytest.param(name, marks=[pytest.mark.extended] * (number > 4))
         for number, name in enumerate(DAMAGES)
     ],
 )
