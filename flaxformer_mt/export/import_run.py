@@ -3,12 +3,11 @@ other runs start from it."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flax.traverse_util import unflatten_dict
@@ -21,13 +20,11 @@ from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, huggingface, package_of_extra
 from flaxformer_mt.export.folder import appearing
 from flaxformer_mt.export.marian import (
-    POSITIONS,
     Types,
     from_state,
     is_shared,
     model_config,
     renumbered,
-    sinusoids_in_halves,
     sizes,
 )
 from flaxformer_mt.export.parity import Parity, Reference, compare, sample_lines
@@ -35,11 +32,10 @@ from flaxformer_mt.files.reading import explained, load_json
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
-from flaxformer_mt.rundir.layout import RunDirectory, Status, write_status
+from flaxformer_mt.rundir.layout import Status, write_status
 
 BOUND = 1e-3
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
-_TABLE_TOLERANCE = 1e-3  # of stored sinusoids, which may be float16
 
 
 def import_marian(
@@ -60,34 +56,30 @@ def import_marian(
     Raises ExportError where this program has no form for the model, files are missing, the outputs
     disagree, or the directory cannot be written.
     """
-    source = _read_folder(folder)
+    source = _read_folder(Path(folder))
     model = model_config(source.config)
     src_types, tgt_types = sizes(source.config)
+    shared, state = is_shared(source.config), _state(source.path)
     try:
-        weights = from_state(
-            source.state,
-            model,
-            shared=is_shared(source.config),
-            src_types=src_types,
-            tgt_types=tgt_types,
-        )
+        weights = from_state(state, model, shared=shared, src_types=src_types, tgt_types=tgt_types)
     except ExportError as error:
         raise ExportError(f"{source.path}: {error}") from error
     # After the arrays, which have shown that the sizes in config.json are true.
-    _check_positions(source, model)
     src, tgt = _types_of(source)
     params = unflatten_dict(renumbered(weights, model, src, tgt), sep="/")
     vocabularies = Vocabularies(
-        _vocabulary(source.path / "source.spm", source.source_spm, src),
-        _vocabulary(source.path / "target.spm", source.target_spm, tgt),
+        _vocabulary(source.path / "source.spm", src), _vocabulary(source.path / "target.spm", tgt)
     )
     config = _experiment(source, model, vocabularies)
-    for line in _left_out(source, tgt):
-        report(line)
+    if left_out := _words_left_out(source, tgt):
+        report(f"bad_words_ids {left_out} are not kept: suppress them when translating")
     with appearing(workdir) as aside:
         run = layout.create(aside, to_dict(config), command_line)
         vocabularies.save(run.vocabulary)
-        _save(run, params, f"imported from {source.path}")
+        with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
+            # No optimizer has seen them: other runs start from these weights, this one never does.
+            checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))
+        write_status(run, Status(state="finished", step=0, reason=f"imported from {source.path}"))
         if huggingface.missing():
             return None
         parity = compare(
@@ -101,17 +93,9 @@ def import_marian(
         return parity
 
 
-def _check_positions(source: _Folder, model: ModelConfig) -> None:
-    for name in POSITIONS.values():
-        table = source.state.get(name)
-        if table is None:
-            continue
-        expected = sinusoids_in_halves(np.shape(table)[0] if np.ndim(table) else 0, model.d_model)
-        if table.shape != expected.shape or abs(table - expected).max() > _TABLE_TOLERANCE:
-            raise ExportError(f"{source.path}: '{name}' holds other positions than sinusoids")
-
-
-def _vocabulary(path: Path, model: bytes, types: Types) -> Vocabulary:
+def _vocabulary(path: Path, types: Types) -> Vocabulary:
+    with explained(ExportError, path, ""):
+        model = path.read_bytes()
     try:
         if not model:
             raise RuntimeError("an empty file parses as a model without pieces")
@@ -129,12 +113,10 @@ def _experiment(
     """The run's config: the checkpoint's model and languages, other settings at their defaults."""
     tree = default_config()
     tree.name = source.path.resolve().name
-    for name, value in to_dict(ExperimentConfig(model=model))["model"].items():
-        tree.model[name] = value
-    for side in ("src", "tgt"):
-        key = {"src": "source_lang", "tgt": "target_lang"}[side]
-        if isinstance(language := source.tokenizer.get(key), str) and language:
-            tree.data[f"{side}_lang"] = language
+    tree.model.update(to_dict(ExperimentConfig(model=model))["model"])
+    for key, theirs in (("src_lang", "source_lang"), ("tgt_lang", "target_lang")):
+        if isinstance(language := source.tokenizer.get(theirs), str) and language:
+            tree.data[key] = language
     tree.data.vocabulary.shared = is_shared(source.config)
     tree.data.vocabulary.size = vocabularies.tgt.size
     tree.data.vocabulary.kind = "bpe" if vocabularies.tgt.is_bpe else "unigram"
@@ -143,40 +125,30 @@ def _experiment(
     tree.decoding.length_norm, tree.decoding.ends_among = "average", "beam"
     try:
         for name, theirs, usual in (
-            ("beam_size", "num_beams", None),
+            ("beam_size", "num_beams", tree.decoding.beam_size),
             ("length_penalty", "length_penalty", 1.0),
             ("no_repeat_ngram", "no_repeat_ngram_size", 0),
         ):
             given = [each.get(theirs) for each in (source.generation, source.config)]
-            value = next((each for each in given if each is not None), usual)
-            if value is not None:
-                tree.decoding[name] = value
+            tree.decoding[name] = next((each for each in given if each is not None), usual)
         return freeze(tree, str(source.path / "config.json"))
     except (ConfigError, TypeError, ValueError) as error:
         raise ExportError(f"{source.path}: {error}") from error
 
 
-def _left_out(source: _Folder, tgt: Types) -> list[str]:
+def _words_left_out(source: _Folder, tgt: Types) -> list[Any]:
+    """Words that their search never generates, and this program's may."""
     bad = source.generation.get("bad_words_ids", source.config.get("bad_words_ids")) or []
     if not isinstance(bad, list):
         raise ExportError(f"{source.path}: bad_words_ids = {bad!r} is no list")
-    more = [words for words in bad if words not in ([tgt.ids[0]], [tgt.ids[1]], [tgt.ids[3]])]
-    return [f"bad_words_ids {more} are not kept: suppress them when translating"] if more else []
-
-
-def _save(run: RunDirectory, params: Mapping[str, Any], reason: str) -> None:
-    with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
-        # No optimizer has seen them: other runs start from these weights, this one goes not on.
-        checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))
-    write_status(run, Status(state="finished", step=0, reason=reason))
+    return [words for words in bad if words not in ([tgt.ids[0]], [tgt.ids[1]], [tgt.ids[3]])]
 
 
 # --- the folder: read, and told apart by what is wrong with it ------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Folder:
-    """Everything that is used of a checkpoint; `vocab` and `target_vocab` are piece -> id."""
+class _Folder(NamedTuple):
+    """The JSON files of a checkpoint; `vocab` and `target_vocab` are piece -> id."""
 
     path: Path
     config: Mapping[str, Any]
@@ -184,14 +156,10 @@ class _Folder:
     tokenizer: Mapping[str, Any]
     vocab: Mapping[str, int]
     target_vocab: Mapping[str, int]
-    source_spm: bytes
-    target_spm: bytes
-    state: Mapping[str, np.ndarray]
 
 
-def _read_folder(path: str | os.PathLike[str]) -> _Folder:
-    """Reads a checkpoint. Raises ExportError naming the file and what to do."""
-    folder = Path(path)
+def _read_folder(folder: Path) -> _Folder:
+    """Raises ExportError naming the file and what to do."""
     if not folder.is_dir():
         advice = "; download the model first, and name its folder" if not folder.exists() else ""
         raise ExportError(f"{folder}: is no folder{advice}")
@@ -207,42 +175,39 @@ def _read_folder(path: str | os.PathLike[str]) -> _Folder:
     vocab = _vocab(folder / "vocab.json")
     separate = (folder / "target_vocab.json").exists()
     return _Folder(
-        path=folder,
-        config=config,
+        folder,
+        config,
         generation=_json(folder / "generation_config.json", optional=True),
         tokenizer=_json(folder / "tokenizer_config.json", optional=True),
         vocab=vocab,
         target_vocab=_vocab(folder / "target_vocab.json") if separate else vocab,
-        source_spm=_bytes(folder / "source.spm"),
-        target_spm=_bytes(folder / "target.spm"),
-        state=_state(folder),
     )
 
 
 def _state(folder: Path) -> dict[str, np.ndarray]:
-    if (file := folder / SAFETENSORS).exists():
-        safetensors = package_of_extra("safetensors.numpy", f"{file}: is read by the package")
-        try:
-            return safetensors.load_file(str(file))
-        except Exception as error:  # its own error types, by version
-            raise ExportError(f"{file}: cannot be read: {_first_line(error)}") from error
-    if not (file := folder / PICKLED).exists():
-        raise ExportError(
-            f"{folder}: holds neither {SAFETENSORS} nor {PICKLED}; download one of them"
-        )
     try:
+        if (file := folder / SAFETENSORS).exists():
+            safetensors = package_of_extra("safetensors.numpy", f"{file}: is read by the package")
+            return safetensors.load_file(str(file))
+        if not (file := folder / PICKLED).exists():
+            raise ExportError(
+                f"{folder}: holds neither {SAFETENSORS} nor {PICKLED}; download one of them"
+            )
         torch = importlib.import_module("torch")
+        # Arrays only: a pickle may otherwise run anything.
+        loaded = torch.load(str(file), map_location="cpu", weights_only=True)
+        return {name: tensor.float().numpy() for name, tensor in loaded.items()}
+    except ExportError:
+        raise
     except ImportError as error:
         raise ExportError(
             f"{file}: is read by PyTorch, which is not installed: pip install torch, or download "
             f"the model's {SAFETENSORS}, which needs none"
         ) from error
-    try:
-        # Arrays only: a pickle may otherwise run anything.
-        loaded = torch.load(str(file), map_location="cpu", weights_only=True)
-        return {name: tensor.float().numpy() for name, tensor in loaded.items()}
-    except Exception as error:
-        raise ExportError(f"{file}: cannot be read: {_first_line(error)}") from error
+    except Exception as error:  # their own error types, by version
+        first = (str(error) or type(error).__name__).split("\n")[0]
+        reason = "".join(each if each.isprintable() else " " for each in first)
+        raise ExportError(f"{file}: cannot be read: {reason}") from error
 
 
 def _json(path: Path, *, optional: bool = False) -> dict[str, Any]:
@@ -262,16 +227,6 @@ def _vocab(path: Path) -> dict[str, int]:
     if len(set(vocab.values())) < len(vocab):
         raise ExportError(f"{path}: two pieces have the same id")
     return vocab
-
-
-def _bytes(path: Path) -> bytes:
-    with explained(ExportError, path, ""):
-        return path.read_bytes()
-
-
-def _first_line(error: Exception) -> str:
-    first = (str(error) or type(error).__name__).split("\n")[0]
-    return "".join(each if each.isprintable() else " " for each in first)
 
 
 def _types_of(folder: _Folder) -> tuple[Types, Types]:
@@ -308,17 +263,15 @@ def _types(folder: _Folder, vocab: Mapping[str, int], size: int, start: int | No
             f"{folder.path}: the vocabulary has ids up to {max(vocab.values())}, and the model "
             f"{size} types"
         )
-    first = [marks["pad"], marks["pad"] if start is None else start, marks["eos"], marks["unk"]]
-    if not 0 <= first[1] < size or first[1] in first[2:]:
+    start = marks["pad"] if start is None else start
+    if not 0 <= start < size or start in (marks["eos"], marks["unk"]):
         raise ExportError(f"config.json: decoder_start_token_id = {start} fits no mark")
+    first = [marks["pad"], start, marks["eos"], marks["unk"]]
+    ids = [*first, *(number for number in range(size) if number not in first)]
     names = {number: piece for piece, number in vocab.items()}
     pieces = list(MARKS)
-    ids = list(first)
-    for number in range(size):
-        if number in first:
-            continue
+    for number in ids[len(MARKS) :]:
         # Rows beyond the vocabulary, and ordinary types that are written as marks are here.
         piece = names.get(number, f"<unused {number}>")
         pieces.append(f"{piece} {number}" if piece in MARKS else piece)
-        ids.append(number)
     return Types(TypeTable(tuple(pieces)), tuple(ids))

@@ -12,6 +12,7 @@ stand in another order than here; every projection has a bias.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -23,10 +24,8 @@ from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import PAD
 from flaxformer_mt.export import ExportError
 from flaxformer_mt.export.weights import (
-    PROJECTIONS,
     Weights,
     interleaved_from_halves,
-    linear,
     reorder_channels,
     tables,
 )
@@ -50,16 +49,13 @@ _REQUIRED = {
 }
 # No array of a checkpoint has to agree with what it says of these.
 _MOST_POSITIONS = 1 << 16
+_TABLE_TOLERANCE = 1e-3  # of stored sinusoids, which may be float16
 # A logit that leaves nothing of a type's share in float32, and that training in any dtype survives.
 NO_SHARE = -100.0
 
 State = Mapping[str, np.ndarray]
 SHARED = "model.shared.weight"
-TABLES = {
-    "encoder": "model.encoder.embed_tokens.weight",
-    "decoder": "model.decoder.embed_tokens.weight",
-}
-POSITIONS = {stack: f"model.{stack}.embed_positions.weight" for stack in TABLES}
+TABLES = {stack: f"model.{stack}.embed_tokens.weight" for stack in STACKS}
 SOFTMAX = "lm_head.weight"
 BIAS = "final_logits_bias"
 
@@ -81,7 +77,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             if config.get(name, value) != value
         ]
         for name in ("attention_heads", "ffn_dim"):
-            encoder, decoder = (_whole(config, f"{side}_{name}") for side in ("encoder", "decoder"))
+            encoder, decoder = (_whole(config, f"{side}_{name}") for side in STACKS)
             if encoder != decoder:
                 problems.append(f"encoder_{name} = {encoder} and decoder_{name} = {decoder}")
         if config["activation_function"] not in _ACTIVATIONS:
@@ -164,8 +160,7 @@ def renumbered(weights: Weights, config: ModelConfig, src: Types, tgt: Types) ->
 
 
 def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, tied tables once. Sinusoids are not among them: the model makes
-    them."""
+    """The arrays of a checkpoint, tied tables once, and no sinusoids: the model makes them."""
     weights = reorder_channels(weights, np.argsort(interleaved_from_halves(config.d_model)))
     source, target, softmax = tables(weights, config)
     state: dict[str, np.ndarray] = {}
@@ -175,16 +170,12 @@ def to_state(weights: Weights, config: ModelConfig) -> dict[str, np.ndarray]:
         state[TABLES["encoder"]], state[TABLES["decoder"]] = source, target
     if config.tie == "none":
         state[SOFTMAX] = softmax
-    bias = weights.get(f"embedding/{SOFTMAX_BIAS}")
-    state[BIAS] = (np.zeros(len(softmax), np.float32) if bias is None else bias)[None]
-    for ours, theirs in _parts(config):
-        if ours.endswith("/norm"):
-            state[f"{theirs}.weight"] = weights[f"{ours}/scale"]
-            state[f"{theirs}.bias"] = weights[f"{ours}/bias"]
+    state[BIAS] = weights.get(f"embedding/{SOFTMAX_BIAS}", np.zeros(len(softmax)))[None]
+    for ours, _, theirs, shape in _arrays(config):
+        if ours.endswith("_bias") and ours not in weights:
+            state[theirs] = np.zeros(shape)
         else:
-            kernel, bias = linear(weights, ours)
-            state[f"{theirs}.weight"] = kernel.T
-            state[f"{theirs}.bias"] = np.zeros(kernel.shape[1]) if bias is None else bias
+            state[theirs] = weights[ours].reshape(shape[::-1]).T
     return {name: np.ascontiguousarray(array, np.float32) for name, array in state.items()}
 
 
@@ -197,96 +188,18 @@ def from_state(
     Raises ExportError for an array that is missing, of another shape than `config` has, or
     that nothing here stands for, as a table of its own where the model has but one.
     """
-    read = _Reader(state)
-    width = config.d_model
-    sizes = {"encoder": src_types, "decoder": tgt_types}
-    if config.tie == "all":
-        table = read(SHARED if SHARED in state else TABLES["encoder"], src_types, width)
-        found = dict.fromkeys(TABLES, table)
-        for each in (SHARED, *TABLES.values()):
-            read.again(each, table)
-    else:
-        # One for both, which nothing ties to each side's own: where these are there, they are read.
-        names = {
-            side: SHARED if shared and name not in state else name for side, name in TABLES.items()
-        }
-        found = {side: read(name, sizes[side], width) for side, name in names.items()}
-        if shared:
-            read.skip(SHARED)
-    softmax = read(SOFTMAX, tgt_types, width) if config.tie == "none" else found["decoder"]
-    read.again(SOFTMAX, softmax)
-    read.skip(*POSITIONS.values())
-    weights: Weights = {
-        f"embedding/{SOURCE_TABLE[config.tie]}": found["encoder"],
-        f"embedding/{TARGET_TABLE[config.tie]}": found["decoder"],
-        f"embedding/{SOFTMAX_TABLE[config.tie]}": softmax,
-    }
-    heads = (config.num_heads, width // config.num_heads)
-    for ours, theirs in _parts(config):
-        if ours.endswith("/norm"):
-            weights[f"{ours}/scale"] = read(f"{theirs}.weight", width)
-            weights[f"{ours}/bias"] = read(f"{theirs}.bias", width)
-            continue
-        inputs, outputs = width, width
-        if ours.endswith("/w_in"):
-            outputs = config.d_ff
-        elif ours.endswith("/w_out"):
-            inputs = config.d_ff
-        kernel = np.ascontiguousarray(read(f"{theirs}.weight", outputs, inputs).T)
-        bias = read(f"{theirs}.bias", outputs)
-        if "attention/" not in ours:
-            weights[ours], weights[ours.replace("/w_", "/b_")] = kernel, bias
-        elif ours.endswith("/out"):
-            weights[ours], weights[f"{ours}_bias"] = kernel.reshape(*heads, width), bias
-        else:
-            weights[ours] = kernel.reshape(width, *heads)
-            weights[f"{ours}_bias"] = bias.reshape(heads)
-    bias = np.zeros(tgt_types, np.float32)
-    if BIAS in state:
-        bias = read(BIAS, *[1] * (np.ndim(state[BIAS]) - 1), tgt_types)
-    weights[f"embedding/{SOFTMAX_BIAS}"] = bias.reshape(-1)
-    read.finish()
-    return reorder_channels(weights, interleaved_from_halves(width))
+    unknown = set(state)
 
-
-def _parts(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    counts = (config.encoder_layers, config.decoder_layers)
-    for side, count in zip(STACKS, counts, strict=True):
-        attentions = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-        if side == "encoder":
-            del attentions["cross_attention"]
-        for number in range(count):
-            ours, theirs = f"{side}/{layer_name(number)}", f"model.{side}.layers.{number}"
-            for here, there in attentions.items():
-                for name in PROJECTIONS:
-                    short = "out" if name == "out" else name[0]
-                    yield f"{ours}/{here}/{name}", f"{theirs}.{there}.{short}_proj"
-                yield f"{ours}/{here}_residual/norm", f"{theirs}.{there}_layer_norm"
-            yield f"{ours}/feed_forward/w_in", f"{theirs}.fc1"
-            yield f"{ours}/feed_forward/w_out", f"{theirs}.fc2"
-            yield f"{ours}/feed_forward_residual/norm", f"{theirs}.final_layer_norm"
-
-
-def sinusoids_in_halves(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
-    """The position encodings of these models: sines, then cosines, of the paper's angles."""
-    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
-
-
-class _Reader:
-    def __init__(self, state: State) -> None:
-        self._state, self._seen = state, set[str]()
-
-    def __call__(self, name: str, *shape: int) -> np.ndarray:
-        self._seen.add(name)
-        if name not in self._state:
+    def read(name: str, *shape: int) -> np.ndarray:
+        unknown.discard(name)
+        if name not in state:
             raise ExportError(f"the checkpoint has no array '{name}'")
-        if (found := self._state[name].shape) != shape:
+        if (found := state[name].shape) != shape:
             there, wanted = (" x ".join(map(str, sizes)) or "1" for sizes in (found, shape))
             raise ExportError(
                 f"the array '{name}' is {there}, where config.json describes {wanted}"
             )
-        array = np.asarray(self._state[name], np.float32)
+        array = np.asarray(state[name], np.float32)
         if not np.isfinite(array).all():
             raise ExportError(
                 f"the array '{name}' holds values that are not numbers: the file is damaged, or "
@@ -294,21 +207,93 @@ class _Reader:
             )
         return array
 
-    def again(self, name: str, array: np.ndarray) -> None:
+    def tied(name: str, table: np.ndarray) -> None:
         """A tied table may stand there more than once, and must be the same each time."""
-        self._seen.add(name)
-        if name in self._state and not np.array_equal(self._state[name], array):
+        unknown.discard(name)
+        if name in state and not np.array_equal(state[name], table):
             raise ExportError(
                 f"the array '{name}' is another than the table that config.json ties it to"
             )
 
-    def skip(self, *names: str) -> None:
-        self._seen.update(names)
+    width = config.d_model
+    if config.tie == "all":
+        source = target = read(SHARED if SHARED in state else TABLES["encoder"], src_types, width)
+        for name in (SHARED, *TABLES.values()):
+            tied(name, source)
+    else:
+        # One for both, which nothing ties to each side's own: where these are there, they are read.
+        source, target = (
+            read(SHARED if shared and name not in state else name, types, width)
+            for name, types in zip(TABLES.values(), (src_types, tgt_types), strict=True)
+        )
+        if shared:
+            unknown.discard(SHARED)
+    softmax = read(SOFTMAX, tgt_types, width) if config.tie == "none" else target
+    tied(SOFTMAX, softmax)
+    bias = np.zeros(tgt_types, np.float32)
+    if BIAS in state:
+        bias = read(BIAS, *[1] * (np.ndim(state[BIAS]) - 1), tgt_types).reshape(-1)
+    weights: Weights = {
+        f"embedding/{SOURCE_TABLE[config.tie]}": source,
+        f"embedding/{TARGET_TABLE[config.tie]}": target,
+        f"embedding/{SOFTMAX_TABLE[config.tie]}": softmax,
+        f"embedding/{SOFTMAX_BIAS}": bias,
+    }
+    for ours, shape, theirs, there in _arrays(config):
+        weights[ours] = np.ascontiguousarray(read(theirs, *there).T).reshape(shape)
+    # After the arrays, which have shown that d_model in config.json is true.
+    for name in (f"model.{stack}.embed_positions.weight" for stack in STACKS):
+        unknown.discard(name)
+        if (table := state.get(name)) is not None:
+            sinusoids = sinusoids_in_halves(len(table) if table.ndim else 0, width)
+            if table.shape != sinusoids.shape or abs(table - sinusoids).max() > _TABLE_TOLERANCE:
+                raise ExportError(f"'{name}' holds other positions than sinusoids")
+    if unknown:
+        shown = ", ".join(map(repr, sorted(unknown)[:3]))
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        raise ExportError(
+            f"the checkpoint has arrays that stand for nothing in a Marian model: {shown}{more}"
+        )
+    return reorder_channels(weights, interleaved_from_halves(width))
 
-    def finish(self) -> None:
-        if unknown := sorted({*self._state} - self._seen):
-            shown = ", ".join(map(repr, unknown[:3]))
-            more = f" and {len(unknown) - 3} more" if unknown[3:] else ""
-            raise ExportError(
-                f"the checkpoint has arrays that stand for nothing in a Marian model: {shown}{more}"
+
+def _arrays(
+    config: ModelConfig,
+) -> Iterator[tuple[str, tuple[int, ...], str, tuple[int, ...]]]:
+    """Our path and shape, their name and shape, of every array of the layers.
+
+    Theirs is ours as a matrix [in, out], transposed.
+    """
+    width, d_ff, heads = config.d_model, config.d_ff, config.num_heads
+    split = (heads, width // heads)
+    for stack, count in zip(STACKS, (config.encoder_layers, config.decoder_layers), strict=True):
+        attentions = [("self_attention", "self_attn")]
+        if stack == "decoder":
+            attentions.append(("cross_attention", "encoder_attn"))
+        linears: list[tuple[str, str, tuple[int, ...], tuple[int, ...], str]] = []
+        norms = [("feed_forward_residual/norm", "final_layer_norm")]
+        for ours, theirs in attentions:
+            for name in ("query", "key", "value"):
+                there = f"{theirs}.{name[0]}_proj"
+                linears.append((f"{ours}/{name}", f"{ours}/{name}_bias", (width,), split, there))
+            linears.append(
+                (f"{ours}/out", f"{ours}/out_bias", split, (width,), f"{theirs}.out_proj")
             )
+            norms.append((f"{ours}_residual/norm", f"{theirs}_layer_norm"))
+        linears.append(("feed_forward/w_in", "feed_forward/b_in", (width,), (d_ff,), "fc1"))
+        linears.append(("feed_forward/w_out", "feed_forward/b_out", (d_ff,), (width,), "fc2"))
+        for number in range(count):
+            here, prefix = f"{stack}/{layer_name(number)}", f"model.{stack}.layers.{number}"
+            for kernel, bias, into, out, name in linears:
+                matrix = (math.prod(out), math.prod(into))
+                yield f"{here}/{kernel}", (*into, *out), f"{prefix}.{name}.weight", matrix
+                yield f"{here}/{bias}", out, f"{prefix}.{name}.bias", matrix[:1]
+            for norm, name in norms:
+                yield f"{here}/{norm}/scale", (width,), f"{prefix}.{name}.weight", (width,)
+                yield f"{here}/{norm}/bias", (width,), f"{prefix}.{name}.bias", (width,)
+
+
+def sinusoids_in_halves(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
+    """The position encodings of these models: sines, then cosines, of the paper's angles."""
+    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
