@@ -7,6 +7,7 @@ and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / n
 
 from __future__ import annotations
 
+import importlib
 import runpy
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,15 +18,7 @@ import numpy as np
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import package_of_extra
-from flaxformer_mt.export.folder import (
-    SETTINGS,
-    language_codes,
-    limits,
-    search_of,
-    write_json,
-    write_models,
-    write_readme,
-)
+from flaxformer_mt.export.folder import search_of, write_program, write_readme
 from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.export.weights import Weights, from_model, linear, tables, usual_heads
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
@@ -68,7 +61,7 @@ and the end mark is CTranslate2's to add. How it searches stands in `settings.js
 def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     """Raises ExportError where CTranslate2 has no form for the model, before anything is written,
     and where the package is missing."""
-    package = _package()
+    package = package_of_extra("ctranslate2", "the format 'ctranslate2' is written by the package")
     spec = _spec(package, translator)
     vocabularies = translator.vocabularies
     spec.register_source_vocabulary(vocabularies.src.pieces())
@@ -83,25 +76,23 @@ def write(translator: Translator, folder: Path, *, quantization: str) -> None:
     if quantization == "int7":
         _to_seven_bits(spec)
     spec.save(str(folder))
-    write_models(folder, vocabularies)
-    search = search_of(translator.config, "CTranslate2")
-    names = ("pad", "bos", "eos", "unk")
-    settings = {
-        **limits(translator),
-        **dict(zip(names, vocabularies.tgt.pieces([PAD, BOS, EOS, UNK]), strict=True)),
-        "codes": language_codes(vocabularies.src),
-        "beam_size": search.beam_size,
-        "length_penalty": search.length_penalty,
-        "no_repeat_ngram": search.no_repeat_ngram,
-    }
-    write_json(folder / SETTINGS, settings)
-    (folder / "translate.py").write_text(_RUNNER.read_text("utf-8"), "utf-8")
+    config = translator.config
+    length_penalty, notes = search_of(config, "CTranslate2")
+    write_program(
+        folder,
+        translator,
+        _RUNNER,
+        vocabularies.tgt.pieces([PAD, BOS, EOS, UNK]),
+        beam_size=config.beam_size,
+        length_penalty=length_penalty,
+        no_repeat_ngram=config.no_repeat_ngram,
+    )
     write_readme(
         folder,
         title=f"A CTranslate2 model, {quantization}",
         install="ctranslate2 sentencepiece",
         use=_USE,
-        notes=_NOTES + (_INT8 if quantization == "int8" else "") + search.notes + "\n",
+        notes=_NOTES + (_INT8 if quantization == "int8" else "") + notes + "\n",
     )
 
 
@@ -113,7 +104,8 @@ class Runtime(ParityRuntime):
     """
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, *, quantization: str) -> None:
-        self.name = f"CTranslate2 {_package().__version__}"
+        package = importlib.import_module("ctranslate2")
+        self.name = f"CTranslate2 {package.__version__}"
         self._src, self._tgt = vocabularies.src, vocabularies.tgt
         # CPUs have no float16 products: weights that were rounded to it, in float32.
         compute_type = "int8" if quantization in ("int8", "int7") else "float32"
@@ -145,10 +137,6 @@ class Runtime(ParityRuntime):
             [self._tgt.pieces(target) for target in targets],
         )
         return [np.asarray(score.log_probs, np.float32) for score in scores]
-
-
-def _package() -> Any:
-    return package_of_extra("ctranslate2", "the format 'ctranslate2' is written by the package")
 
 
 def _to_seven_bits(spec: Any) -> None:
@@ -192,26 +180,17 @@ def _spec(package: Any, translator: Translator) -> Any:
 
 
 def _fill_layer(spec: Any, weights: Weights, path: str, *, cross: bool) -> None:
-    _fill_attention(
-        spec.self_attention,
-        weights,
-        f"{path}/self_attention",
-        [("query", "key", "value"), ("out",)],
-    )
+    attentions = [(spec.self_attention, "self_attention", [("query", "key", "value"), ("out",)])]
     if cross:
         projections = [("query",), ("key", "value"), ("out",)]
-        _fill_attention(spec.attention, weights, f"{path}/cross_attention", projections)
+        attentions.append((spec.attention, "cross_attention", projections))
+    for attention, name, projections in attentions:
+        for linear_spec, together in zip(attention.linear, projections, strict=True):
+            _fill_linear(linear_spec, weights, *(f"{path}/{name}/{each}" for each in together))
+        _fill_norm(attention.layer_norm, weights, f"{path}/{name}_residual/norm")
     _fill_linear(spec.ffn.linear_0, weights, f"{path}/feed_forward/w_in")
     _fill_linear(spec.ffn.linear_1, weights, f"{path}/feed_forward/w_out")
     _fill_norm(spec.ffn.layer_norm, weights, f"{path}/feed_forward_residual/norm")
-
-
-def _fill_attention(
-    spec: Any, weights: Weights, path: str, projections: Sequence[tuple[str, ...]]
-) -> None:
-    for linear_spec, together in zip(spec.linear, projections, strict=True):
-        _fill_linear(linear_spec, weights, *(f"{path}/{name}" for name in together))
-    _fill_norm(spec.layer_norm, weights, f"{path}_residual/norm")
 
 
 def _fill_linear(spec: Any, weights: Weights, *paths: str) -> None:

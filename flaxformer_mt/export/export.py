@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
 from flaxformer_mt.export.folder import appearing, write_json
@@ -59,23 +57,38 @@ def export(
     usual = bounds.get(form, stablehlo.BOUND)
     with appearing(destination) as folder:
 
+        def write(quantization: str) -> None:
+            if form == "ctranslate2":
+                ctranslate2.write(translator, folder, quantization=quantization)
+            elif form == "huggingface":
+                huggingface.write(translator, folder, languages=languages)
+            else:
+                stablehlo.write(translator, folder)
+
         def proof(rounded: str, bound: float, *, products: str = "") -> Parity:
             assert sample is not None
-            runtime = _opened(folder, form, products or rounded, translator.vocabularies)
+            runtime: Runtime
+            if form == "ctranslate2":
+                products = products or rounded
+                pair = translator.vocabularies
+                runtime = ctranslate2.Runtime(folder, pair, quantization=products)
+            else:
+                program = huggingface if form == "huggingface" else stablehlo
+                runtime = program.Runtime(folder)
             share = ctranslate2.MEAN_SHARES[rounded]
             lines, origin = sample.lines, sample.origin
             reference = Reference(translator)
             return compare(reference, runtime, lines, origin, bound=bound, mean_share=share)
 
         if sample is not None and quantization != "float32":
-            _write(translator, folder, form, "float32", languages)
+            write("float32")
             parity = proof("float32", ctranslate2.BOUNDS["float32"])
             if not parity.agrees:
                 raise ExportError(
                     f"{destination}: not written, for the runtimes disagree in float32, before "
                     f"{quantization}: {parity}"
                 )
-        _write(translator, folder, form, quantization, languages)
+        write(quantization)
         if sample is None:
             return None
         parity = proof(quantization, usual if bound is None else bound)
@@ -95,20 +108,3 @@ def export(
             )
         write_json(folder / PARITY, dataclasses.asdict(parity))
         return parity
-
-
-def _write(
-    translator: Translator, folder: Path, form: str, quantization: str, languages: DataConfig
-) -> None:
-    if form == "ctranslate2":
-        ctranslate2.write(translator, folder, quantization=quantization)
-    elif form == "huggingface":
-        huggingface.write(translator, folder, languages=languages)
-    else:
-        stablehlo.write(translator, folder)
-
-
-def _opened(folder: Path, form: str, quantization: str, vocabularies: Vocabularies) -> Runtime:
-    if form == "ctranslate2":
-        return ctranslate2.Runtime(folder, vocabularies, quantization=quantization)
-    return huggingface.Runtime(folder) if form == "huggingface" else stablehlo.Runtime(folder)

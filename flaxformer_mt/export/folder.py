@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,65 +17,38 @@ from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError
 from flaxformer_mt.files.atomic import replacing
 
-SETTINGS = "settings.json"
 
+def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:
+    """The length penalty of `program` that is the run's, and what the two searches have in common.
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Search:
-    """A run's beam search as another program has it, and in `notes` (Markdown) what is different.
-
-    `length_penalty` is the exponent of |Y|, the only form that these programs have.
+    These programs know one form of penalty, an exponent of |Y|; 0 stands where the run's is of the
+    other form. The notes are Markdown.
     """
-
-    beam_size: int
-    length_penalty: float
-    no_repeat_ngram: int
-    notes: str
-
-
-def search_of(config: DecodingConfig, program: str) -> Search:
-    """The search of `program` that is nearest to the run's without another number's meaning."""
-    same_form = config.length_norm == "average" or config.length_penalty == 0
-    notes = [
-        f"- The beam is {config.beam_size} wide, as in the run.",
-        _of_penalty(config, program),
-        _of_ends(config, program),
-    ]
+    alpha, average = config.length_penalty, config.length_norm == "average"
+    notes = [f"- The beam is {config.beam_size} wide, as in the run."]
+    if alpha == 0:
+        notes.append("- `length_penalty` is 0, which is none, as in the run.")
+    elif average:
+        notes.append(f"- `length_penalty` is {alpha:g}, as in the run: the exponent of |Y|.")
+    else:
+        notes.append(
+            f"- `length_penalty` is 0, which is none. The run's is {alpha:g} in the paper's\n"
+            f"  ((5 + |Y|) / 6)^alpha; {program} divides by |Y|^alpha, where the same number would "
+            "be\n  another penalty. Choose one on text whose translation you have; the run itself\n"
+            "  translates by that formula with `--length-norm average --length-penalty A`."
+        )
+    if config.beam_size > 1 and config.ends_among == "beam":
+        notes.append("- What ends a translation is among the best of the beam, as in the run.")
+    elif config.beam_size > 1:
+        notes.append(
+            "- In the run any of the 2 x beam best continuations may end a translation\n"
+            f"  (`decoding.ends_among` is `candidates`), in {program} those among the beam best\n"
+            "  alone, as in the run with `--ends-among beam`. A few outputs differ by that."
+        )
     for name, off in (("coverage_penalty", 0.0), ("diverse_groups", 1)):
         if (value := getattr(config, name)) != off:
             notes.append(f"- The run's `decoding.{name}` of {value} is left out here.")
-    return Search(
-        beam_size=config.beam_size,
-        length_penalty=config.length_penalty if same_form else 0.0,
-        no_repeat_ngram=config.no_repeat_ngram,
-        notes="The search, beside the run's:\n\n" + "\n".join(note for note in notes if note),
-    )
-
-
-def _of_penalty(config: DecodingConfig, program: str) -> str:
-    alpha = config.length_penalty
-    if alpha == 0:
-        return "- `length_penalty` is 0, which is none, as in the run."
-    if config.length_norm == "average":
-        return f"- `length_penalty` is {alpha:g}, as in the run: the exponent of |Y|."
-    return (
-        f"- `length_penalty` is 0, which is none. The run's is {alpha:g} in the paper's\n"
-        f"  ((5 + |Y|) / 6)^alpha; {program} divides by |Y|^alpha, where the same number would be\n"
-        "  another penalty. Choose one on text whose translation you have; the run itself\n"
-        "  translates by that formula with `--length-norm average --length-penalty A`."
-    )
-
-
-def _of_ends(config: DecodingConfig, program: str) -> str:
-    if config.beam_size == 1:
-        return ""
-    if config.ends_among == "beam":
-        return "- What ends a translation is among the best of the beam, as in the run."
-    return (
-        "- In the run any of the 2 x beam best continuations may end a translation\n"
-        f"  (`decoding.ends_among` is `candidates`), in {program} those among the beam best\n"
-        "  alone, as in the run with `--ends-among beam`. A few outputs differ by that."
-    )
+    return alpha if average else 0.0, "The search, beside the run's:\n\n" + "\n".join(notes)
 
 
 def language_codes(vocabulary: Vocabulary) -> list[str]:
@@ -92,15 +64,6 @@ def language_codes(vocabulary: Vocabulary) -> list[str]:
         for piece in pieces
         if piece.startswith(">>") and piece.partition("<<")[1:] == ("<<", "")
     ]
-
-
-def limits(translator: Translator) -> dict[str, Any]:
-    """How long sources and outputs may be, for `settings.json`."""
-    return {
-        "max_length": translator.model.config.max_length,
-        "max_ratio": translator.config.max_ratio,
-        "max_extra_tokens": translator.config.max_extra_tokens,
-    }
 
 
 @contextlib.contextmanager
@@ -146,6 +109,26 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def write_program(
+    folder: Path, translator: Translator, runner: Path, marks: Sequence[object], **more: object
+) -> None:
+    """Writes `translate.py`, which is the file `runner`, and what it reads besides weights.
+
+    `marks` stand for padding, begin, end and unknown; `more` is for `settings.json`.
+    """
+    settings = {
+        "max_length": translator.model.config.max_length,
+        "max_ratio": translator.config.max_ratio,
+        "max_extra_tokens": translator.config.max_extra_tokens,
+        **dict(zip(("pad", "bos", "eos", "unk"), marks, strict=True)),
+        "codes": language_codes(translator.vocabularies.src),
+        **more,
+    }
+    write_json(folder / "settings.json", settings)
+    write_models(folder, translator.vocabularies)
+    (folder / "translate.py").write_bytes(runner.read_bytes())
 
 
 def write_models(folder: Path, vocabularies: Vocabularies) -> None:

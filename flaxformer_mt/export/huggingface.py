@@ -16,18 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, package_of_extra
-from flaxformer_mt.export.folder import Search, search_of, write_json, write_models, write_readme
+from flaxformer_mt.export.folder import search_of, write_json, write_models, write_readme
 from flaxformer_mt.export.marian import to_state
 from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
-from flaxformer_mt.export.weights import Weights, from_model, usual_heads
+from flaxformer_mt.export.weights import from_model, usual_heads
 
 BOUND = 1e-3
-PACKAGES = ("torch", "transformers")
-ACTIVATIONS = {"relu": "relu", "silu": "swish"}
+_MARKS = {
+    "pad_token_id": PAD,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": BOS,
+    "forced_eos_token_id": EOS,
+}
 _USE = """\
 from transformers import MarianMTModel, MarianTokenizer
 
@@ -44,59 +48,39 @@ How it searches stands in `generation_config.json`; arguments of `generate` say 
 def write(translator: Translator, folder: Path, *, languages: DataConfig) -> None:
     """Raises ExportError where the form has no place for the model, before anything is written, and
     where the package safetensors is missing."""
-    config = translator.model.config
-    weights = _weights(translator, config)
-    purpose = "weights for Hugging Face are written by the package"
-    safetensors = package_of_extra("safetensors.numpy", purpose)
-    state = to_state(weights, config)
-    safetensors.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    write_json(folder / "config.json", _config(translator))
-    search = search_of(translator.config, "transformers")
-    write_json(folder / "generation_config.json", _generation(translator, search))
-    _write_tokenizer(translator, folder, languages)
-    write_readme(
-        folder,
-        title="A Marian model for Hugging Face transformers",
-        install="transformers sentencepiece torch",
-        use=_USE,
-        notes=_NOTES + search.notes + "\n",
-    )
-
-
-def _write_tokenizer(translator: Translator, folder: Path, languages: DataConfig) -> None:
-    """The files of a `MarianTokenizer`, whose ids are this program's."""
-    vocabularies = translator.vocabularies
-    src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
-    write_models(folder, vocabularies)
-    write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(src)})
-    if src != tgt:
-        ids = {piece: number for number, piece in enumerate(tgt)}
-        write_json(folder / "target_vocab.json", ids)
-    pad, eos, unk = vocabularies.src.pieces([PAD, EOS, UNK])
-    tokenizer = {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": languages.src_lang,
-        "target_lang": languages.tgt_lang,
-        "separate_vocabs": src != tgt,
-        "pad_token": pad,
-        "eos_token": eos,
-        "unk_token": unk,
-        # Blanks before full stops and the like are text.
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": translator.model.config.max_length,
-    }
-    write_json(folder / "tokenizer_config.json", tokenizer)
-
-
-def _weights(translator: Translator, config: ModelConfig) -> Weights:
+    config, program = translator.model.config, "Hugging Face's Marian"
     problems = []
     if config.norm != "post":
         problems.append("its layers are post-LN, and model.norm = 'pre'")
     if config.positions != "sinusoidal":
         problems.append("its positions are sinusoids, and model.positions = 'learned'")
     if problems:
-        raise ExportError(f"Hugging Face's Marian cannot hold this model: {'; '.join(problems)}")
-    return usual_heads(from_model(translator), config, "Hugging Face's Marian")
+        raise ExportError(f"{program} cannot hold this model: {'; '.join(problems)}")
+    weights = usual_heads(from_model(translator), config, program)
+    purpose = "weights for Hugging Face are written by the package"
+    safetensors = package_of_extra("safetensors.numpy", purpose)
+    state = to_state(weights, config)
+    safetensors.save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    write_json(folder / "config.json", _config(translator))
+    length_penalty, notes = search_of(translator.config, "transformers")
+    generation = {
+        **_MARKS,
+        # What this program never generates.
+        "bad_words_ids": [[PAD], [BOS], [UNK]],
+        "max_length": config.max_length,
+        "num_beams": translator.config.beam_size,
+        "length_penalty": length_penalty,
+        "no_repeat_ngram_size": translator.config.no_repeat_ngram,
+    }
+    write_json(folder / "generation_config.json", generation)
+    _write_tokenizer(translator, folder, languages)
+    write_readme(
+        folder,
+        title="A Marian model for Hugging Face transformers",
+        install="transformers sentencepiece torch",
+        use=_USE,
+        notes=_NOTES + notes + "\n",
+    )
 
 
 def _config(translator: Translator) -> dict[str, Any]:
@@ -116,7 +100,7 @@ def _config(translator: Translator) -> dict[str, Any]:
         "decoder_attention_heads": config.num_heads,
         "encoder_ffn_dim": config.d_ff,
         "decoder_ffn_dim": config.d_ff,
-        "activation_function": ACTIVATIONS[config.activation],
+        "activation_function": {"relu": "relu", "silu": "swish"}[config.activation],
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.ffn_dropout,
@@ -125,35 +109,39 @@ def _config(translator: Translator) -> dict[str, Any]:
         "normalize_before": False,
         "normalize_embedding": False,
         "max_position_embeddings": config.max_length,
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "forced_eos_token_id": EOS,
+        **_MARKS,
         "is_encoder_decoder": True,
         "torch_dtype": "float32",
     }
 
 
-def _generation(translator: Translator, search: Search) -> dict[str, Any]:
-    return {
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "forced_eos_token_id": EOS,
-        # What this program never generates.
-        "bad_words_ids": [[PAD], [BOS], [UNK]],
-        "max_length": translator.model.config.max_length,
-        "num_beams": search.beam_size,
-        "length_penalty": search.length_penalty,
-        "no_repeat_ngram_size": search.no_repeat_ngram,
+def _write_tokenizer(translator: Translator, folder: Path, languages: DataConfig) -> None:
+    """The files of a `MarianTokenizer`, whose ids are this program's."""
+    vocabularies = translator.vocabularies
+    src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
+    write_models(folder, vocabularies)
+    write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(src)})
+    if src != tgt:
+        ids = {piece: number for number, piece in enumerate(tgt)}
+        write_json(folder / "target_vocab.json", ids)
+    tokenizer = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": languages.src_lang,
+        "target_lang": languages.tgt_lang,
+        "separate_vocabs": src != tgt,
+        "pad_token": src[PAD],
+        "eos_token": src[EOS],
+        "unk_token": src[UNK],
+        # Blanks before full stops and the like are text.
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": translator.model.config.max_length,
     }
+    write_json(folder / "tokenizer_config.json", tokenizer)
 
 
 def missing() -> list[str]:
-    """The packages that are not installed, of those that are needed."""
-    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    """The packages that are not installed, of those that running a folder needs."""
+    return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 
 class Runtime(ParityRuntime):

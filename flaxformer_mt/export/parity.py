@@ -14,7 +14,7 @@ from jaxtyping import Float
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
-from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
+from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.decoding.batch_search import output_limit
 from flaxformer_mt.decoding.batches import translate_ids
@@ -26,7 +26,6 @@ Rows = Sequence[Sequence[int]]  # token ids
 LogProbs = Float[np.ndarray, " tokens"]
 
 COUNT = 32
-_LONGEST = 24  # pieces of a sentence made of a vocabulary's pieces
 
 
 class Reference:
@@ -167,18 +166,17 @@ def compare(
             raise ExportError(
                 f"{runtime.name} cuts {line!r} into tokens {theirs}, this program into {ours}"
             )
-    limits = reference.limits(sources)
     outputs = reference.greedy(sources)
     expected = reference.log_probs(sources, outputs)
     found = runtime.log_probs(sources, outputs)
     differences = np.concatenate([np.abs(a - b) for a, b in zip(expected, found, strict=True)])
     if not np.isfinite(differences).all():
         raise ExportError(f"{runtime.name} gives log-probabilities that are not numbers")
+    limits = reference.limits(sources)
+    others = runtime.greedy(sources, limits)
     parted = [
         (source, ours, theirs)
-        for source, ours, theirs, limit in zip(
-            sources, outputs, runtime.greedy(sources, limits), limits, strict=True
-        )
+        for source, ours, theirs, limit in zip(sources, outputs, others, limits, strict=True)
         # At its limit an output is ended by force, which not every program does.
         if ours[: limit - 1] != theirs[: limit - 1]
     ]
@@ -191,28 +189,24 @@ def compare(
         largest=float(differences.max()),
         mean=float(differences.mean()),
         same_output=len(sources) - len(parted),
-        near_ties=sum(_near_tie(reference, *case, bound=bound) for case in parted),
+        # Each of two tokens may be off by the bound.
+        near_ties=sum(_gap(reference, *case) <= 2 * bound for case in parted),
         bound=bound,
         mean_bound=bound * mean_share,
     )
 
 
-def _near_tie(
-    reference: Reference,
-    source: Sequence[int],
-    ours: Sequence[int],
-    theirs: Sequence[int],
-    *,
-    bound: float,
-) -> bool:
+def _gap(
+    reference: Reference, source: Sequence[int], ours: Sequence[int], theirs: Sequence[int]
+) -> float:
+    """How far the log-probabilities of the first two tokens lie apart that differ."""
     a, b = [*ours, EOS], [*theirs, EOS]
     at = next(
         (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)) - 1
     )
     # The end mark that is added for scoring stands behind what is read here.
     one, other = reference.log_probs([source, source], [a[: at + 1], b[: at + 1]])
-    # Each of the two may be off by the bound.
-    return abs(float(one[at] - other[at])) <= 2 * bound
+    return abs(float(one[at] - other[at]))
 
 
 def sample_lines(
@@ -228,21 +222,18 @@ def sample_lines(
     if data is not None and (data / VALID_TEXT[0]).exists():
         if lines := [line for line in valid_text(data)[0] if not is_blank(line)]:
             return _spread(lines), "the run's validation text"
-    return made_of_pieces(vocabularies), "pieces of the vocabulary, drawn by chance"
+    return _made_of_pieces(vocabularies.src), "pieces of the vocabulary, drawn by chance"
 
 
-def made_of_pieces(vocabularies: Vocabularies, *, seed: int = 0) -> list[str]:
-    """`COUNT` lines of 1 to 24 pieces that the source vocabulary knows."""
-    random = np.random.default_rng(seed)
-    vocabulary = vocabularies.src
+def _made_of_pieces(vocabulary: Vocabulary) -> list[str]:
+    """`COUNT` lines of 1 to 24 pieces that the vocabulary knows."""
+    random = np.random.default_rng(0)
     plain = [number for number, kind in enumerate(vocabulary.types()) if kind.plain]
-    lengths = random.integers(1, _LONGEST + 1, 2 * COUNT)
+    lengths = random.integers(1, 25, 2 * COUNT)
     rows = [random.choice(plain, length).tolist() for length in lengths]
     texts = [text for text in vocabulary.decode(rows) if not is_blank(text)]
-    encoded = vocabulary.encode(texts)
-    return [text for text, ids in zip(texts, encoded, strict=True) if ids and UNK not in ids][
-        :COUNT
-    ]
+    encoded = zip(texts, vocabulary.encode(texts), strict=True)
+    return [text for text, ids in encoded if ids and UNK not in ids][:COUNT]
 
 
 def _lines(path: Path) -> list[str]:

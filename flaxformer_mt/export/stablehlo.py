@@ -25,14 +25,7 @@ from jaxtyping import Array, Float, Int
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import package_of_extra, stablehlo_runner as runner
-from flaxformer_mt.export.folder import (
-    SETTINGS,
-    language_codes,
-    limits,
-    write_json,
-    write_models,
-    write_readme,
-)
+from flaxformer_mt.export.folder import write_program, write_readme
 from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
@@ -67,25 +60,20 @@ def write(translator: Translator, folder: Path) -> None:
         (folder / f"{name}.jaxexport").write_bytes(program.serialize())
     np.savez(folder / runner.WEIGHTS, **flatten_dict(params, sep="/"))
     vocabularies = translator.vocabularies
-    write_models(folder, vocabularies)
     for side, vocabulary in (("source", vocabularies.src), ("target", vocabularies.tgt)):
         pieces = json.dumps(vocabulary.pieces(), ensure_ascii=False, indent=0)
         (folder / f"{side}_pieces.json").write_text(pieces + "\n", "utf-8")
-    settings = {
-        **limits(translator),
-        "codes": language_codes(vocabularies.src),
-        "pad": PAD,
-        "bos": BOS,
-        "eos": EOS,
-        "unk": UNK,
-        "heads": config.num_heads,
-        "key_width": config.d_k,
-        "value_width": config.d_v,
-        "platforms": PLATFORMS,
-        "jax": jax.__version__,
-    }
-    write_json(folder / SETTINGS, settings)
-    (folder / "translate.py").write_text(Path(runner.__file__).read_text("utf-8"), "utf-8")
+    write_program(
+        folder,
+        translator,
+        Path(runner.__file__),
+        [PAD, BOS, EOS, UNK],
+        heads=config.num_heads,
+        key_width=config.d_k,
+        value_width=config.d_v,
+        platforms=PLATFORMS,
+        jax=jax.__version__,
+    )
     write_readme(
         folder,
         title=f"A model as StableHLO programs for {', '.join(PLATFORMS)}",

@@ -54,7 +54,7 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
     assert generation["no_repeat_ngram_size"] == 0
     # The run's penalty is of another formula than theirs.
     assert (generation["num_beams"], generation["length_penalty"]) == (2, 0.0)
-    assert search_of(made.config, "transformers").notes in (tmp_path / "README.md").read_text()
+    assert search_of(made.config, "transformers")[1] in (tmp_path / "README.md").read_text()
     tokenizer = read(tmp_path / "tokenizer_config.json")
     assert tokenizer["source_lang"] == "en" and not tokenizer["separate_vocabs"]
     assert tokenizer["clean_up_tokenization_spaces"] is False
