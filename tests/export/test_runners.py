@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 import runpy
 import subprocess
@@ -23,43 +24,30 @@ RUN = "import runpy; runpy.run_path('translate.py', run_name='__main__')"
 
 
 @pytest.fixture(params=["ctranslate2", "stablehlo"])
-def write(request: pytest.FixtureRequest, tmp_path: Path):
-    """Writes a model's folder in one of the forms that have a program of their own."""
+def form(request: pytest.FixtureRequest) -> str:
     needed = {"ctranslate2": "ctranslate2", "stablehlo": "flatbuffers"}[request.param]
     pytest.importorskip(needed, reason="needs the [export] extra")
+    return request.param
 
-    def written(made: Translator) -> Path:
-        if request.param == "stablehlo":
-            stablehlo.write(made, tmp_path)
-        else:
-            ctranslate2.write(made, tmp_path, quantization="float32")
-        return tmp_path
 
-    def runtime(made: Translator):
-        if request.param == "stablehlo":
-            return stablehlo.Runtime(tmp_path)
-        return ctranslate2.Runtime(tmp_path, made.vocabularies, quantization="float32")
-
-    written.runtime = runtime
-    written.longest = {"ctranslate2": 19, "stablehlo": 20}[request.param]  # its end mark apart
-    return written
+def write(form: str, made: Translator, folder: Path):
+    """A model's folder in one of the forms that have a program of their own, and its runtime."""
+    if form == "stablehlo":
+        stablehlo.write(made, folder)
+        return stablehlo.Runtime(folder)
+    ctranslate2.write(made, folder, quantization="float32")
+    return ctranslate2.Runtime(folder, made.vocabularies, quantization="float32")
 
 
 def model_of(folder: Path):
     return runpy.run_path(str(folder / "translate.py"))["Model"](folder)
 
 
-def alone(folder: Path, code: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def alone(folder: Path, code: str, text: bytes = b"") -> str:
     command = [sys.executable, "-W", "error::SyntaxWarning", "-c", BLOCKED + code]
-    return subprocess.run(command, cwd=folder, input=text, capture_output=True)
-
-
-def by_the_readme(folder: Path, line: str) -> str:
-    """What its lines print, as they stand."""
-    [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
-    done = alone(folder, code.replace("TEXT", line))
+    done = subprocess.run(command, cwd=folder, input=text, capture_output=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout.decode().removesuffix("\n")
+    return done.stdout.decode()
 
 
 def greedy_settings(made: Translator) -> Translator:
@@ -73,42 +61,46 @@ def greedily(made: Translator, line: str) -> str:
     return text.strip(" ")
 
 
-def test_lines_in_are_lines_out(write) -> None:
+def test_lines_in_are_lines_out(form: str, tmp_path: Path) -> None:
     made = greedy_settings(translator())
-    folder = write(made)
+    write(form, made, tmp_path)
     first, last = greedily(made, LINES[0]), greedily(made, LINES[3] + "\x0b\u2028")
     text = f"\ufeff{LINES[0]}\r\n\n \n{LINES[3]}\x0b\u2028\n{LINES[0]}"
-    done = alone(folder, RUN, text.encode())
-    assert done.stdout.decode().split("\n") == [first, "", "", last, first, ""], done.stderr
-    assert alone(folder, RUN).stdout == b""
-    assert by_the_readme(folder, LINES[0]) == first
+    assert alone(tmp_path, RUN, text.encode()).split("\n") == [first, "", "", last, first, ""]
+    # The README's lines, as they stand.
+    [code] = re.findall(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)
+    assert alone(tmp_path, code.replace("TEXT", LINES[0])) == f"{first}\n"
 
 
-def test_text_that_spells_a_mark_is_text(write) -> None:
+def test_text_that_spells_a_mark_is_text(form: str, tmp_path: Path) -> None:
     made = greedy_settings(translator(pair=digits()))
-    model = model_of(write(made))
-    lines = ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
+    runtime, lines = write(form, made, tmp_path), ["1 </s> 23", "<s>", "<pad> <unk>", "</s>"]
     encoded = made.vocabularies.src.encode(lines)
     assert all(UNK in ids for ids in encoded)
-    assert write.runtime(made).encode(lines) == [[*ids, EOS] for ids in encoded]
-    assert model.translate(lines[:2]) == [greedily(made, line) for line in lines[:2]]
+    assert runtime.encode(lines) == [[*ids, EOS] for ids in encoded]
+    assert model_of(tmp_path).translate(lines[:1]) == [greedily(made, lines[0])]
 
 
-def test_lines_of_blanks_have_no_translation(write) -> None:
+def test_lines_of_blanks_have_no_translation(form: str, tmp_path: Path) -> None:
     made = translator()
-    model = model_of(write(made))
+    write(form, made, tmp_path)
+    model = model_of(tmp_path)
     assert any(made.vocabularies.src.encode(BLANKS))
     *blank, text = model.translate([*BLANKS, LINES[0]])
     assert blank == [each.text for each in made.translate(BLANKS)] == [""] * len(BLANKS)
-    assert text
+    assert text and model.translate([]) == []
 
 
-def test_what_it_cannot_read_is_said_in_a_line(write) -> None:
-    folder = write(translator(max_length=20))
+def test_what_it_cannot_read_is_said_in_a_line(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(form, translator(max_length=20), tmp_path)
+    longest = {"ctranslate2": 19, "stablehlo": 20}[form]  # the former without its end mark
     for text, message in (
-        (b"dog\n" + b"dog " * 30, rf"line 2 has \d+ tokens of at most {write.longest}"),
+        (b"dog\n" + b"dog " * 30, rf"line 2 has \d+ tokens of at most {longest}"),
         (b"a\xff", r"the input is not UTF-8 text \(byte 2\)"),
     ):
-        done = alone(folder, RUN, text)
-        assert (done.returncode, done.stdout) == (1, b"")
-        assert re.fullmatch(message, done.stderr.decode().strip()), done.stderr
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(tmp_path / "translate.py"), run_name="__main__")
+        assert re.fullmatch(message, str(ended.value.code))
