@@ -23,7 +23,7 @@ def drop(rate, seed, x):
     return Dropout(rate).apply({}, x, deterministic=False, rngs={"dropout": jax.random.key(seed)})
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.1, 0.9])
 def test_rate_and_mean(rate):
     x = jnp.ones(SHAPE)
     y = np.asarray(drop(rate, 1, x), np.float64)
@@ -89,23 +89,16 @@ def test_rate_zero_and_deterministic_are_the_identity():
     assert Dropout(0.7).apply({}, x, deterministic=True) is x
 
 
-def test_without_dropout_training_mode_is_the_deterministic_one():
-    model, params = build(tiny_config())
-    rows = packed_rows()
-    np.testing.assert_allclose(
-        hidden_of(model, params, rows, dropout_seed=0), hidden_of(model, params, rows), atol=1e-6
-    )
-
-
-@pytest.mark.parametrize("setting", ["dropout", "attention_dropout", "ffn_dropout"])
-def test_each_setting_changes_training_mode_alone(setting):
-    model, params = build(tiny_config(**{setting: 0.5}))
-    plain, _ = build(tiny_config())
+def test_each_setting_changes_training_mode_alone():
+    plain, params = build(tiny_config())
     rows = packed_rows()
     exact = hidden_of(plain, params, rows)
-    np.testing.assert_array_equal(hidden_of(model, params, rows), exact)
-    assert np.abs(hidden_of(model, params, rows, dropout_seed=0) - exact).max() > 0.1
-    assert np.isfinite(hidden_of(model, params, rows, dropout_seed=0)).all()
+    np.testing.assert_allclose(hidden_of(plain, params, rows, dropout_seed=0), exact, atol=1e-6)
+    for setting in ("dropout", "attention_dropout", "ffn_dropout"):
+        model, _ = build(tiny_config(**{setting: 0.5}))
+        np.testing.assert_array_equal(hidden_of(model, params, rows), exact)
+        dropped = hidden_of(model, params, rows, dropout_seed=0)
+        assert np.isfinite(dropped).all() and np.abs(dropped - exact).max() > 0.1
 
 
 @pytest.mark.parametrize(

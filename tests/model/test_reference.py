@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,16 +11,14 @@ from flaxformer_mt.model import softmax_table
 from tests.model import reference
 from tests.model.examples import VOCAB, apply, build, hidden_of, jit, packed_rows, tiny_config
 
+MARIAN = {"activation": "silu", "attention_bias": True, "logits_bias": True}
 COMBINATIONS = [
-    {"norm": norm, "positions": positions, "tie": tie}
-    for norm, positions, tie in itertools.product(
-        ("post", "pre"), ("sinusoidal", "learned"), ("all", "target", "none")
-    )
-]
-
-COMBINATIONS += [
-    {"norm": norm, "tie": tie, "activation": "silu", "attention_bias": True, "logits_bias": True}
-    for norm, tie in (("post", "all"), ("pre", "none"))
+    {"norm": "post", "positions": "sinusoidal", "tie": "all"},
+    {"norm": "post", "positions": "learned", "tie": "target"},
+    {"norm": "pre", "positions": "sinusoidal", "tie": "target"},
+    {"norm": "pre", "positions": "learned", "tie": "none"},
+    {"norm": "post", "tie": "all", **MARIAN},
+    {"norm": "pre", "tie": "none", **MARIAN},
 ]
 
 
@@ -50,7 +46,7 @@ def test_hidden_states_equal_the_reference(options):
     assert np.isfinite(hidden).all(), "rows with nothing to attend to must not make NaN"
 
 
-@pytest.mark.parametrize(("d_k", "d_v", "num_heads"), [(4, 4, 1), (2, 6, 3), (6, 2, 4)])
+@pytest.mark.parametrize(("d_k", "d_v", "num_heads"), [(4, 4, 1), (6, 2, 4)])
 def test_any_widths_of_heads(d_k, d_v, num_heads):
     config = tiny_config(d_k=d_k, d_v=d_v, num_heads=num_heads, encoder_layers=3, decoder_layers=1)
     model, params = build(config)
@@ -64,7 +60,7 @@ def test_any_widths_of_heads(d_k, d_v, num_heads):
     )
 
 
-@pytest.mark.parametrize("options", [COMBINATIONS[0], COMBINATIONS[11], COMBINATIONS[12]], ids=ids)
+@pytest.mark.parametrize("options", [COMBINATIONS[0], *COMBINATIONS[3:5]], ids=ids)
 def test_gradients_equal_finite_differences_of_the_reference(options):
     config = tiny_config(**options)
     model, params = build(config)

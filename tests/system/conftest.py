@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from flaxformer_mt.data.synthetic import pairs
 from tests.cli.conftest import write
 from tests.conftest import ROOT, made_once
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 # As in pyproject.toml: an unreadable entry of the tests' compilation cache is compiled afresh.
 WARNINGS = [
     *("-W", "error"),
@@ -24,22 +24,49 @@ WARNINGS = [
 ]
 
 
-def run_program(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+PROGRAM = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main"]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+
+
+def run_program(
+    *arguments: object, stdin: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Runs `flaxformer-mt ARGUMENTS` as a user's shell would."""
     return subprocess.run(
-        [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main", *map(str, arguments)],
+        [*PROGRAM, *map(str, arguments)],
         input=stdin,
         capture_output=True,
         encoding="utf-8",
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(**variables),
         timeout=500,
     )
 
 
-@pytest.fixture(scope="session")
-def command() -> Run:
-    return run_program
+def started(
+    *arguments: object, new_group: bool = False, streams: Mapping[str, int] = {}, **variables: str
+) -> subprocess.Popen[str]:
+    """Starts `flaxformer-mt ARGUMENTS`; what it says is in a pipe."""
+    return subprocess.Popen(
+        [*PROGRAM, *map(str, arguments)],
+        cwd=ROOT,
+        env=environment(**variables),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=new_group,
+        **streams,  # type: ignore[call-overload]
+    )
+
+
+def wait_until(reached: Callable[[], object], *processes: subprocess.Popen[str]) -> None:
+    """Waits for something that these living processes are to bring about."""
+    while not reached():
+        for process in processes:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.005)
 
 
 # The smallest sensible training; the same keys fit every config.

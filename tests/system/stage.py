@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.system.conftest import ROOT, SMALL, WARNINGS
+from tests.system.conftest import ROOT, SMALL, WARNINGS, environment
 
 CLIENT = Path(__file__).with_name("warm_client.py")
 
@@ -53,7 +53,7 @@ def warm_process() -> Iterator[Path]:
     process = subprocess.Popen(
         [sys.executable, *WARNINGS, "-m", "tests.system.warm", str(socket_file)],
         cwd=ROOT,
-        env={**os.environ, "SACREBLEU": str(folder / "sacrebleu")},
+        env=environment(SACREBLEU=str(folder / "sacrebleu")),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )
@@ -89,11 +89,7 @@ class Stage:
         _script(self._own / "flaxformer-mt", launcher)
         _script(self._own / "curl", CURL.format(curl=shutil.which("curl")))
         self._script = script
-        self._environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PATH": f"{self._own}{os.pathsep}{os.environ['PATH']}",
-        }
+        self._environment = environment(PATH=f"{self._own}{os.pathsep}{os.environ['PATH']}")
 
     def shell(self, text: str, *, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         return self._run(["bash", "-euo", "pipefail", "-c", text], timeout)

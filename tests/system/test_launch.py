@@ -20,7 +20,6 @@ pytestmark = pytest.mark.extended
 # `-c CODE` answers the script's questions; `-m venv DIR` makes an environment with itself and a
 # flaxformer-mt in it; `-m pip` and `-m pytest` are written down in calls.txt.
 STAND_IN = r"""#!/bin/bash
-here=$(dirname "$0")
 case "$1 $2" in
   "-c import sys; sys.exit(sys.version_info < (3, 11))") exit "${OLD_PYTHON:-0}" ;;
   "-c import ensurepip") exit 0 ;;
@@ -29,7 +28,7 @@ case "$1 $2" in
     echo "venv" >>"$CALLS"
     mkdir -p "$3/bin"
     cp "$0" "$3/bin/python"
-    printf '#!/bin/bash\necho "args: $*"\ncat\n' >"$3/bin/flaxformer-mt"
+    printf '#!/bin/bash\necho "args: $*"\ncat\nexit "${FAILS:-0}"\n' >"$3/bin/flaxformer-mt"
     chmod +x "$3/bin/flaxformer-mt"
     ;;
   "-m pip")
@@ -64,28 +63,30 @@ class Checkout:
         for tool in "bash cat chmod cksum cp dirname ls mkdir rm sleep touch".split():
             (self.bin / tool).symlink_to(shutil.which(tool) or pytest.skip(f"no {tool} here"))
         self.calls = folder / "calls.txt"
-        self.calls.touch()
 
-    def environment(self, **variables: str) -> dict[str, str]:
-        return {"PATH": str(self.bin), "CALLS": str(self.calls), **variables}
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        self.calls.write_text("")
+        return subprocess.Popen(
+            [self.root / "launch" / "local.sh", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": str(self.bin), "CALLS": str(self.calls), **variables},
+            cwd=self.bin.parent,
+            start_new_session=True,
+        )
 
     def run(self, *arguments: str, stdin: str = "", **variables: str):
-        """The finished process and the calls that it caused."""
-        self.calls.write_text("")
-        done = subprocess.run(
-            [self.root / "launch" / "local.sh", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=self.environment(**variables),
-            cwd=self.bin.parent,
-            timeout=300,
-        )
+        """The finished process, with what it said, and the calls that it caused."""
+        process = self.start(*arguments, **variables)
+        out, err = process.communicate(stdin, timeout=300)
+        done = subprocess.CompletedProcess(arguments, process.returncode, out, err)
         return done, self.calls.read_text().splitlines()
 
 
 @pytest.fixture
-def checkout(tmp_path) -> Checkout:
+def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
@@ -95,24 +96,17 @@ def test_first_call_installs_and_later_ones_do_not(checkout):
         assert done.returncode == status and calls == []
         assert "FLAXFORMER_VENV" in done.stdout + done.stderr
     assert not checkout.venv.exists()
-    done, calls = checkout.run("train", "--workdir", "a b")
-    assert done.returncode == 0, done.stderr
+    # Standard input and output belong to the command.
+    done, calls = checkout.run("train", "--workdir", "a b", stdin="ein Satz\n\nnoch einer")
+    assert done.returncode == 0 and "chatter" in done.stderr, done.stderr
     assert calls == ["venv", f"pip {checkout.root}"]
-    assert done.stdout == "args: train --workdir a b\n"
+    assert done.stdout == "args: train --workdir a b\nein Satz\n\nnoch einer"
     assert not checkout.installing.exists()
-    done, calls = checkout.run("train")
-    assert (done.returncode, done.stderr, calls) == (0, "", [])
-    (checkout.venv / "bin" / "flaxformer-mt").write_text("#!/bin/bash\nexit 75\n")
-    assert checkout.run("train")[0].returncode == 75
+    done, calls = checkout.run("train", FAILS="75")
+    assert (done.returncode, done.stderr, calls) == (75, "", [])
 
 
-def test_stdin_and_stdout_belong_to_the_command(checkout):
-    done, _ = checkout.run("translate", stdin="ein Satz\n\nnoch einer")
-    assert done.stdout == "args: translate\nein Satz\n\nnoch einer"
-    assert "chatter" in done.stderr
-
-
-def test_tests_add_the_development_tools_and_run_in_the_root(checkout):
+def test_tests_add_the_development_tools_and_changed_requirements_install_all(checkout):
     checkout.run("x")
     done, calls = checkout.run("test", "-k", "a or b")
     assert done.returncode == 0, done.stderr
@@ -122,37 +116,26 @@ def test_tests_add_the_development_tools_and_run_in_the_root(checkout):
     ]
     # Whoever has the tools keeps them: a plain command after the tests installs nothing.
     assert checkout.run("x")[1] == []
+    for name in ("pyproject.toml", "constraints.txt"):
+        with (checkout.root / name).open("a") as file:
+            file.write("# changed\n")
+        assert checkout.run("x")[1] == [f"pip {checkout.root}[dev]"]
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
-def test_changed_requirements_are_installed_with_all_extras(checkout, name):
-    checkout.run("test")
-    with (checkout.root / name).open("a") as file:
-        file.write("# changed\n")
-    assert checkout.run("x")[1] == [f"pip {checkout.root}[dev]"]
-    assert checkout.run("test")[1][0].startswith("pytest")
-
-
-def test_accelerator_extras_are_installed_once(checkout):
+def test_extras_are_installed_once_and_unknown_ones_refused(checkout):
+    done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
+    assert done.returncode == 2 and calls == []
+    assert "'tpus' is none of tpu, cuda, gcs, export, serve, figures, docs, dev" in done.stderr
     done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpu,export")
     assert calls == ["venv", f"pip {checkout.root}[tpu,export]"], done.stderr
     assert checkout.run("x", FLAXFORMER_EXTRAS="tpu")[1] == []
 
 
-def test_unknown_extra_is_refused(checkout):
-    done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
-    assert done.returncode == 2 and calls == []
-    assert "'tpus' is none of tpu, cuda, gcs, export, serve, figures, docs, dev" in done.stderr
-
-
-def test_without_a_recent_python_nothing_is_made(checkout):
+def test_what_fails_is_said_and_tried_again(checkout):
     done, calls = checkout.run("x", OLD_PYTHON="1")
     assert done.returncode == 1 and calls == []
     assert "found no Python 3.11 or newer" in done.stderr
     assert not checkout.venv.exists() and not checkout.installing.exists()
-
-
-def test_failed_installation_is_reported_and_tried_again(checkout):
     done, _ = checkout.run("x", PIP_FAILS="1")
     assert done.returncode == 1 and done.stdout == ""
     assert "the installation failed" in done.stderr
@@ -160,24 +143,12 @@ def test_failed_installation_is_reported_and_tried_again(checkout):
     assert done.returncode == 0 and calls == [f"pip {checkout.root}"]
 
 
-def interrupt_installation(checkout: Checkout) -> None:
-    process = subprocess.Popen(
-        [checkout.root / "launch" / "local.sh", "x"],
-        env=checkout.environment(PIP_HANGS="1"),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    while "pip" not in checkout.calls.read_text():
-        assert process.poll() is None
-        time.sleep(0.02)
-    os.killpg(process.pid, 9)
-    process.wait()
-
-
 def test_interrupted_installation_is_made_anew(checkout):
-    checkout.calls.write_text("")
-    interrupt_installation(checkout)
+    with checkout.start("x", PIP_HANGS="1") as process:
+        while "pip" not in checkout.calls.read_text():
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.killpg(process.pid, 9)
     leftover = checkout.venv / "half-installed"
     leftover.touch()
     done, calls = checkout.run("x")
@@ -211,18 +182,10 @@ def test_second_call_waits_for_the_first(checkout):
     before = checkout.venv.stat().st_ino
     with subprocess.Popen(["sleep", "60"]) as installer:
         checkout.installing.write_text(f"{installer.pid}\n")
-        waiting = subprocess.Popen(
-            [checkout.root / "launch" / "local.sh", "x"],
-            env=checkout.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        waiting = checkout.start("x")
         assert waiting.stderr is not None
         assert f"process {installer.pid} is installing" in waiting.stderr.readline()
         checkout.installing.unlink()
         stdout, _ = waiting.communicate(timeout=300)
         installer.kill()
-    assert stdout == "args: x\n"
-    assert checkout.venv.stat().st_ino == before
+    assert stdout == "args: x\n" and checkout.venv.stat().st_ino == before

@@ -3,49 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from tests.cli.conftest import Run, run
-from tests.system.conftest import ROOT, SMALL, tiny
+from tests.system.conftest import SMALL, run_program, tiny
 
 __all__ = ["run"]
 AVERAGE = "average of steps 10, 15, 20"
 
 
-def test_an_average_is_used_until_training_goes_on(
-    run: Run, trained: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_an_average_is_used_until_training_goes_on(run: Run, trained: Path, tmp_path: Path) -> None:
     workdir = shutil.copytree(trained, tmp_path / "run")
     done = run("average", "--workdir", workdir)
     assert done.status == 0 and "averaged steps 10, 15, 20" in done.errors
 
     translate = ("translate", "--workdir", workdir)
-    done = run(*translate, "--n-best", 3, "--scores", stdin=b"The old dog sleeps.\n")
+    done = run(*translate, stdin=b"The old dog sleeps.\n")
     assert done.status == 0 and f"the weights '{AVERAGE}'" in done.errors
-    rows = [line.split("\t") for line in done.output.splitlines()]
-    scores = [float(score) for _, score, _ in rows]
-    assert [number for number, _, _ in rows] == ["1"] * 3
-    assert scores == sorted(scores, reverse=True)
-
-    evaluate = ("evaluate", "--workdir", workdir)
-    done = run(*evaluate)  # the config's test sets
+    done = run("evaluate", "--workdir", workdir)  # the config's test sets
     assert done.status == 0 and done.output.startswith("held_out: sacrebleu_13a ")
     recorded = json.loads((workdir / "evaluation" / "held_out.json").read_text())
     assert recorded["sentences"] == 20 and recorded["weights"] == AVERAGE
     assert (workdir / "evaluation" / "held_out.hyp.txt").read_text().count("\n") == 20
-    own = ("--src", corpus / "test.en", "--ref", corpus / "test.de", "--name", "mine")
-    done = run(*evaluate, *own, "--tokenized", "--json", "--beam-size", 1)
-    scored = json.loads(done.output)["mine"]
-    assert scored["beam_size"] == 1
-    assert "tok:none" in scored["signatures"]["bleu_tokenized"]
 
     done = run("train", "--workdir", workdir, "--config.training.steps=21")
     assert done.status == 0
@@ -108,11 +92,8 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
     assert done.status == 0, done.errors
     for pattern in (
         r"^longest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
-        r"^compiled in +[\d.]+ s$",
         r"^memory of a device +state and batch \d+ MiB, temporary \d+ MiB",
         r"^one step +[\d,]+ ms, the best of 3$",
-        r"^positions +[\d,]+ source \+ [\d,]+ target a second$",
-        r"^mfu +[\d.]+% of measured float32 product$",
         r"^20 steps +\d+:\d\d:\d\d if all had this shape",
     ):
         assert re.search(pattern, done.output, re.MULTILINE), (pattern, done.output)
@@ -125,14 +106,11 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
     assert "trace of steps 12 to 14 written" in done.errors
     (trace,) = (workdir / "profile").glob("plugins/profile/*/*.xplane.pb")
     assert trace.stat().st_size > 1000
-    assert re.search(r"^goodput [\d.]+% of 0:\d\d:\d\d in 1 start$", done.errors, re.MULTILINE)
     account = json.loads((workdir / "goodput.json").read_text())
     assert sum(account["seconds"].values()) == pytest.approx(account["wall_seconds"])
     assert account["seconds"]["lost"] == 0
-    for line in read_metrics(workdir / "metrics.jsonl"):
-        if line["kind"] == "train":
-            assert 0 < line["mfu"] < 1
-            assert 0 < line["goodput"] < 1
+    lines = [line for line in read_metrics(workdir / "metrics.jsonl") if line["kind"] == "train"]
+    assert all(0 < line[name] < 1 for line in lines for name in ("mfu", "goodput"))
     # The same account goes on with the next start.
     done = run(*changed, "--config.training.steps=25")
     assert done.status == 0, done.errors
@@ -156,22 +134,12 @@ def test_doctor_finds_this_machine_well(run: Run, tmp_path: Path) -> None:
 def test_doctor_names_what_is_wrong_and_fails(tmp_path: Path) -> None:
     """On eight devices, with a place that is a file and a mesh that they do not make."""
     (tmp_path / "file").write_text("")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "flaxformer_mt.cli.main", "doctor"),
-            *("--workdir", str(tmp_path / "file" / "runs")),
-            *("--config", "quickstart", "--config.mesh.fsdp=3"),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "JAX_NUM_CPU_DEVICES": "8"},
-        timeout=400,
-    )
+    config = ("--config", "quickstart", "--config.mesh.fsdp=3")
+    place = ("--workdir", tmp_path / "file" / "runs")
+    done = run_program("doctor", *place, *config, JAX_NUM_CPU_DEVICES="8")
     assert done.returncode == 2, done.stderr
     states = {line[5:20].strip(): line[:5].strip() for line in done.stdout.splitlines()}
     assert states["checkpoint"] == states["config"] == "FAIL"
     assert states["collective"] == states["step float32"] == "ok"
     assert "a sum over 8 devices" in done.stdout
-    assert "2 failed" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "2 failed" in done.stderr and "Traceback" not in done.stderr

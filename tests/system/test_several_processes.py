@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import shutil
 import signal
 import socket
@@ -21,12 +20,11 @@ import pytest
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.rundir import checkpoint_format
-from flaxformer_mt.rundir.checkpoints import list_steps, load_params
-from flaxformer_mt.rundir.digests import tree_digest
+from flaxformer_mt.rundir.checkpoints import list_steps
 from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.telemetry import TIMES
-from tests.system.conftest import ROOT, WARNINGS, tiny
+from tests.system.conftest import ROOT, WARNINGS, environment, tiny
 
 pytestmark = pytest.mark.timeout(1800)
 STEPS, HEARTBEAT, PATIENCE = 30, 10, 500  # the last two in seconds
@@ -83,22 +81,24 @@ class Group:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT),
-            # Small programs, run for a few steps: nothing to optimise them for.
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        }
         for number, file in enumerate(self.files):
             told = {"COORDINATOR": f"127.0.0.1:{port}", "COUNT": str(count), "NUMBER": str(number)}
             with file.open("w") as stream:
                 process = subprocess.Popen(
                     [sys.executable, *WARNINGS, *(told.get(word, word) for word in program)],
                     cwd=ROOT,
-                    env=environment,
+                    # Small programs, run for a few steps: nothing to optimise them for.
+                    env=environment(JAX_DISABLE_MOST_OPTIMIZATIONS="1"),
                     stdout=subprocess.DEVNULL,  # where Gloo greets
                     stderr=stream,
                 )
             self.processes.append(process)
+
+    @classmethod
+    def of_command(cls, folder: Path, *arguments: str) -> Group:
+        """Two processes that run a command of the program."""
+        who = ("--coordinator", "COORDINATOR", "--num-processes", "COUNT", "--process-id", "NUMBER")
+        return cls(folder, 2, ["-m", "flaxformer_mt.cli.main", *arguments, *who])
 
     def said(self) -> list[str]:
         return [file.read_text() for file in self.files]
@@ -146,26 +146,6 @@ def one(runs: Runs) -> Path:
 
 
 @pytest.fixture(scope="module")
-def killed(runs: Runs) -> tuple[list[int], str]:
-    """Exit statuses, and what the first said: the second was killed."""
-    arguments = [f"--config.{override}" for override in (*runs.overrides, *FSDP)]
-    flags = ["--coordinator", "COORDINATOR", "--num-processes", "COUNT", "--process-id", "NUMBER"]
-    program = ["-m", "flaxformer_mt.cli.main", "train", "--workdir", str(runs["disturbed"])]
-    program += ["--config", runs.config, *arguments, *flags, "--heartbeat", str(HEARTBEAT)]
-    program += ["--config.training.steps=100000"]
-    group = Group(runs["killed"], 2, program)
-    first, second = group.processes
-    try:
-        while not (runs["disturbed"] / "checkpoints" / "5").exists():
-            assert first.poll() is None and second.poll() is None, group.said()
-            time.sleep(0.01)
-        second.kill()
-    finally:
-        statuses = group.end()
-    return statuses, group.said()[0]
-
-
-@pytest.fixture(scope="module")
 def two(runs: Runs) -> Answers:
     """Two processes, each with its device, as JAX's CPU backend needs it."""
     jobs = [
@@ -176,25 +156,11 @@ def two(runs: Runs) -> Answers:
 
 
 @pytest.fixture(scope="module")
-def going_on(runs: Runs, one: Path, two: Answers, killed: Any) -> Answers:
-    """Two processes, on what they themselves and one process have left."""
-    runs.copy("from one", "one", until=15)
-    newest = max(list_steps(runs["disturbed"] / "checkpoints"))
-    jobs = [
-        runs.job("disturbed", *FSDP, stop_process=1, stop_after=newest + 5),
-        runs.job("disturbed", *FSDP),
-        runs.job("from one", *FSDP),
-        runs.job("undisturbed", *FSDP),
-    ]
-    return work_off(runs, "going on", 2, jobs)
-
-
-@pytest.fixture(scope="module")
 def four(runs: Runs, two: Answers) -> Answers:
     """Four processes, on a run of two whose newest checkpoint is damaged."""
     runs.copy("on four", "undisturbed", until=10)
     params = runs["on four"] / "checkpoints" / "10" / "params"
-    shards = [path for path in (params / "ocdbt.process_1" / "d").iterdir()]
+    shards = (params / "ocdbt.process_1" / "d").iterdir()
     largest = max(shards, key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:100])
     return work_off(runs, "of four", 4, [{"workdir": None}, runs.job("on four", *TENSOR)])
@@ -229,14 +195,11 @@ def test_two_equal_one(runs: Runs, one: Path, two: Answers) -> None:
     for step in (15, STEPS):
         ours, theirs = (run / "samples" / f"step-{step}.txt" for run in (runs["undisturbed"], one))
         assert ours.read_text() == theirs.read_text()
-
-
-def test_the_first_traces_and_counts_for_all(runs: Runs, two: Answers) -> None:
+    # The first traces and counts for all.
     assert len(list(runs["undisturbed"].glob("profile/**/*.xplane.pb"))) == 1
     assert f"finished at step {STEPS}" in two.said[0]
     assert "trace of steps 2 to 3 written" in two.said[0] and two.said[1:] == [""]
-    account = json.loads((runs["undisturbed"] / "goodput.json").read_text())
-    assert account["step"] == STEPS
+    assert json.loads((runs["undisturbed"] / "goodput.json").read_text())["step"] == STEPS
 
 
 @pytest.mark.parametrize("group", ["two", pytest.param("four", marks=pytest.mark.extended)])
@@ -255,19 +218,44 @@ def test_what_they_tell_each_other(request: pytest.FixtureRequest, group: str) -
 
 
 @pytest.mark.extended
-def test_a_stop_of_one_is_a_stop_of_all(going_on: Answers) -> None:
-    assert [answers[0] for answers in going_on.by_process] == [75, 75]
-    assert "SIGTERM received by process 1" in going_on.said[0] and going_on.said[1:] == [""]
-
-
-@pytest.mark.extended
-def test_kills_and_stops_leave_no_trace(runs: Runs, going_on: Answers) -> None:
+def test_kills_and_stops_leave_no_trace(runs: Runs, one: Path, two: Answers) -> None:
     """Process 1 killed, then stopped by SIGTERM, then on to the end: bit-equal state and log."""
-    assert [answers[1] for answers in going_on.by_process] == [0, 0]
+    settings = (*runs.overrides, *FSDP, "training.steps=100000")
+    train = ("train", "--workdir", str(runs["disturbed"]), "--config", runs.config)
+    arguments = [*train, *(f"--config.{setting}" for setting in settings)]
+    group = Group.of_command(runs["killed"], *arguments, "--heartbeat", str(HEARTBEAT))
+    try:
+        while not (runs["disturbed"] / "checkpoints" / "5").exists():
+            assert all(process.poll() is None for process in group.processes), group.said()
+            time.sleep(0.01)
+        group.processes[1].kill()
+    finally:
+        statuses = group.end()
+    assert statuses[1] == -signal.SIGKILL and statuses[0] not in (0, 75), group.said()
+
+    runs.copy("from one", "one", until=15)
+    newest = max(list_steps(runs["disturbed"] / "checkpoints"))
+    jobs = [
+        runs.job("disturbed", *FSDP, stop_process=1, stop_after=newest + 5),
+        runs.job("disturbed", *FSDP),
+        runs.job("from one", *FSDP),
+        runs.job("undisturbed", *FSDP),
+    ]
+    answers = work_off(runs, "going on", 2, jobs)
+    assert answers.by_process == [[75, 0, 0, 0]] * 2 and answers.said[1] == ""
+    said = answers.said[0]
+    assert "SIGTERM received by process 1" in said, "a stop of one is a stop of all"
     account = json.loads((runs["disturbed"] / "goodput.json").read_text())
     assert (account["starts"], account["step"]) == (3, STEPS)
     assert digests(runs["disturbed"], STEPS) == digests(runs["undisturbed"], STEPS)
     assert reports(runs["disturbed"]) == reports(runs["undisturbed"])
+    # What one process has saved is theirs to go on with.
+    assert "resuming after step 15" in said
+    assert_equal_reports(runs["from one"], one)
+    # A finished run is finished for all.
+    assert "nothing to do" in said
+    status = read_status(open_run(runs["undisturbed"]))
+    assert status is not None and (status.state, status.step) == ("finished", STEPS)
 
 
 @pytest.mark.extended
@@ -275,8 +263,7 @@ def test_two_evaluate_as_one(runs: Runs, two: Answers) -> None:
     """Each translates half of the sentences; the first scores all."""
     run = open_run(runs["undisturbed"])
     evaluate = ["evaluate", "--workdir", str(run.path), "--set", "valid"]
-    flags = ["--coordinator", "COORDINATOR", "--num-processes", "COUNT", "--process-id", "NUMBER"]
-    group = Group(runs["evaluated"], 2, ["-m", "flaxformer_mt.cli.main", *evaluate, *flags])
+    group = Group.of_command(runs["evaluated"], *evaluate)
     assert group.end() == [0, 0], group.said()
     assert "lines in" in group.said()[0] and group.said()[1] == ""
     by_two = {file.name: file.read_text() for file in run.evaluation.glob("valid.*")}
@@ -290,54 +277,8 @@ def test_two_evaluate_as_one(runs: Runs, two: Answers) -> None:
 
 
 @pytest.mark.extended
-def test_what_no_repetition_mends_ends_all_alike(runs: Runs) -> None:
-    """One status for what started them, whichever of them it looks at."""
-    flags = ["--coordinator", "COORDINATOR", "--num-processes", "COUNT", "--process-id", "NUMBER"]
-    train = ["train", "--workdir", str(runs["misspelt"]), "--config", "quikstart"]
-    group = Group(runs["said of it"], 2, ["-m", "flaxformer_mt.cli.main", *train, *flags])
-    assert group.end() == [2, 2], group.said()
-    first, second = group.said()
-    assert "did you mean 'quickstart'?" in first
-    assert "the first process has failed: quikstart: no such config file" in second
-
-
-@pytest.mark.extended
-def test_a_dead_process_ends_the_others(runs: Runs, killed: Any) -> None:
-    statuses, said = killed
-    assert statuses[1] == -signal.SIGKILL
-    assert statuses[0] not in (0, 75), said
-
-
-@pytest.mark.extended
-def test_one_goes_on_with_what_two_have_saved(runs: Runs, one: Path, two: Answers) -> None:
-    runs.copy("on one", "undisturbed", until=15)
-    params = load_params(open_run(runs["on one"]), 15)
-    saved = digests(runs["on one"], 15)["params"]
-    assert tree_digest(params) == {path: leaf["digest"] for path, leaf in saved.items()}
-    mesh = ["mesh.data=-1", "mesh.fsdp=1"]
-    overrides = [*runs.overrides, *mesh]
-    assert train_run(str(runs["on one"]), runs.config, overrides, ["a test"]) == 0
-    assert_equal_reports(runs["on one"], one)
-
-
-@pytest.mark.extended
-def test_two_go_on_with_what_one_has_saved(runs: Runs, one: Path, going_on: Answers) -> None:
-    assert [answers[2] for answers in going_on.by_process] == [0, 0]
-    assert "resuming after step 15" in going_on.said[0]
-    assert_equal_reports(runs["from one"], one)
-
-
-@pytest.mark.extended
 def test_four_go_on_with_the_newest_whole_step_of_two(runs: Runs, one: Path, four: Answers) -> None:
     assert [answers[1] for answers in four.by_process] == [0] * 4
     assert "set aside as damaged-10, going back to step 5" in four.said[0]
     assert four.said[1:] == [""] * 3
     assert_equal_reports(runs["on four"], one)
-
-
-@pytest.mark.extended
-def test_a_finished_run_is_finished_for_all(runs: Runs, going_on: Answers) -> None:
-    assert [answers[3] for answers in going_on.by_process] == [0, 0]
-    assert "nothing to do" in going_on.said[0]
-    status = read_status(open_run(runs["undisturbed"]))
-    assert status is not None and (status.state, status.step) == ("finished", STEPS)

@@ -1,69 +1,113 @@
-"""`train` as a user runs it: what it writes, killed and stopped, and from another run's weights."""
+"""`train` as a user runs it: killed and stopped, on a full disk, and from another run's weights."""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
-from flaxformer_mt.rundir.checkpoints import load_params
+import pytest
+
+from flaxformer_mt.rundir.checkpoints import list_steps, load_params
 from flaxformer_mt.rundir.digests import tree_digest
-from flaxformer_mt.rundir.layout import open_run
+from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
-from tests.cli.conftest import Run as InProcess, run
-from tests.system.conftest import ROOT, Run, tiny
+from tests.cli.conftest import Run, run
+from tests.system.conftest import run_program, started, tiny, wait_until
 
 __all__ = ["run"]
 
 
-def test_the_run_directory_holds_what_the_readme_says(trained: Path) -> None:
-    expected = {"config.json", "vocabulary", "data", "checkpoints", "metrics.jsonl", "tensorboard"}
-    assert expected | {"samples", "status.json"} <= {path.name for path in trained.iterdir()}
-    kinds = [(line["kind"], line["step"]) for line in read_metrics(trained / "metrics.jsonl")]
-    assert kinds == [
-        ("train", 5),
-        ("train", 10),
-        ("valid", 10),
-        ("train", 15),
-        ("train", 20),
-        ("valid", 20),
-    ]
-    assert "hypothesis" in (trained / "samples" / "step-20.txt").read_text()
+def group(number: int) -> list[str]:
+    """The command lines of a process group's living processes."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            state, _, pgrp = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(pgrp) == number and state != "Z":
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except (OSError, ValueError):
+            continue
+    return found
 
 
+def stop(training: subprocess.Popen[str], workdir: Path, number: signal.Signals) -> int:
+    """Sends a signal to the whole group, as terminals and schedulers do; the step of the stop."""
+    os.killpg(training.pid, number)
+    _, errors = training.communicate(timeout=300)
+    assert training.returncode == 75, errors
+    assert f"{number.name} received" in errors and "the same command goes on" in errors
+    assert "Traceback" not in errors
+    status = read_status(open_run(workdir))
+    assert status is not None and status.state == "stopped"
+    assert (workdir / "checkpoints" / str(status.step)).exists()
+    wait_until(lambda: not group(training.pid))
+    return status.step
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+
+
+def newest(workdir: Path) -> int:
+    return max(list_steps(workdir / "checkpoints"), default=0)
+
+
+@needs_proc
 def test_killed_and_stopped_runs_end_as_an_undisturbed_one(
-    command: Run, corpus: Path, trained: Path, tmp_path: Path
+    run: Run, corpus: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL at some step, then SIGTERM at another, then to the end: bit-equal parameters."""
-    workdir = tmp_path / "run"
-    arguments = [sys.executable, "-m", "flaxformer_mt.cli.main", "train", *tiny(corpus)]
-    for number, step in ((signal.SIGKILL, 6), (signal.SIGTERM, 12)):
-        process = subprocess.Popen(
-            [*arguments, "--workdir", str(workdir)],
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        while not (workdir / "checkpoints" / str(step - step % 5)).exists():
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            time.sleep(0.05)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=300)
-        if number == signal.SIGTERM:
-            # It may have been past its last step when the signal came.
-            assert process.returncode in (0, 75), errors
-    done = command("train", *tiny(corpus), "--workdir", workdir)
-    assert done.returncode == 0, done.stderr
-    undisturbed, disturbed = (
-        tree_digest(load_params(open_run(path), 20)) for path in (trained, workdir)
+    """SIGKILL at some step, then SIGTERM at another, then on: bit-equal parameters."""
+    disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
+    train = ("train", *tiny(corpus), "--config.training.validate_every=100000")
+    workers = ("--config.data.workers=2", "--workdir", disturbed)
+    last = 0
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        endless = "--config.training.steps=100000"
+        training = started(*train, *workers, endless, new_group=True)
+        try:
+            wait_until(lambda last=last: newest(disturbed) > last, training)
+            if number == signal.SIGTERM:
+                last = stop(training, disturbed, number)
+        finally:
+            kill(training)
+        last = newest(disturbed)
+    steps = f"--config.training.steps={last + 3}"
+    for place in (workers, ("--workdir", undisturbed)):
+        done = run(*train, *place, steps)
+        assert done.status == 0, done.errors
+    one, other = (
+        tree_digest(load_params(open_run(path), last + 3)) for path in (undisturbed, disturbed)
     )
-    assert disturbed == undisturbed
+    assert one == other
+    expected = {"config.json", "vocabulary", "data", "checkpoints", "metrics.jsonl", "tensorboard"}
+    assert expected | {"status.json"} <= {path.name for path in disturbed.iterdir()}
+
+
+@pytest.mark.extended
+@needs_proc
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_workers_start(corpus: Path, tmp_path: Path, number: signal.Signals) -> None:
+    arguments = (*tiny(corpus), "--config.training.steps=100000", "--config.data.workers=2")
+    training = started("train", *arguments, "--workdir", tmp_path / "run", new_group=True)
+    try:
+        spawned = "multiprocessing.spawn"
+        wait_until(lambda: any(spawned in line for line in group(training.pid)), training)
+        stop(training, tmp_path / "run", number)
+    finally:
+        kill(training)
+
+
+def kill(training: subprocess.Popen[str]) -> None:
+    if training.poll() is None or group(training.pid):
+        os.killpg(training.pid, signal.SIGKILL)
+    training.communicate()
 
 
 def test_fine_tuning_takes_weights_and_vocabulary_along(
-    run: InProcess, corpus: Path, trained: Path, tmp_path: Path
+    run: Run, corpus: Path, trained: Path, tmp_path: Path
 ) -> None:
     fine = ("train", "--workdir", tmp_path / "fine", "--init-from", trained)
     arguments = [*fine, *tiny(corpus), "--config.training.freeze=encoder/*"]
@@ -87,3 +131,52 @@ def test_fine_tuning_takes_weights_and_vocabulary_along(
     assert run("prepare", *other).status == 0
     done = run("train", *other, "--init-from", trained)
     assert done.status == 2 and "was trained with another vocabulary" in done.last
+
+
+# A limit on the size of files, set from outside, fails as a full disk does: in mid-file.
+ROOM, FULL = resource.RLIM_INFINITY, 500
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_full_disk_costs_checkpoints_and_a_lasting_one_the_last(
+    corpus: Path, tmp_path: Path, lasting: bool
+) -> None:
+    steps = 400 if lasting else 2000
+    settings = ("steps=" + str(steps), "validate_every=200", "save_every=50", "log_every=20")
+    train = ("train", *tiny(corpus), "--config.data.batch.max_shapes=1", "--workdir", tmp_path)
+    command = [*train, *(f"--config.training.{setting}" for setting in settings)]
+    training = started(*command)
+    assert training.stderr is not None
+    said: list[str] = []
+
+    def limit(size: int) -> None:
+        resource.prlimit(training.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    try:
+        wait_until(lambda: newest(tmp_path), training)
+        limit(FULL)
+        unseen = {"training goes on, and reports are written when they can be", "not be saved"}
+        while unseen and not lasting:
+            said.append(training.stderr.readline())
+            assert said[-1], said
+            unseen = {text for text in unseen if text not in said[-1]}
+        if not lasting:
+            limit(ROOM)
+        said += training.communicate(timeout=500)[1].splitlines()
+    finally:
+        training.kill()
+    assert not any("Traceback" in line for line in said), "\n".join(said)
+    kept = list_steps(tmp_path / "checkpoints")
+    if not lasting:
+        assert training.returncode == 0 and steps in kept
+        reported = {line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")}
+        assert sorted(reported) == list(range(20, steps + 1, 20))
+        return
+    assert training.returncode == 1 and kept and steps not in kept
+    assert any("train: error:" in line and "could not be saved" in line for line in said)
+    # The same command goes on from there when there is room again.
+    again = run_program(*command)
+    assert again.returncode == 0 and f"resuming after step {max(kept)}" in again.stderr
+    ended = json.loads((tmp_path / "status.json").read_text())
+    assert ended["state"] == "finished" and ended["step"] == steps
