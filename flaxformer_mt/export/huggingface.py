@@ -162,14 +162,13 @@ class Runtime(ParityRuntime):
             self._model = transformers.MarianMTModel.from_pretrained(
                 str(folder), local_files_only=True, dtype=self._torch.float32
             ).eval()
-        if ids is None:
-            config = self._model.config
-            ids = range(config.vocab_size), range(config.decoder_vocab_size)
-        self._src, self._tgt = ids
-        self._start = self._tgt[BOS]
+        config = self._model.config
+        self._src, self._tgt = ids or (range(config.vocab_size), range(config.decoder_vocab_size))
         # The first of this program's types that has an id: two may share one.
-        self._ours_of_src = {there: here for here, there in reversed(list(enumerate(self._src)))}
-        self._ours_of_tgt = {there: here for here, there in reversed(list(enumerate(self._tgt)))}
+        self._ours_of_src, self._ours_of_tgt = (
+            {there: here for here, there in reversed(list(enumerate(each)))}
+            for each in (self._src, self._tgt)
+        )
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         return [
@@ -194,7 +193,7 @@ class Runtime(ParityRuntime):
                 early_stopping=False,
                 max_new_tokens=limit,
                 max_length=None,
-                decoder_start_token_id=self._start,
+                decoder_start_token_id=self._tgt[BOS],
                 forced_eos_token_id=self._tgt[EOS],
                 no_repeat_ngram_size=0,
                 bad_words_ids=[[token] for token in {self._tgt[mark] for mark in (PAD, BOS, UNK)}],
@@ -212,7 +211,7 @@ class Runtime(ParityRuntime):
             with torch.no_grad():
                 logits = self._model(
                     input_ids=torch.tensor([[self._src[token] for token in source]]),
-                    decoder_input_ids=torch.tensor([[self._start, *out[:-1]]]),
+                    decoder_input_ids=torch.tensor([[self._tgt[BOS], *out[:-1]]]),
                 ).logits[0]
             log_probs = torch.log_softmax(logits.float(), dim=-1)
             found.append(log_probs[torch.arange(len(out)), torch.tensor(out)].numpy())

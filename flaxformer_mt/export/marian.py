@@ -34,11 +34,8 @@ from flaxformer_mt.model.parameters import STACKS, layer_name
 
 # torch.nn.LayerNorm's, which no setting of theirs changes.
 NORM_EPSILON = 1e-5
-_ACTIVATIONS: dict[str, Literal["relu", "silu"]] = {
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
+_ACTIVATIONS: dict[str, Literal["relu", "silu"]]
+_ACTIVATIONS = {"relu": "relu", "silu": "silu", "swish": "silu"}
 # Settings of theirs of which this program has the form of one value alone.
 _REQUIRED = {
     "normalize_before": False,
@@ -87,6 +84,10 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             problems.append(f"d_model = {d_model} with {heads} heads")
         if (positions := _whole(config, "max_position_embeddings")) > _MOST_POSITIONS:
             problems.append(f"max_position_embeddings = {positions}")
+        # Both sides may share a table that the softmax has no part in: tied to nothing, here.
+        tie: Literal["all", "target", "none"] = "all" if is_shared(config) else "target"
+        if not config.get("tie_word_embeddings", True):
+            tie = "none"
         if problems:
             raise ExportError(f"config.json: this program has no form for {'; '.join(problems)}")
         return ModelConfig(
@@ -101,7 +102,7 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
             norm_epsilon=NORM_EPSILON,
             positions="sinusoidal",
             max_length=positions,
-            tie=_tie(config),
+            tie=tie,
             activation=_ACTIVATIONS[config["activation_function"]],
             attention_bias=True,
             logits_bias=True,
@@ -113,13 +114,6 @@ def model_config(config: Mapping[str, Any]) -> ModelConfig:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise ExportError(f"config.json: is not a Marian model's: {error!r}") from error
-
-
-def _tie(config: Mapping[str, Any]) -> Literal["all", "target", "none"]:
-    """Both sides may share a table that the softmax has no part in: tied to nothing, here."""
-    if not config.get("tie_word_embeddings", True):
-        return "none"
-    return "all" if is_shared(config) else "target"
 
 
 def is_shared(config: Mapping[str, Any]) -> bool:

@@ -38,16 +38,10 @@ class Reference:
     def __init__(self, translator: Translator) -> None:
         self.vocabularies = translator.vocabularies
         config = dataclasses.replace(translator.model.config, dtype="float32")
-        self.longest = config.max_length
-        """Tokens that a source may have, the end mark included."""
+        self.longest = config.max_length  # tokens that a source may have, the end mark included
         # The model alone: rules of the search are not among what every program has.
-        search = dataclasses.replace(
-            translator.config,
-            beam_size=1,
-            diverse_groups=1,
-            length_penalty=0.0,
-            no_repeat_ngram=0,
-        )
+        rules = {"diverse_groups": 1, "length_penalty": 0.0, "no_repeat_ngram": 0}
+        search = dataclasses.replace(translator.config, beam_size=1, **rules)
         model = translator.model.clone(config=config)
         self._forcing = TeacherForcing(translator.params, model, search, translator.mesh)
 
@@ -73,10 +67,7 @@ class Reference:
 
 
 class Runtime:
-    """A written model as its own program runs it; token ids are this program's.
-
-    `name` is the program and its version.
-    """
+    """A written model as its own program, called `name`, runs it; token ids are this program's."""
 
     name: str
 
@@ -95,11 +86,8 @@ class Runtime:
 
     def greedy(self, sources: Rows, limits: Sequence[int]) -> list[list[int]]:
         """Greedy outputs of at most that many tokens, end mark included, without the end mark."""
-        # Each sentence has a limit of its own.
-        return [
-            self.search([source], beam_size=1, limit=limit)[0]
-            for source, limit in zip(sources, limits, strict=True)
-        ]
+        pairs = zip(sources, limits, strict=True)
+        return [self.search([source], beam_size=1, limit=limit)[0] for source, limit in pairs]
 
     def log_probs(self, sources: Rows, targets: Rows) -> list[LogProbs]:
         """Log-probability of every token of each target and of the end mark after it."""

@@ -143,7 +143,7 @@ def _programs(model: Transformer, params: Mapping[str, Any]) -> dict[str, jax.ex
         for layer in source["cross"]
     }
     step = export(jax.jit(decode_step), platforms=PLATFORMS)(abstract, ids(b), ids(), own, source)
-    return {runner.ENCODER: encode, runner.DECODE_STEP: step}
+    return dict(zip(runner.PROGRAMS, (encode, step), strict=True))
 
 
 class Runtime(ParityRuntime):

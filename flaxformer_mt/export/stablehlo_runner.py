@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import sentencepiece
 
-ENCODER, DECODE_STEP = "encoder", "decode_step"
+PROGRAMS = ("encoder", "decode_step")
 WEIGHTS, SETTINGS = "weights.npz", "settings.json"
 STEP_OF_LENGTHS = 16  # each length of arrays is compiled once: fewer lengths, fewer compilations
 BATCH = 32
@@ -34,13 +34,17 @@ class Model:
     def __init__(self, folder: str | Path) -> None:
         folder = Path(folder)
         self.settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text("utf-8"))
+        self.params: dict[str, Any] = {}
         with np.load(folder / WEIGHTS) as arrays:
-            self.params = jax.tree.map(jnp.asarray, nested(dict(arrays)))
+            for path, array in arrays.items():
+                *folders, name = path.split("/")
+                part = self.params
+                for each in folders:
+                    part = part.setdefault(each, {})
+                part[name] = jnp.asarray(array)
+        programs = (bytearray((folder / f"{name}.jaxexport").read_bytes()) for name in PROGRAMS)
         self._encoder, self._decode_step = (
-            jax.jit(jax.export.deserialize(bytearray(content)).call)
-            for content in (
-                (folder / f"{name}.jaxexport").read_bytes() for name in (ENCODER, DECODE_STEP)
-            )
+            jax.jit(jax.export.deserialize(program).call) for program in programs
         )
         self._src, self._tgt = (
             sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
@@ -125,22 +129,18 @@ class Model:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
         """Natural log-probability of each target's tokens and of the end mark after them."""
-        begin, end = self.settings["bos"], self.settings["eos"]
         length = max(map(len, targets)) + 1
         state = _Decoding(self, sources, length)
-        forced = np.full((len(targets), length + 1), end, np.int32)
-        forced[:, 0] = begin
+        forced = np.full((len(targets), length + 1), self.settings["eos"], np.int32)
+        forced[:, 0] = self.settings["bos"]
         for row, target in enumerate(targets):
             forced[row, 1 : len(target) + 1] = target
-        rows = np.arange(len(targets))
-        found = np.stack(
-            [
-                np.asarray(state.step(forced[:, index], index))[rows, forced[:, index + 1]]
-                for index in range(length)
-            ],
-            axis=1,
-        )
-        return [row[: len(target) + 1] for row, target in zip(found, targets, strict=True)]
+        rows, found = np.arange(len(targets)), []
+        for index in range(length):
+            log_probs = np.asarray(state.step(forced[:, index], index))
+            found.append(log_probs[rows, forced[:, index + 1]])
+        lengths = [len(target) + 1 for target in targets]
+        return [row[:end] for row, end in zip(np.stack(found, axis=1), lengths, strict=True)]
 
 
 class _Decoding:
@@ -170,18 +170,6 @@ class _Decoding:
             self._model.params, tokens, np.int32(index), self._own, self._source
         )
         return log_probs
-
-
-def nested(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """A tree from arrays keyed by path."""
-    tree: dict[str, Any] = {}
-    for path, array in arrays.items():
-        *folders, name = path.split("/")
-        part = tree
-        for folder in folders:
-            part = part.setdefault(folder, {})
-        part[name] = array
-    return tree
 
 
 def _rounded(length: int, longest: int) -> int:

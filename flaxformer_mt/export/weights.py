@@ -21,7 +21,7 @@ from flaxformer_mt.model.embedding import SOFTMAX_BIAS, SOFTMAX_TABLE, SOURCE_TA
 from flaxformer_mt.model.parameters import unstack_layers
 
 Weights = dict[str, np.ndarray]
-PROJECTIONS = ("query", "key", "value", "out")
+_PROJECTIONS = ("query", "key", "value", "out")
 # Arrays by the last part of their path. Into heads or the inner layer: d_model is the first axis.
 _INTO = {"query", "key", "value", "w_in"}
 _WITHOUT_D_MODEL = {"query_bias", "key_bias", "value_bias", "b_in", SOFTMAX_BIAS}
@@ -101,16 +101,14 @@ def usual_heads(weights: Weights, config: ModelConfig, program: str) -> Weights:
         )
     if config.d_k == config.d_v == width:
         return weights
-    scale = np.float32(math.sqrt(width / config.d_k))
-
-    def widened(path: str, array: np.ndarray) -> np.ndarray:
+    found = dict(weights)
+    for path, array in weights.items():
         name = path.rpartition("/")[2].removesuffix("_bias")
-        if name not in PROJECTIONS or path.endswith("out_bias"):
-            return array
+        if name not in _PROJECTIONS or path.endswith("out_bias"):
+            continue
         axis = -2 if name == "out" else -1
         padding = [(0, 0)] * array.ndim
         padding[axis] = (0, width - array.shape[axis])
-        wide = np.pad(array, padding)
-        return wide * scale if name == "query" else wide
-
-    return {path: widened(path, array) for path, array in weights.items()}
+        scale = math.sqrt(width / config.d_k) if name == "query" else 1.0
+        found[path] = np.pad(array, padding) * np.float32(scale)
+    return found
