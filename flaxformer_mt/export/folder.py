@@ -78,7 +78,9 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
     place = Path(os.path.abspath(destination))  # "." has no name
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ExportError(f"{place}: is there already; name another folder, or remove it")
-    with _ended_by_sigterm():
+    with contextlib.ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _end))
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with replacing(place) as folder:
@@ -90,21 +92,9 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
             ) from error
 
 
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM as an exception, after which things are put in order; in the main thread alone."""
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _end(number: int, frame: object) -> None:
+    """An exception in place of the signal, after which things are put in order."""
+    raise SystemExit(128 + number)
 
 
 def write_json(path: Path, content: Any) -> None:

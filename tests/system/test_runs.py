@@ -45,6 +45,7 @@ def test_config_shows_and_explains(run: Run) -> None:
     assert "model.d_model = 512: width of embeddings" in run("config", "--explain").output
 
 
+@pytest.mark.extended
 def test_all_forms_together_train_stop_and_go_on(run: Run, corpus: Path, tmp_path: Path) -> None:
     """In one go with a thread, and in two with a worker process: the same numbers."""
     settings = SMALL | {
