@@ -40,8 +40,9 @@ class Reference:
         config = dataclasses.replace(translator.model.config, dtype="float32")
         self.longest = config.max_length  # tokens that a source may have, the end mark included
         # The model alone: rules of the search are not among what every program has.
-        rules = {"diverse_groups": 1, "length_penalty": 0.0, "no_repeat_ngram": 0}
-        search = dataclasses.replace(translator.config, beam_size=1, **rules)
+        search = dataclasses.replace(
+            translator.config, beam_size=1, diverse_groups=1, length_penalty=0.0, no_repeat_ngram=0
+        )
         model = translator.model.clone(config=config)
         self._forcing = TeacherForcing(translator.params, model, search, translator.mesh)
 

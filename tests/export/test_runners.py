@@ -1,4 +1,4 @@
-"""The program in written folders, by itself: text in, text out, whatever the text is."""
+"""Written folders by the program in them: the same numbers, and text in, text out."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ctranslate2, stablehlo
-from flaxformer_mt.export.parity import Reference
+from flaxformer_mt.export.parity import Reference, compare
 from tests.export.translators import BLANKS, LINES, digits, translator
 
 # A Python that finds no package of this project.
@@ -59,6 +60,29 @@ def greedily(made: Translator, line: str) -> str:
     [tokens] = made.vocabularies.src.encode([line])
     [text] = made.vocabularies.tgt.decode(Reference(made).greedy([[*tokens, EOS]]))
     return text.strip(" ")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "pre", "positions": "learned", "tie": "none", "scan_layers": True},
+        {
+            **{"activation": "silu", "attention_bias": True, "logits_bias": True},
+            **{"norm_epsilon": 1e-3, "d_k": 4, "d_v": 6, "tie": "target", "vocab_multiple": 8},
+        },
+    ],
+    ids=str,
+)
+def test_float32_is_the_same(form: str, changes, tmp_path: Path) -> None:
+    made = translator(**changes)
+    runtime = write(form, made, tmp_path)
+    parity = compare(Reference(made), runtime, LINES, "lines", bound=1e-4)
+    assert parity.agrees and parity.same_output == parity.sentences == len(LINES), parity
+    assert runtime.name.startswith({"ctranslate2": "CTranslate2 ", "stablehlo": "Stable"}[form])
+    assert not (tmp_path / "__pycache__").exists()
+    for path in tmp_path.glob("*.jaxexport"):
+        program = jax.export.deserialize(bytearray(path.read_bytes()))
+        assert program.platforms == ("cpu", "cuda", "tpu")
 
 
 def test_lines_in_are_lines_out(form: str, tmp_path: Path) -> None:
