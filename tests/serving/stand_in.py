@@ -8,14 +8,13 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.batches import DecodingError
-from flaxformer_mt.decoding.segments import Overlong, OverlongError, describe_overlong
+from flaxformer_mt.decoding.segments import OverlongError, describe_overlong
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.model_info import Model
@@ -34,28 +33,26 @@ MODEL = Model(
 LONGEST = 40  # words
 
 
-def reversed_words(text: str) -> str:
+def reversed_words(text):
     """The stand-in's language: the same words, backwards and in capitals."""
     return " ".join(reversed(text.upper().split()))
 
 
 class StandIn:
-    """Each call is noted; `open` holds it up, `seconds` is what it takes, some words break it."""
+    """Notes each call; closing `open` holds calls up, and some words break it."""
 
-    def __init__(self, *, seconds: float = 0.0) -> None:
-        self.seconds = seconds
+    heads = 2
+
+    def __init__(self):
         self.open = threading.Event()
         self.open.set()
         self.calls: list[tuple[list[str], int]] = []
         self.threads: set[int] = set()
 
-    def translate(
-        self, lines: Sequence[str], *, n_best: int = 1, overlong: Overlong = "split"
-    ) -> list[Translation]:
+    def translate(self, lines, *, n_best=1, overlong="split"):
         self.threads.add(threading.get_ident())
         self.calls.append((list(lines), n_best))
         assert self.open.wait(30)
-        time.sleep(self.seconds)
         if any("BROKEN" in line for line in lines):
             raise RuntimeError(" ".join(lines))
         assert not any("\n" in line for line in lines)
@@ -63,17 +60,15 @@ class StandIn:
             _check_lengths(source=lines[0].split())
         return [self._translation(line, n_best) for line in lines]
 
-    def compile(
-        self, lines: Sequence[str], *, n_best: int = 1, longest: str = ""
-    ) -> frozenset[tuple[int, int]]:
+    def compile(self, lines, *, n_best=1, longest=""):
         """There is nothing to compile: a shape for every number of words."""
         return frozenset((len(lines), len(line.split())) for line in lines)
 
-    def _translation(self, line: str, n_best: int) -> Translation:
+    def _translation(self, line, n_best):
         text = reversed_words(line)
         hypotheses = [
             Hypothesis(
-                text=text if rank == 0 else f"{text} {rank}",
+                text=f"{text} {rank}" if rank else text,
                 tokens=(rank,),
                 log_prob=-1.0 - rank,
                 score=-0.5 - rank,
@@ -82,24 +77,23 @@ class StandIn:
         ]
         return Translation(hypotheses=tuple(hypotheses), split=len(line.split()) > LONGEST)
 
-    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment]:
-        for _, tgt in pairs:
-            if "unalignable" in tgt.lower():
-                raise DecodingError("too long")
-        return [self._alignment(src.split(), tgt.split()) for src, tgt in pairs]
+    def align(self, pairs):
+        if any("unalignable" in tgt.lower() for _, tgt in pairs):
+            raise DecodingError("too long")
+        return [self._alignment(tuple(src.split()), tuple(tgt.split())) for src, tgt in pairs]
 
-    def _alignment(self, src: list[str], tgt: list[str]) -> Alignment:
-        links = [(number, len(src) - 1 - number) for number in range(len(src))]
-        return Alignment(src_words=tuple(src), tgt_words=tuple(tgt), links=tuple(links))
+    def _alignment(self, src, tgt):
+        links = tuple((number, len(src) - 1 - number) for number in range(len(src)))
+        return Alignment(src_words=src, tgt_words=tgt, links=links)
 
-    def attend(self, src: str, tgt: str) -> Attention:
+    def attend(self, src, tgt):
         self.threads.add(threading.get_ident())
         _check_lengths(source=src.split(), target=tgt.split())
         rows, columns = (*tgt.split(), "</s>"), (*src.split(), "</s>")
 
-        def weights(layers: int, *shape: int) -> Any:
-            heads = np.random.default_rng(1).random((layers, 2, *shape), np.float32)
-            return heads / heads.sum(-1, keepdims=True)
+        def weights(layers, *shape):
+            drawn = np.random.default_rng(1).random((layers, self.heads, *shape), np.float32)
+            return drawn / drawn.sum(-1, keepdims=True)
 
         return Attention(
             src_pieces=columns,
@@ -111,55 +105,49 @@ class StandIn:
         )
 
 
-def _check_lengths(**sides: Sequence[str]) -> None:
+def _check_lengths(**sides):
     if any(len(words) >= LONGEST for words in sides.values()):
         raise OverlongError(0, describe_overlong(LONGEST, **sides))
 
 
 @dataclasses.dataclass
 class Running:
-    """A server in a thread of this process, and the least of a client."""
+    """A server in a thread of this process, and a minimal client."""
 
     server: TranslationServer
     port: int
     said: list[str]
-    ended: list[ServerError]
+    ended: list[ServerError] = dataclasses.field(default_factory=list)
     thread: threading.Thread | None = None
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | str | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> tuple[int, Any, http.client.HTTPMessage]:
+    @property
+    def connections(self):
+        return len(self.server.server_state.connections)
+
+    def ask(self, method, path, body=None, headers=None) -> tuple[int, Any, Any]:
         """Status, body (as JSON where it is), headers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
+        with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
             content = answer.read()
-        finally:
-            connection.close()
         if answer.headers.get_content_type() == "application/json":
-            return answer.status, json.loads(content), answer.headers
+            content = json.loads(content)
         return answer.status, content, answer.headers
 
-    def post(self, path: str, payload: Any, **headers: str) -> tuple[int, Any]:
+    def post(self, path, payload, **headers) -> tuple[int, Any]:
         headers = {"content-type": "application/json", **headers}
-        status, answer, _ = self.ask("POST", path, json.dumps(payload), headers)
-        return status, answer
+        return self.ask("POST", path, json.dumps(payload), headers)[:2]
 
-    def cpu_seconds(self) -> float:
+    def cpu_seconds(self):
         """What the event loop has computed so far: how long it kept others waiting, at most."""
-        assert self.thread is not None and self.thread.ident is not None
         return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident))
 
-    def metric(self, line: str) -> float:
+    def metric(self, line):
         """The value of a metric, named with its labels."""
         for each in self.ask("GET", "/metrics")[1].decode().splitlines():
             name, _, value = each.rpartition(" ")
@@ -167,30 +155,31 @@ class Running:
                 return float(value)
         return 0.0
 
+    def refused(self, reason):
+        return self.metric(f'flaxformer_refused_total{{reason="{reason}"}}')
+
+    def errors(self):
+        """What was said of errors that no client caused."""
+        return [line for line in self.said if line.startswith("error")]
+
 
 @contextlib.contextmanager
-def running(
-    translator: Any,
-    settings: ServerSettings | None = None,
-    *,
-    model: Model = MODEL,
-    wait: bool = True,
-) -> Iterator[Running]:
+def running(translator, *, model=MODEL, wait=True, **settings):
     """A server over `translator`, on a free port, without a warm-up unless the settings ask."""
-    settings = settings or quick()
     said: list[str] = []
     listener = bind("127.0.0.1", 0)
-    server = TranslationServer(translator, model, settings, listener=listener, say=said.append)
-    ended: list[ServerError] = []
+    server = TranslationServer(
+        translator, model, quick(**settings), listener=listener, say=said.append
+    )
+    # The port first: a server that cannot start closes its listener.
+    running = Running(server, listener.getsockname()[1], said)
 
-    def run() -> None:
+    def run():
         try:
             server.run_until_stopped()
         except ServerError as error:
-            ended.append(error)
+            running.ended.append(error)
 
-    # The port first: a server that cannot start closes its listener.
-    running = Running(server, listener.getsockname()[1], said, ended)
     running.thread = thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
@@ -206,11 +195,11 @@ def running(
         assert not thread.is_alive(), said
 
 
-def quick(**changes: Any) -> ServerSettings:
+def quick(**changes):
     return ServerSettings(**{"warm_up_words": 0, "drain_seconds": 5.0, **changes})
 
 
-def eventually(condition: Any, seconds: float = 60.0) -> None:
+def eventually(condition, seconds=60.0):
     """Waits for what another thread is about to do."""
     end = time.monotonic() + seconds
     while not condition():

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import re
+import threading
 import urllib.parse
-from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.serving.stand_in import MODEL, Running, StandIn, quick, running
+from flaxformer_mt.serving import answers
+from flaxformer_mt.serving.engine import ATTENTION, Engine
+from flaxformer_mt.serving.requests import AttentionRequest
+from tests.serving.stand_in import MODEL, StandIn, running
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with running(StandIn(), quick(examples=("a b",))) as server:
+def server():
+    with running(StandIn(), examples=("a b",)) as server:
         yield server
 
 
-def test_many_texts_keep_their_order_and_their_white_space(server: Running) -> None:
+def test_many_texts_keep_their_order_and_their_white_space(server):
     texts = ["one two", "", "  \n", "First one. Second one!\n\n\tthird", "Ünïcödé 😀 東京"]
     status, answer = server.post("/translate", {"text": texts})
     assert status == 200
@@ -35,43 +40,36 @@ def test_many_texts_keep_their_order_and_their_white_space(server: Running) -> N
     ]
     sources = [each["source"] for each in answer["translations"][3]["sentences"]]
     assert sources == ["First one.", "Second one!", "third"]
-
-
-def test_sentences_are_left_together_on_request(server: Running) -> None:
     payload = {"text": "First one. Second one.\nThird.", "sentences": False}
-    (translation,) = server.post("/translate", payload)[1]["translations"]
-    assert translation["text"] == "ONE. SECOND ONE. FIRST\nTHIRD."
+    (together,) = server.post("/translate", payload)[1]["translations"]
+    assert together["text"] == "ONE. SECOND ONE. FIRST\nTHIRD."
 
 
-def test_every_sentence_is_translated_into_the_language_that_the_text_asks_for() -> None:
+def test_every_sentence_is_translated_into_the_language_that_the_text_asks_for():
     translator = StandIn()
     model = dataclasses.replace(MODEL, codes=frozenset({">>fra<<"}))
     with running(translator, model=model) as server:
         payload = {"text": ">>fra<< One two. Three four.", "alignment": True}
         answer = server.post("/translate", payload)[1]["translations"][0]
-        assert {line for lines, _ in translator.calls for line in lines} == {
-            ">>fra<< One two.",
-            ">>fra<< Three four.",
-        }
-        first, second = answer["sentences"]
-        assert first["source"] == ">>fra<< One two." and "code" not in first
-        assert (second["source"], second["code"]) == ("Three four.", ">>fra<<")
-        assert second["hypotheses"][0]["alignment"]["source_words"] == ["Three", "four."]
+    assert {line for lines, _ in translator.calls for line in lines} == {
+        ">>fra<< One two.",
+        ">>fra<< Three four.",
+    }
+    first, second = answer["sentences"]
+    assert first["source"] == ">>fra<< One two." and "code" not in first
+    assert (second["source"], second["code"]) == ("Three four.", ">>fra<<")
+    assert second["hypotheses"][0]["alignment"]["source_words"] == ["Three", "four."]
 
 
-@pytest.mark.parametrize("n_best", [1, 2, 3, 4])
-def test_n_best(server: Running, n_best: int) -> None:
-    answer = server.post("/translate", {"text": "a b", "n_best": n_best})[1]
-    (sentence,) = answer["translations"][0]["sentences"]
-    assert set(sentence) == {"source", "split", "at_limit", "hypotheses"}
-    hypotheses = sentence["hypotheses"]
-    assert hypotheses[0] == {"text": "B A", "score": -0.5, "log_prob": -1.0}
-    assert [each["text"] for each in hypotheses] == ["B A", "B A 1", "B A 2", "B A 3"][:n_best]
-    scores = [each["score"] for each in hypotheses]
-    assert scores == sorted(scores, reverse=True)
-
-
-def test_alignment_is_of_every_hypothesis_that_can_have_one(server: Running) -> None:
+def test_n_best_and_alignments_of_hypotheses_that_can_have_one(server):
+    for n_best in (1, 2, 4):
+        answer = server.post("/translate", {"text": "a b", "n_best": n_best})[1]
+        (sentence,) = answer["translations"][0]["sentences"]
+        assert set(sentence) == {"source", "split", "at_limit", "hypotheses"}
+        assert sentence["hypotheses"] == [
+            {"text": text, "score": -0.5 - rank, "log_prob": -1.0 - rank}
+            for rank, text in enumerate(["B A", "B A 1", "B A 2", "B A 3"][:n_best])
+        ]
     payload = {"text": ["a b", "an unalignable b", "w " * 50], "n_best": 2, "alignment": True}
     translations = server.post("/translate", payload)[1]["translations"]
     first, second, third = (each["sentences"][0] for each in translations)
@@ -84,7 +82,18 @@ def test_alignment_is_of_every_hypothesis_that_can_have_one(server: Running) -> 
     assert third["split"] and [each["alignment"] for each in third["hypotheses"]] == [None, None]
 
 
-def test_attention_is_one_layer_of_all_heads(server: Running) -> None:
+def test_a_diverse_search_is_for_as_many_as_were_asked_for():
+    translator = StandIn()
+    with running(translator, model=dataclasses.replace(MODEL, diverse=True)) as server:
+        answer = server.post("/translate", {"text": "a b", "n_best": 2})[1]
+    assert len(answer["translations"][0]["sentences"][0]["hypotheses"]) == 2
+    assert translator.calls[-1][1] == 2
+
+
+# --- attention ------------------------------------------------------------------------------------
+
+
+def test_attention_is_one_layer_of_all_heads_rounded(server):
     for kind, rows, columns, layers in [
         ("cross", ["B", "A", "</s>"], ["a", "b", "</s>"], 3),
         ("encoder", ["a", "b", "</s>"], ["a", "b", "</s>"], 2),
@@ -94,37 +103,74 @@ def test_attention_is_one_layer_of_all_heads(server: Running) -> None:
         assert status == 200
         assert (answer["rows"], answer["columns"]) == (rows, columns)
         assert (answer["layers"], answer["heads"], answer["translation"]) == (layers, 2, "B A")
+        expected = getattr(StandIn().attend("a b", "B A"), kind)[1]
+        np.testing.assert_allclose(answer["weights"], expected, atol=5.1e-5)
+    given = server.post("/attention", {"text": "a » b", "translation": 'é "y"\n z'})[1]
+    assert given["rows"] == ["é", '"y"', "z", "</s>"] and given["translation"] == 'é "y"\n z'
+    assert (given["kind"], given["layer"]) == ("cross", 2)  # the last
 
 
-def test_attention_of_a_given_translation(server: Running) -> None:
-    answer = server.post("/attention", {"text": "a b", "translation": "x y z"})[1]
-    assert answer["rows"] == ["x", "y", "z", "</s>"]
-    assert (answer["kind"], answer["layer"]) == ("cross", 2)  # the last
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "blamed"),
-    [
+def test_attention_that_the_model_cannot_give_says_why(server):
+    """Without a translation of the client's, the model's own is not to blame."""
+    for source, target, blamed in [
         (50, None, ["source"]),
         (50, 9, ["source"]),
         (9, 50, ["target"]),
         (50, 60, ["source", "target"]),
-    ],
-)
-def test_attention_that_the_model_cannot_give_says_why(
-    server: Running, source: int, target: int | None, blamed: list[str]
-) -> None:
-    """Without a translation of the client's, the model's own is not to blame."""
-    translation = None if target is None else "w " * target
-    status, answer = server.post("/attention", {"text": "w " * source, "translation": translation})
-    assert status == 400 and "the model takes 40" in answer["error"]
-    assert re.findall(r"the (\w+) has", answer["error"]) == blamed
+    ]:
+        payload = {"text": "w " * source, "translation": target and "w " * target}
+        status, answer = server.post("/attention", payload)
+        assert status == 400 and "the model takes 40" in answer["error"]
+        assert re.findall(r"the (\w+) has", answer["error"]) == blamed
+
+
+class Wide(StandIn):
+    heads = 300
+
+
+def test_more_weights_than_an_answer_may_have_are_refused():
+    with running(Wide(), max_attention_weights=4 * 4 * 300) as server:
+        payload = {"text": "a b c", "kind": "encoder"}
+        assert server.post("/attention", payload)[0] == 200
+        status, answer = server.post("/attention", {**payload, "text": "a b c d"})
+        assert status == 413
+        assert answer["error"] == (
+            "5 x 5 tokens with 300 heads have 7500 weights; at most 4800 a request"
+        )
+        assert server.refused("size") == 1
+
+
+def test_while_an_answer_is_written_others_are_answered(monkeypatch):
+    may, begun, writes = threading.Event(), threading.Event(), answers.attention
+
+    def slowly(*arguments):
+        begun.set()
+        assert may.wait(20)
+        return writes(*arguments)
+
+    monkeypatch.setattr(answers, "attention", slowly)
+    with concurrent.futures.ThreadPoolExecutor(1) as client, running(StandIn()) as server:
+        asked = client.submit(server.post, "/attention", {"text": "a b"})
+        assert begun.wait(20)
+        assert server.post("/translate", {"text": "a b"})[0] == 200
+        may.set()
+        assert asked.result()[0] == 200
+
+
+def test_the_interpreter_is_held_for_no_more_than_a_row(monkeypatch):
+    sizes, whole = [], answers.as_json
+    monkeypatch.setattr(answers, "as_json", lambda it: sizes.append(np.size(it)) or whole(it))
+    asked = AttentionRequest(text="w " * 30, translation="w " * 20, layer=0)
+    (found,) = Engine(Wide(), widest=1, largest=1).run(ATTENTION, [asked])
+    assert found.weights.base is None, "a view would keep all layers of all kinds"
+    answer = json.loads(answers.attention(asked, found))
+    assert np.shape(answer["weights"]) == (Wide.heads, 21, 31) and max(sizes) <= 31
 
 
 # --- LibreTranslate -------------------------------------------------------------------------------
 
 
-def test_libre_one_and_several_with_alternatives_and_detection(server: Running) -> None:
+def test_libre_one_and_several_with_alternatives_and_detection(server):
     payload = {"q": "Hello there", "source": "en", "target": "de", "format": "text", "secret": "?"}
     assert server.post("/translate", payload) == (200, {"translatedText": "THERE HELLO"})
     payload = {"q": ["a b", "щ"], "source": "auto", "target": "de", "alternatives": 2}
@@ -138,7 +184,7 @@ def test_libre_one_and_several_with_alternatives_and_detection(server: Running) 
     }
 
 
-def test_libre_form(server: Running) -> None:
+def test_libre_form(server):
     body = urllib.parse.urlencode(
         {"q": "grün ist it", "source": "en", "target": "de", "alternatives": "1", "api_key": ""}
     )
@@ -146,11 +192,10 @@ def test_libre_form(server: Running) -> None:
     assert (status, answer["translatedText"]) == (200, "IT IST GRÜN")
     assert answer["alternatives"] == ["IT IST GRÜN 1"]
     body = urllib.parse.urlencode([("q", "a b"), ("q", "c d"), ("source", "en"), ("target", "de")])
-    answer = server.ask("POST", "/translate", body, FORM)[1]
-    assert answer["translatedText"] == ["B A", "D C"]
+    assert server.ask("POST", "/translate", body, FORM)[1]["translatedText"] == ["B A", "D C"]
 
 
-def test_libre_languages_detect_and_settings(server: Running) -> None:
+def test_libre_languages_detect_and_settings(server):
     assert server.ask("GET", "/languages")[1] == [
         {"code": "en", "name": "English", "targets": ["de"]},
         {"code": "de", "name": "German", "targets": []},
@@ -166,15 +211,9 @@ def test_libre_languages_detect_and_settings(server: Running) -> None:
 # --- the rest -------------------------------------------------------------------------------------
 
 
-def test_health_and_head(server: Running) -> None:
-    assert server.ask("GET", "/health")[:2] == (200, {"status": "ok"})
-    status, content, _ = server.ask("HEAD", "/docs")
-    assert (status, content) == (200, b"")
-
-
-def test_metrics_are_prometheus_text_and_count(server: Running) -> None:
-    before = server.metric('flaxformer_requests_total{path="/translate",status="200"}')
-    sentences = server.metric("flaxformer_sentences_total")
+def test_metrics_are_prometheus_text_and_count(server):
+    answered = 'flaxformer_requests_total{path="/translate",status="200"}'
+    before, sentences = server.metric(answered), server.metric("flaxformer_sentences_total")
     server.post("/translate", {"text": "One. Two. Three."})
     _, content, headers = server.ask("GET", "/metrics")
     assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -183,15 +222,14 @@ def test_metrics_are_prometheus_text_and_count(server: Running) -> None:
     (about,) = families["flaxformer_info"].samples
     assert (about.labels["source"], about.labels["weights"]) == ("en", "step 7")
     assert not [name for name in families if name.endswith("_created")]
-    after = server.metric('flaxformer_requests_total{path="/translate",status="200"}')
-    assert after == before + 1
+    assert server.metric(answered) == before + 1
     assert server.metric("flaxformer_sentences_total") == sentences + 3
     assert server.metric("process_resident_memory_bytes") > 1e6
-    assert server.metric('flaxformer_request_seconds_count{path="/translate"}') >= after
+    assert server.metric('flaxformer_request_seconds_count{path="/translate"}') > before
     assert server.metric("flaxformer_open_requests") == 1  # the one that asks
 
 
-def test_an_unknown_address_is_json_and_one_in_the_metrics(server: Running) -> None:
+def test_an_unknown_address_is_json_and_one_in_the_metrics(server):
     for path in ("/nowhere", "/translate/", "/page/../app.py", "/page/%2e%2e/app.py", "/x" * 500):
         status, answer, _ = server.ask("GET", path)
         assert (status, answer) == (404, {"error": "Not Found"})
@@ -200,7 +238,7 @@ def test_an_unknown_address_is_json_and_one_in_the_metrics(server: Running) -> N
     assert (status, headers["allow"]) == (405, "POST")
 
 
-def test_answers_protect_the_browser(server: Running) -> None:
+def test_answers_protect_the_browser_and_assets_are_not_sent_twice(server):
     for path in ("/", "/languages", "/nowhere", "/metrics"):
         headers = server.ask("GET", path)[2]
         assert headers["content-security-policy"].startswith("default-src 'none'; ")
@@ -209,30 +247,15 @@ def test_answers_protect_the_browser(server: Running) -> None:
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert headers["server"] is None
     assert server.ask("GET", "/languages")[2]["cache-control"] == "no-store"
+    etag = {"if-none-match": server.ask("GET", "/")[2]["etag"]}
+    assert server.ask("GET", "/", headers=etag)[:2] == (304, b"")
+    assert server.ask("HEAD", "/docs")[:2] == (200, b"")
 
 
-def test_assets_are_asked_for_and_not_sent_twice(server: Running) -> None:
-    status, content, headers = server.ask("GET", "/")
-    assert status == 200 and content
-    again = server.ask("GET", "/", headers={"if-none-match": headers["etag"]})
-    assert again[:2] == (304, b"")
-
-
-def test_a_diverse_search_is_for_as_many_as_were_asked_for() -> None:
-    for diverse, searched in ((False, 4), (True, 2)):
-        translator = StandIn()
-        with running(translator, model=dataclasses.replace(MODEL, diverse=diverse)) as server:
-            status, answer = server.post("/translate", {"text": "a b", "n_best": 2})
-        assert status == 200
-        assert len(answer["translations"][0]["sentences"][0]["hypotheses"]) == 2
-        assert translator.calls[-1][1] == searched
-
-
-def test_the_openapi_document_has_every_address(server: Running) -> None:
+def test_the_openapi_document_has_every_address(server):
     status, document, _ = server.ask("GET", "/openapi.json")
     assert status == 200 and document["openapi"] == "3.1.0"
-    pages = {"/", "/docs", "/openapi.json"}
-    addresses = {path for path in server.server.config.app.paths if not path.startswith("/page/")}  # type: ignore[union-attr]
-    assert set(document["paths"]) == addresses - pages
+    paths = server.server.config.app.paths - {"/", "/docs", "/openapi.json"}
+    assert set(document["paths"]) == {path for path in paths if not path.startswith("/page/")}
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert references <= set(document["components"]["schemas"])

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any
 
 import pytest
 
 from flaxformer_mt.serving.access import Refusal
-from flaxformer_mt.serving.batching import Batcher, BatchReport
+from flaxformer_mt.serving.batching import Batcher
 
 
 class Model:
     """Doubles its items when it may; "bad" items break the batch."""
 
-    def __init__(self) -> None:
-        self.batches: list[tuple[Hashable, list[Any]]] = []
-        self.reports: list[BatchReport] = []
+    def __init__(self):
+        self.batches, self.reports = [], []
         self.may = threading.Semaphore(0)
         self.begun = 0
 
-    def run(self, key: Hashable, items: Sequence[Any]) -> list[Any]:
+    def run(self, key, items):
         self.begun += 1
         assert self.may.acquire(timeout=60)
         self.batches.append((key, list(items)))
@@ -30,17 +27,14 @@ class Model:
             raise RuntimeError("bad")
         return [item * 2 for item in items]
 
-    def go(self, batches: int = 1000) -> None:
+    def go(self, batches=1000):
         self.may.release(batches)
 
 
-Test = Callable[[Batcher, Model], Awaitable[None]]
-
-
-def batched(test: Test) -> Any:
+def batched(test):
     """A test with a batcher whose model is at work, and computes when the test lets it."""
 
-    async def main() -> None:
+    async def main():
         model = Model()
         batcher = Batcher(
             model.run,
@@ -62,19 +56,17 @@ def batched(test: Test) -> Any:
     return lambda: asyncio.run(asyncio.wait_for(main(), 120))
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition):
     while not condition():
         await asyncio.sleep(0.001)
 
 
-def waiting(batcher: Batcher, *requests: tuple[Hashable, list[Any]]) -> list[asyncio.Future]:
+def waiting(batcher, *requests):
     return [batcher.submit(key, items) for key, items in requests]
 
 
 @batched
-async def test_requests_share_batches_and_get_their_own_results(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_requests_share_batches_and_get_their_own_results(batcher, model):
     tasks = waiting(batcher, *(("key", [number]) for number in range(6)))
     assert batcher.waiting == 6
     model.go()
@@ -84,7 +76,7 @@ async def test_requests_share_batches_and_get_their_own_results(
 
 
 @batched
-async def test_requests_take_turns_sentence_by_sentence(batcher: Batcher, model: Model) -> None:
+async def test_requests_take_turns_sentence_by_sentence(batcher, model):
     long, short = waiting(batcher, ("key", list(range(20))), ("key", [100]))
     model.go(2)
     assert await short == [200]  # in the first batch, with three of the long one
@@ -94,9 +86,7 @@ async def test_requests_take_turns_sentence_by_sentence(batcher: Batcher, model:
 
 
 @batched
-async def test_only_items_of_one_key_are_computed_together_in_turn(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_only_items_of_one_key_are_computed_together_in_turn(batcher, model):
     tasks = waiting(batcher, ("a", [1]), ("b", [2]), ("a", [3]), ("b", [4]), ("c", [5]))
     model.go()
     assert await asyncio.gather(*tasks) == [[2], [4], [6], [8], [10]]
@@ -104,9 +94,7 @@ async def test_only_items_of_one_key_are_computed_together_in_turn(
 
 
 @batched
-async def test_a_full_queue_refuses_whole_requests_and_recovers(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_a_full_queue_refuses_whole_requests_and_recovers(batcher, model):
     tasks = waiting(batcher, ("key", [1] * 98), ("key", [4]))
     with pytest.raises(Refusal, match="the queue is full") as full:
         await batcher.submit("key", [5, 6])
@@ -114,29 +102,22 @@ async def test_a_full_queue_refuses_whole_requests_and_recovers(
     tasks += waiting(batcher, ("key", [7]))  # the last place
     model.go()
     assert await asyncio.gather(*tasks) == [[2] * 98, [8], [14]]
-    assert batcher.waiting == 0
     assert await batcher.submit("key", [8]) == [16]
 
 
 @batched
-async def test_one_failing_request_does_not_fail_its_neighbours(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_one_failing_request_does_not_fail_its_neighbours(batcher, model):
     tasks = waiting(batcher, ("key", [1]), ("key", ["bad"]), ("key", [3]))
     model.go()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert results[0] == [2] and results[2] == [6]
     assert isinstance(results[1], RuntimeError)
     assert [report.error is None for report in model.reports] == [True, False]
-    assert await batcher.submit("key", [4]) == [8]
 
 
 @batched
-async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(batcher, model):
     """Too large together, as where memory runs out, and answered one by one."""
-
     tasks = waiting(batcher, ("key", [1]), ("key", ["alone"]), ("key", [3]))
     model.go()
     assert await asyncio.gather(*tasks) == [[2], ["alonealone"], [6]]
@@ -144,7 +125,7 @@ async def test_a_batch_that_fails_and_leaves_nobody_unanswered_is_no_failure(
 
 
 @batched
-async def test_a_failure_withdraws_the_rest_of_its_request(batcher: Batcher, model: Model) -> None:
+async def test_a_failure_withdraws_the_rest_of_its_request(batcher, model):
     (task,) = waiting(batcher, ("key", ["bad", *range(50)]))
     model.go()
     with pytest.raises(RuntimeError):
@@ -155,9 +136,7 @@ async def test_a_failure_withdraws_the_rest_of_its_request(batcher: Batcher, mod
 
 
 @batched
-async def test_who_is_cancelled_while_being_computed_disturbs_nobody(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_who_is_cancelled_while_being_computed_disturbs_nobody(batcher, model):
     leaving, staying = waiting(batcher, ("key", [1] * 6), ("key", [2]))
     model.go(1)
     await until(lambda: batcher.waiting == 3)  # four of seven are with the model
@@ -168,26 +147,24 @@ async def test_who_is_cancelled_while_being_computed_disturbs_nobody(
 
 
 @batched
-async def test_closing_answers_what_was_taken_and_takes_no_more(
-    batcher: Batcher, model: Model
-) -> None:
+async def test_closing_answers_what_was_taken_and_takes_no_more(batcher, model):
     tasks = waiting(batcher, ("key", [1] * 9), ("other", [2]))
-    closing = asyncio.create_task(batcher.close())
-    await asyncio.sleep(0.01)
+    for _ in range(2):  # who gives up waiting for the end does not undo it
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher.close(), 0.01)
     with pytest.raises(Refusal, match="stopping"):
         await batcher.submit("key", [3])
-    assert not closing.done()
     model.go()
-    await closing
+    await batcher.close()
     assert await asyncio.gather(*tasks) == [[2] * 9, [4]]
 
 
 @pytest.mark.parametrize("ended", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended: BaseException) -> None:
-    async def main() -> None:
-        may, said = threading.Event(), list[BaseException]()
+def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended):
+    async def main():
+        may, said = threading.Event(), []
 
-        def broken(key: Any, items: list[Any]) -> list[Any]:
+        def broken(key, items):
             assert may.wait(20)
             raise ended
 
@@ -206,12 +183,3 @@ def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended: BaseExceptio
         await batcher.close()
 
     asyncio.run(asyncio.wait_for(main(), 120))
-
-
-@batched
-async def test_who_gives_up_waiting_for_the_end_does_not_undo_it(
-    batcher: Batcher, model: Model
-) -> None:
-    for _ in range(2):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batcher.close(), 0.01)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from flaxformer_mt.decoding.batches import DecodingError
@@ -16,21 +14,22 @@ from tests.serving.stand_in import StandIn, reversed_words
 BEST, WIDE = 1, 4
 
 
-def engine(largest: int) -> Engine:
-    return Engine(StandIn(), widest=4, largest=largest)
+def engine(largest, **options):
+    return Engine(StandIn(), **{"widest": WIDE, "largest": largest, **options})
 
 
-@pytest.mark.parametrize(
-    ("largest", "sizes", "wide"),
-    [(1, [1], [1]), (3, [1, 3], [1, 3]), (16, [1, 4, 16], [1, 4]), (40, [1, 4, 16, 40], [1, 4])],
-)
-def test_sizes_are_few(largest: int, sizes: list[int], wide: list[int]) -> None:
-    assert engine(largest).sizes(BEST) == sizes
-    assert engine(largest).sizes(WIDE) == wide
-    assert engine(largest).sizes(ATTENTION) == [1]
+def test_sizes_are_few():
+    for largest, sizes, wide in [
+        (1, [1], [1]),
+        (3, [1, 3], [1, 3]),
+        (16, [1, 4, 16], [1, 4]),
+        (40, [1, 4, 16, 40], [1, 4]),
+    ]:
+        made = engine(largest)
+        assert [made.sizes(key) for key in (BEST, WIDE, ATTENTION)] == [sizes, wide, [1]]
 
 
-def test_what_is_taken_fills_at_least_half_of_a_batch() -> None:
+def test_what_is_taken_fills_at_least_half_of_a_batch():
     made = engine(16)
     taken = [made.take(BEST, waiting) for waiting in range(1, 20)]
     assert taken == [1, 2, 3, 4, 4, 4, 4, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16, 16, 16]
@@ -42,30 +41,19 @@ def test_what_is_taken_fills_at_least_half_of_a_batch() -> None:
             assert min(each for each in made.sizes(BEST) if each >= size) <= 2 * size
 
 
-def test_a_batch_is_filled_up_and_its_filling_left_out() -> None:
-    translator = StandIn()
-    made = Engine(translator, widest=4, largest=16)
+def test_a_batch_is_filled_up_and_its_filling_left_out():
+    made = engine(16)
     texts = [f"sentence {number}" for number in range(9)]
     found = made.run(BEST, [Sentence(text) for text in texts])
     assert [each.translation.text for each in found] == [reversed_words(text) for text in texts]
-    ((lines, _),) = translator.calls
-    assert lines == texts + texts[-1:] * 7
+    assert made.translator.calls == [(texts + texts[-1:] * 7, 1)]
 
 
-def test_a_diverse_search_for_fewer_is_another_one() -> None:
-    made = Engine(StandIn(), widest=4, largest=16, diverse=True)
+def test_a_diverse_search_for_fewer_is_another_one():
+    made = engine(16, diverse=True)
     assert [made.key_of(n) for n in (1, 2, 3, 4)] == made.searches() == [1, 2, 3, 4]
     assert engine(16).searches() == [BEST, WIDE]
-    assert Engine(StandIn(), widest=1, largest=16).searches() == [BEST]
-
-
-class Broken(StandIn):
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-    def attend(self, src: str, tgt: str) -> Any:
-        raise self.error
+    assert engine(16, widest=1).searches() == [BEST]
 
 
 @pytest.mark.parametrize(
@@ -77,18 +65,21 @@ class Broken(StandIn):
         (DecodingError("not a number"), False),
     ],
 )
-def test_only_a_pair_that_the_model_cannot_take_is_refused(error: Exception, refused: bool) -> None:
-    made = Engine(Broken(error), widest=4, largest=16)
+def test_only_a_pair_that_the_model_cannot_take_is_refused(monkeypatch, error, refused):
+    def attend(*_):
+        raise error
+
+    made = engine(16)
+    monkeypatch.setattr(made.translator, "attend", attend)
     with pytest.raises(Refusal if refused else ValueError, match=str(error)) as raised:
         made.run(ATTENTION, [AttentionRequest(text="a b", layer=0)])
     assert (raised.value is error) != refused, "whatever else goes wrong is no client's fault"
 
 
-def test_a_code_is_read_and_not_shown() -> None:
-    translator = StandIn()
-    made = Engine(translator, widest=4, largest=1)
+def test_a_code_is_read_and_not_shown():
+    made = engine(1)
     (found,) = made.run(BEST, [Sentence("the dog", aligned=1, code=">>deu<<")])
-    assert translator.calls == [([">>deu<< the dog"], 1)]
+    assert made.translator.calls == [([">>deu<< the dog"], 1)]
     assert (found.sentence.text, found.sentence.code) == ("the dog", ">>deu<<")
     (alignment,) = found.alignments
     assert alignment.src_words == ("the", "dog")
@@ -96,14 +87,12 @@ def test_a_code_is_read_and_not_shown() -> None:
     assert alignment.links == ((0, 1), (1, 0))
 
 
-def test_pairs_are_aligned_in_one_size_of_batch() -> None:
-    class Counting(StandIn):
-        def align(self, pairs):  # type: ignore[no-untyped-def]
-            sizes.append(len(pairs))
-            return super().align(pairs)
-
-    sizes: list[int] = []
-    made = Engine(Counting(), widest=4, largest=16)
+def test_pairs_are_aligned_in_one_size_of_batch(monkeypatch):
+    made, sizes = engine(16), []
+    align = made.translator.align
+    monkeypatch.setattr(
+        made.translator, "align", lambda pairs: sizes.append(len(pairs)) or align(pairs)
+    )
     pairs = [(f"a {number}", f"b {number}") for number in range(11)]
     aligned = made.align(pairs)
     assert [each.tgt_words for each in aligned if each] == [tuple(t.split()) for _, t in pairs]

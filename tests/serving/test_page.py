@@ -5,54 +5,52 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.serving.stand_in import MODEL, Running, StandIn, eventually, quick, running
+from tests.serving.stand_in import MODEL, StandIn, eventually, running
 
 pytestmark = [pytest.mark.browser, pytest.mark.extended]
 EXAMPLES = ("ein Satz", "one two three")
 
 
 @pytest.fixture(scope="module")
-def translator() -> StandIn:
+def translator():
     return StandIn()
 
 
 @pytest.fixture(scope="module")
-def server(translator: StandIn) -> Iterator[Running]:
-    with running(translator, quick(examples=EXAMPLES, seconds=2.0)) as server:
+def server(translator):
+    with running(translator, examples=EXAMPLES, seconds=2.0) as server:
         yield server
 
 
 class Complaints(list[str]):
     """What the browser complains of, refused questions apart: there should be nothing."""
 
-    def watch(self, page: Any) -> Any:
+    def watch(self, page):
         page.on("console", lambda message: self.hear(message.text))
         page.on("response", lambda answer: self.see(answer))
         page.on("pageerror", lambda error: self.append(str(error)))
         return page
 
-    def hear(self, text: str) -> None:
+    def hear(self, text):
         if not text.startswith("Failed to load resource: the server responded with a status"):
             self.append(text)
 
-    def see(self, answer: Any) -> None:
+    def see(self, answer):
         if answer.status >= 400 and answer.request.method == "GET":
             self.append(f"{answer.status} {answer.url}")
 
 
 @pytest.fixture
-def page(browser: Any, server: Running, translator: StandIn) -> Iterator[Any]:
+def page(browser, server, translator):
     translator.open.set()
     complaints = Complaints()
     context = browser.new_context(viewport={"width": 1180, "height": 900})
     page = complaints.watch(context.new_page())
     # Nothing of another host, whatever the policy lets through.
-    asked: list[str] = []
+    asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(server.url)
     page.wait_for_function("() => document.title.includes('→')")
@@ -62,22 +60,22 @@ def page(browser: Any, server: Running, translator: StandIn) -> Iterator[Any]:
     assert [url for url in asked if not url.startswith(f"{server.url}/")] == []
 
 
-def lit(page: Any, side: str) -> list[str]:
-    return page.locator(f"#{side} .word.lit, #{side} .word.at").all_inner_texts()  # type: ignore[no-any-return]
+def lit(page, side):
+    return page.locator(f"#{side} .word.lit, #{side} .word.at").all_inner_texts()
 
 
-def lights(page: Any, **words: list[str]) -> None:
+def lights(page, **words: list[str]):
     """Waits until these words are lit on these sides: the browser tells of a caret in its time."""
     eventually(lambda: all(lit(page, side) == wanted for side, wanted in words.items()))
 
 
-def translate(page: Any, text: str, translation: str) -> None:
+def translate(page, text, translation):
     page.fill("#source", text)
     page.wait_for_function("text => target.textContent === text", arg=translation)
     page.wait_for_function("() => !target.classList.contains('waiting')")
 
 
-def test_keys_in_quick_succession_are_one_question(page: Any, translator: StandIn) -> None:
+def test_keys_in_quick_succession_are_one_question(page, translator):
     assert page.inner_text("#source-name") == "English"
     translator.calls.clear()
     page.locator("#source").press_sequentially("some words in one go", delay=15)
@@ -87,7 +85,7 @@ def test_keys_in_quick_succession_are_one_question(page: Any, translator: StandI
     assert page.get_attribute("#target", "lang") == "de"
 
 
-def test_stale_answers_are_dropped(page: Any, translator: StandIn) -> None:
+def test_stale_answers_are_dropped(page, translator):
     translate(page, "first", "FIRST")
     translator.calls.clear()
     translator.open.clear()
@@ -106,7 +104,7 @@ def test_stale_answers_are_dropped(page: Any, translator: StandIn) -> None:
     assert "SECOND" not in seen and "THIRD" in seen
 
 
-def test_pointing_at_a_word_lights_its_partners(page: Any) -> None:
+def test_pointing_at_a_word_lights_its_partners(page):
     translate(page, "a dog runs home", "HOME RUNS DOG A")
     page.hover("#target .word >> text=DOG")
     lights(page, mirror=["dog"], target=["DOG"])
@@ -119,7 +117,7 @@ def test_pointing_at_a_word_lights_its_partners(page: Any) -> None:
     lights(page, mirror=[], target=[])
 
 
-def test_the_mirror_lies_exactly_behind_the_text(page: Any) -> None:
+def test_the_mirror_lies_exactly_behind_the_text(page):
     """Line by line: the text area wraps where the mirror does, so both have one height."""
     text = "words of some length that wrap at the end of a line " * 12
     page.fill("#source", text)
@@ -130,7 +128,7 @@ def test_the_mirror_lies_exactly_behind_the_text(page: Any) -> None:
     assert scrolls <= 1
 
 
-def test_the_keyboard_walks_through_the_words(page: Any) -> None:
+def test_the_keyboard_walks_through_the_words(page):
     translate(page, "a dog runs", "RUNS DOG A")
     page.focus("#source")
     page.keyboard.press("Control+Home")
@@ -150,7 +148,7 @@ def test_the_keyboard_walks_through_the_words(page: Any) -> None:
     assert page.evaluate("!target.contains(document.activeElement)")
 
 
-def test_alternatives_take_the_place_of_the_translation(page: Any) -> None:
+def test_alternatives_take_the_place_of_the_translation(page):
     translate(page, "one two", "TWO ONE")
     options = page.locator("#hypotheses input")
     assert options.count() == 4
@@ -160,9 +158,7 @@ def test_alternatives_take_the_place_of_the_translation(page: Any) -> None:
     assert page.inner_text("#target") == "TWO ONE 1"
     page.hover("#target .word >> text=ONE")
     lights(page, mirror=["one"])
-
-
-def test_each_sentence_has_its_own_alternatives(page: Any) -> None:
+    # Each sentence has its own.
     translate(page, "First one.\nSecond two.", "ONE. FIRST\nTWO. SECOND")
     assert "First one." in page.inner_text("#alternatives-of")
     page.click("#target .word >> text=TWO")
@@ -171,13 +167,12 @@ def test_each_sentence_has_its_own_alternatives(page: Any) -> None:
     assert page.evaluate("target.textContent") == "ONE. FIRST\nTWO. SECOND 1"
 
 
-def test_a_language_code_holds_for_attention_too(browser: Any, translator: StandIn) -> None:
+def test_a_language_code_holds_for_attention_too(browser, translator):
     model = dataclasses.replace(MODEL, codes=frozenset({">>fra<<"}))
-    with running(translator, quick(), model=model) as server:
+    with running(translator, model=model) as server:
         page = browser.new_page()
         page.goto(server.url)
-        page.wait_for_function("() => document.title.includes('→')")
-        asked: list[str] = []
+        asked = []
         page.on("request", lambda request: asked.append(request.post_data or ""))
         translate(page, ">>fra<< One.\nTwo.", "ONE. >>FRA<<\nTWO. >>FRA<<")
         page.locator("#target .word", has_text="TWO.").click()
@@ -185,7 +180,7 @@ def test_a_language_code_holds_for_attention_too(browser: Any, translator: Stand
         page.close()
 
 
-def test_attention_by_kind_layer_and_head(page: Any) -> None:
+def test_attention_by_kind_layer_and_head(page):
     translate(page, "one two", "TWO ONE")
     page.wait_for_selector("#map canvas")
     assert page.locator("#map .rows span").all_inner_texts() == ["-TWO", "-ONE", "‹end›"]
@@ -212,7 +207,7 @@ def test_attention_by_kind_layer_and_head(page: Any) -> None:
     assert inked == [True] * 4
 
 
-def test_examples_and_clearing(page: Any) -> None:
+def test_examples_and_clearing(page):
     page.click(f"text={EXAMPLES[1]}")
     page.wait_for_function("() => target.textContent === 'THREE TWO ONE'")
     page.click("#clear")
@@ -221,10 +216,10 @@ def test_examples_and_clearing(page: Any) -> None:
     assert page.evaluate("document.activeElement.id") == "source"
 
 
-def test_attention_on_its_way_is_not_drawn_after_clearing(page: Any) -> None:
+def test_attention_on_its_way_is_not_drawn_after_clearing(page):
     translate(page, "one two", "TWO ONE")
     page.wait_for_selector("#map canvas")
-    held: list[Any] = []
+    held = []
     page.route("**/attention", lambda route: held.append(route))
     page.locator("#layers input").first.check()
     eventually(lambda: bool(held) or page.wait_for_timeout(5))
@@ -239,7 +234,7 @@ def test_attention_on_its_way_is_not_drawn_after_clearing(page: Any) -> None:
     page.wait_for_selector("#attention:visible #map canvas")
 
 
-def test_attention_that_fails_at_once_says_why(page: Any) -> None:
+def test_attention_that_fails_at_once_says_why(page):
     refusal = '{"error": "as if there were no room"}'
     page.route("**/attention", lambda route: route.fulfill(status=503, body=refusal))
     translate(page, "one two", "TWO ONE")
@@ -253,25 +248,24 @@ def test_attention_that_fails_at_once_says_why(page: Any) -> None:
     assert page.inner_text("#reading").startswith("Cross attention, layer 1")
 
 
-def test_text_is_never_taken_for_markup(page: Any) -> None:
+def test_text_is_never_taken_for_markup(page):
     text = "<img src=x onerror=alert(1)> <b>bold</b> &amp;"
     translate(page, text, " ".join(reversed(text.upper().split())))
     page.wait_for_selector("#map canvas")
     assert page.locator("#desk img, main b >> text=bold").count() == 0
 
 
-def test_refusals_are_shown_and_the_next_text_is_translated(page: Any, server: Running) -> None:
+def test_refusals_are_shown_and_the_next_text_is_translated(page, server):
     page.fill("#source", "x" * 5001)
     page.wait_for_function(
         "() => document.getElementById('status').textContent.includes('at most 5000')"
     )
-    complaints = page.evaluate("document.getElementById('status').classList.contains('bad')")
-    assert complaints
+    assert page.evaluate("document.getElementById('status').classList.contains('bad')")
     translate(page, "fine", "FINE")
     assert page.inner_text("#status") == ""
 
 
-def test_a_busy_server_is_asked_again(page: Any, translator: StandIn) -> None:
+def test_a_busy_server_is_asked_again(page, translator):
     translator.open.clear()
     page.fill("#source", "later")
     page.wait_for_function(
@@ -282,9 +276,9 @@ def test_a_busy_server_is_asked_again(page: Any, translator: StandIn) -> None:
     page.wait_for_function("() => target.textContent === 'LATER'", timeout=15_000)
 
 
-def test_colours_follow_the_system_and_the_button(page: Any) -> None:
-    def paper() -> str:
-        return page.evaluate("getComputedStyle(document.body).backgroundColor")  # type: ignore[no-any-return]
+def test_colours_follow_the_system_and_the_button(page):
+    def paper():
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
     light = paper()
     page.emulate_media(color_scheme="dark")
@@ -299,7 +293,7 @@ def test_colours_follow_the_system_and_the_button(page: Any) -> None:
     assert paper() == dark
 
 
-def test_a_phone_sees_all_of_it_without_scrolling_sideways(browser: Any, server: Running) -> None:
+def test_a_phone_sees_all_of_it_without_scrolling_sideways(browser, server):
     complaints = Complaints()
     context = browser.new_context(
         viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True
@@ -317,10 +311,10 @@ def test_a_phone_sees_all_of_it_without_scrolling_sideways(browser: Any, server:
     assert complaints == []
 
 
-def test_keys_are_asked_for_by_a_browser_that_keeps_nothing_of_sites(browser: Any) -> None:
-    with running(StandIn(), quick(keys=frozenset({"sesame"}))) as server:
+def test_keys_are_asked_for_by_a_browser_that_keeps_nothing_of_sites(browser):
+    with running(StandIn(), keys=frozenset({"sesame"})) as server:
         page = browser.new_page()
-        errors: list[str] = []
+        errors = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         for kind in ("localStorage", "sessionStorage"):
             page.add_init_script(
@@ -343,7 +337,7 @@ def test_keys_are_asked_for_by_a_browser_that_keeps_nothing_of_sites(browser: An
         page.close()
 
 
-def test_the_api_page_shows_every_address(browser: Any, server: Running) -> None:
+def test_the_api_page_shows_every_address(browser, server):
     complaints = Complaints()
     page = complaints.watch(browser.new_page())
     page.goto(f"{server.url}/docs")
@@ -355,7 +349,7 @@ def test_the_api_page_shows_every_address(browser: Any, server: Running) -> None
     assert complaints == []
 
 
-def test_what_a_screen_reader_is_told(page: Any) -> None:
+def test_what_a_screen_reader_is_told(page):
     """Everything that can be operated has a name, and headings are in order."""
     translate(page, "one two", "TWO ONE")
     page.wait_for_selector("#map canvas")

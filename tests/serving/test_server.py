@@ -2,77 +2,54 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from flaxformer_mt.serving.server import ServerError, TranslationServer, allow_files, bind
-from flaxformer_mt.serving.settings import ServerSettings, SettingsError
+from flaxformer_mt.serving.settings import SettingsError
 from tests.serving.stand_in import MODEL, Running, StandIn, eventually, quick, running
 from tests.serving.test_load import connect, request
 
 
-@contextlib.contextmanager
-def acting(act: Callable[[], None]) -> Iterator[None]:
-    """A thread that acts beside the server; what goes wrong in it is raised here."""
-    wrong: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            act()
-        except BaseException as error:
-            wrong.append(error)
-            os.kill(os.getpid(), signal.SIGTERM)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(30)
-    assert not wrong, wrong
+def stop(number=signal.SIGTERM):
+    os.kill(os.getpid(), number)
 
 
-class Told:
-    """When the first signal was sent."""
+def serve(translator, act, **settings):
+    """A server in this thread, which signals reach, until `act`, in another one, has stopped it.
 
-    at: float | None = None
-
-    def __call__(self, number: signal.Signals = signal.SIGTERM) -> None:
-        self.at = time.monotonic() if self.at is None else self.at
-        os.kill(os.getpid(), number)
-
-
-Act = Callable[[Running, Told], None]
-
-
-def serve(translator: StandIn, settings: ServerSettings, act: Act) -> tuple[float, list[str]]:
-    """A server in this thread, which signals reach, until `act` has stopped it.
-
-    Returns the seconds from the first signal to the end, and what was said.
+    Returns the seconds to the end since `act` began to send signals, which it returns, and what
+    was said. The model hangs until the server has returned.
     """
-    listener = bind("127.0.0.1", 0)
-    said: list[str] = []
-    server = TranslationServer(translator, MODEL, settings, listener=listener, say=said.append)
-    beside, told = Running(server, listener.getsockname()[1], said, []), Told()
-    with acting(lambda: act(beside, told)):
-        server.run_until_stopped()
-        ended = time.monotonic()
-        assert not translator.open.is_set(), "the model hangs until the server has returned"
-        translator.open.set()
-    assert told.at is not None
-    return ended - told.at, said
+    listener, said, told = bind("127.0.0.1", 0), [], []
+    server = TranslationServer(
+        translator, MODEL, quick(**settings), listener=listener, say=said.append
+    )
+
+    def beside():
+        try:
+            told.append(act(Running(server, listener.getsockname()[1], said)))
+        finally:
+            if not told:  # what went wrong shows below
+                stop()
+                stop()
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    server.run_until_stopped()
+    ended = time.monotonic()
+    assert not translator.open.is_set()
+    translator.open.set()
+    thread.join(30)
+    return ended - told[0], said
 
 
-def accepted(translator: StandIn, server: Running) -> socket.socket:
+def accepted(translator, server):
     """A client whose request is with the model, which hangs."""
     eventually(lambda: server.server.started and "ready" in server.said)
     translator.open.clear()
@@ -82,58 +59,66 @@ def accepted(translator: StandIn, server: Running) -> socket.socket:
     return client
 
 
-def test_a_model_that_hangs_is_waited_for_as_long_as_was_said() -> None:
+def test_a_model_that_hangs_is_waited_for_as_long_as_was_said():
     translator = StandIn()
 
-    def act(server: Running, tell: Told) -> None:
+    def act(server):
         with accepted(translator, server) as client:
-            tell()
+            told = time.monotonic()
+            stop()
             answer = client.recv(65536)
             assert answer.startswith(b"HTTP/1.1 503 ") and b"the server is stopping" in answer
+        return told
 
-    seconds, said = serve(translator, quick(drain_seconds=1.0), act)
+    seconds, said = serve(translator, act, drain_seconds=1.0)
     assert seconds > 0.9
     assert said[-1] == "the model is still at work, and not waited for"
     assert not [line for line in said if "Traceback" in line]
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_waits_for_no_request(second: signal.Signals) -> None:
+def test_a_second_signal_waits_for_no_request(second):
     translator = StandIn()
 
-    def act(server: Running, tell: Told) -> None:
+    def act(server):
         with accepted(translator, server) as client:
-            tell()
+            told = time.monotonic()
+            stop()
             eventually(lambda: any("answering what was accepted" in line for line in server.said))
-            tell(second)
+            stop(second)
             client.recv(65536)
+        return told
 
-    assert serve(translator, quick(drain_seconds=300.0), act)[0] < 150
+    assert serve(translator, act, drain_seconds=300.0)[0] < 150
 
 
-def test_a_second_signal_waits_for_no_model() -> None:
+def test_a_second_signal_waits_for_no_model():
     """Its client has left: there is nothing but the model to wait for."""
     translator = StandIn()
 
-    def act(server: Running, tell: Told) -> None:
+    def act(server):
         accepted(translator, server).close()
-        eventually(lambda: not server.server.server_state.connections)
-        tell()
+        eventually(lambda: not server.connections)
+        told = time.monotonic()
+        stop()
         eventually(lambda: server.server._service.batcher.closed)
-        tell()
+        stop()
+        return told
 
-    assert serve(translator, quick(drain_seconds=300.0), act)[0] < 150
+    assert serve(translator, act, drain_seconds=300.0)[0] < 150
 
 
-def test_a_model_that_was_never_ready_is_not_waited_for() -> None:
+def test_a_model_that_was_never_ready_is_not_waited_for():
     translator = StandIn()
     translator.open.clear()
 
-    def act(_: Running, tell: Told) -> None:
+    def act(_):
         eventually(lambda: bool(translator.calls))  # the warm-up is under way
-        tell()
+        told = time.monotonic()
+        stop()
+        return told
 
-    seconds, said = serve(translator, quick(drain_seconds=300.0, warm_up_words=10), act)
+    seconds, said = serve(translator, act, drain_seconds=300.0, warm_up_words=10)
     assert seconds < 150 and "ready" not in said
 
 
@@ -141,10 +126,8 @@ def test_a_model_that_was_never_ready_is_not_waited_for() -> None:
     ("soft", "hard", "given"),
     [(1024, 4096, 1104), (1104, 4096, 1104), (256, resource.RLIM_INFINITY, 1104), (64, 1103, None)],
 )
-def test_connections_fit_the_limit_of_open_files(
-    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, given: int | None
-) -> None:
-    def raise_limit(which: int, limits: tuple[int, int]) -> None:
+def test_connections_fit_the_limit_of_open_files(monkeypatch, soft, hard, given):
+    def raise_limit(which, limits):
         nonlocal soft
         if limits[0] > hard != resource.RLIM_INFINITY:
             raise ValueError("not allowed to raise maximum limit")
@@ -160,7 +143,7 @@ def test_connections_fit_the_limit_of_open_files(
         assert soft == given
 
 
-def test_an_address_is_one_servers_from_the_start() -> None:
+def test_an_address_is_one_servers_from_the_start():
     """Not only once the model is loaded."""
     with bind("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
@@ -168,14 +151,14 @@ def test_an_address_is_one_servers_from_the_start() -> None:
             bind("127.0.0.1", port)
 
 
-def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted() -> None:
+def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted():
     origin = "https://their.site"
-    with running(StandIn(), quick(connections=4, cors_origins=(origin,))) as server:
+    with running(StandIn(), connections=4, cors_origins=(origin,)) as server:
         others = [connect(server) for _ in range(3)]
-        eventually(lambda: len(server.server.server_state.connections) == 3)
+        eventually(lambda: server.connections == 3)
         assert server.post("/translate", {"text": "a"})[0] == 200
         others.append(connect(server))
-        eventually(lambda: len(server.server.server_state.connections) == 4)
+        eventually(lambda: server.connections == 4)
         status, answer, headers = server.ask("GET", "/languages", headers={"origin": origin})
         assert (status, answer) == (503, {"error": "more than 4 connections are open"})
         assert int(headers["retry-after"]) >= 1 and headers["connection"] == "close"
@@ -187,9 +170,9 @@ def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted() ->
         assert status == 503 and headers["connection"] == "close"
         # Whoever looks after it sees what is the matter.
         assert server.ask("GET", "/health")[0] == 200
-        assert server.metric('flaxformer_refused_total{reason="connections"}') == 2
+        assert server.refused("connections") == 2
         assert server.metric('flaxformer_requests_total{path="/languages",status="503"}') == 1
         for each in others:
             each.close()
-        eventually(lambda: not server.server.server_state.connections)
+        eventually(lambda: not server.connections)
         assert server.ask("GET", "/languages")[0] == 200

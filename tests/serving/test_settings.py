@@ -18,34 +18,21 @@ from tests.serving.stand_in import MODEL
 GUIDE = Path(__file__).parents[2] / "docs" / "serving.md"
 
 
-def test_the_command_line_has_them_as_they_are() -> None:
-    options = _parser("serve", "").parse_args(["--workdir", "x"])
-    plain = ServerSettings()
-    for name in flags():
-        assert getattr(options, name) == getattr(plain, name), name
-    assert options.log == plain.log
-    values = {name: getattr(plain, name) + 1 for name in flags()}
-    words = [word for name, flag in flags().items() for word in (flag.flag, str(values[name]))]
-    changed = _parser("serve", "").parse_args(["--workdir", "x", *words])
-    assert {name: getattr(changed, name) for name in flags()} == values
-
-
-def test_the_guide_names_every_flag_and_default() -> None:
+def test_command_line_guide_and_errors_have_every_flag():
     guide = GUIDE.read_text()
-    for name, flag in flags().items():
-        assert f"`{flag.flag}" in guide, name
+    options = _parser("serve", "").parse_args(["--workdir", "x"])
+    for name, option in flags().items():
         value = getattr(ServerSettings, name)
+        assert getattr(options, name) == value, name
+        given = _parser("", "").parse_args(["--workdir", "x", option.flag, str(value + 1)])
+        assert getattr(given, name) == value + 1
         shown = "256 KiB" if name == "max_body_bytes" else f"{value:,g}"
-        row = next(line for line in guide.splitlines() if f"`{flag.flag}" in line)
+        row = next(line for line in guide.splitlines() if f"`{option.flag}" in line)
         if row.startswith("| "):
             assert re.search(rf"(?<!\d)(?<!\d,){shown}(?!\d|,\d)", row), (name, row)
-
-
-@pytest.mark.parametrize("name", flags())
-def test_an_error_names_the_flag(name: str) -> None:
-    wrong = -0.5 if isinstance(getattr(ServerSettings, name), float) else flags()[name].least - 1
-    with pytest.raises(SettingsError, match=re.escape(f"{flags()[name].flag} {wrong} must be")):
-        ServerSettings(**{name: wrong})
+        wrong = -0.5 if isinstance(value, float) else option.least - 1
+        with pytest.raises(SettingsError, match=re.escape(f"{option.flag} {wrong} must be")):
+            ServerSettings(**{name: wrong})
 
 
 @pytest.mark.parametrize(
@@ -60,14 +47,14 @@ def test_an_error_names_the_flag(name: str) -> None:
         ({"keys": frozenset({""})}, "an empty API key"),
     ],
 )
-def test_what_would_never_hold_is_refused(changes: dict[str, object], message: str) -> None:
+def test_what_would_never_hold_is_refused(changes, message):
     with pytest.raises(SettingsError, match=re.escape(message)):
-        ServerSettings(**changes)  # type: ignore[arg-type]
+        ServerSettings(**changes)
     for origin in ("*", "null", "http://localhost:3000", "moz-extension://0b-1"):
         ServerSettings(cors_origins=(origin,), allowed_hosts=("a.example", "b:8000"))
 
 
-def test_the_document_has_the_limits() -> None:
+def test_the_document_has_the_limits():
     settings = ServerSettings(max_characters=123, max_texts=7, max_n_best=3)
     schemas = openapi(Reader(MODEL, settings))["components"]["schemas"]
     properties = schemas["TranslateRequest"]["properties"]
@@ -76,22 +63,16 @@ def test_the_document_has_the_limits() -> None:
     assert '"maxItems": 7' in json.dumps(properties["text"])
 
 
-# --- files of API keys ----------------------------------------------------------------------------
-
-
-def test_a_key_a_line() -> None:
+def test_a_key_a_line_and_none_that_no_header_carries():
     text = "# ours\r\n\none\n  two words \n#three\n~!@$%\n"
     assert read_keys(text, "keys") == {"one", "two words", "~!@$%"}
+    for key in ("schlüssel", "a\x07b", "a\u2028b", "a\x85b", "\ufeffa"):
+        with pytest.raises(SettingsError, match="keys:4: .*beyond printable ASCII") as refused:
+            read_keys(f"one\n\n# ключ\n{key}\ntwo\n", "keys")
+        assert key not in str(refused.value)
 
 
-@pytest.mark.parametrize("key", ["ключ", "schlüssel", "a\x07b", "a\u2028b", "a\x85b", "\ufeffa"])
-def test_a_key_that_no_header_carries_is_refused_with_its_line(key: str) -> None:
-    with pytest.raises(SettingsError, match="keys:4: .*beyond printable ASCII") as refused:
-        read_keys(f"one\n\n# ключ\n{key}\ntwo\n", "keys")
-    assert key not in str(refused.value)
-
-
-def test_whatever_a_client_sends_is_compared() -> None:
+def test_whatever_a_client_sends_is_compared():
     keys = Keys(["one", "two"])
     keys.admit("one")
     keys.admit("two")

@@ -4,51 +4,48 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.serving.engine import Engine, Sentence, warm_up
+from flaxformer_mt.serving.metrics import watch_compilations
 from tests.decoding.runs import PAIRS, make_run
-from tests.serving.stand_in import MODEL, Running, quick, running
+from tests.serving.stand_in import MODEL, running
 
 SENTENCES = [src for src, _ in PAIRS]
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    run = make_run(tmp_path_factory.mktemp("serving") / "run", {1: None})
-    return Translator.load(run.path)
+def translator(tmp_path_factory):
+    return Translator.load(make_run(tmp_path_factory.mktemp("serving") / "run", {1: None}).path)
 
 
 @pytest.fixture(scope="module")
-def server(translator: Translator) -> Iterator[Running]:
+def server(translator):
     model = dataclasses.replace(MODEL, encoder_layers=1, decoder_layers=1)
     # Words of the warm-up have one token; the model takes 32.
-    settings = quick(warm_up_words=22, batch_sentences=2)
-    with running(translator, settings, model=model) as server:
+    with running(translator, model=model, warm_up_words=22, batch_sentences=2) as server:
         yield server
 
 
-def test_answers_are_the_translators(server: Running, translator: Translator) -> None:
+def test_answers_are_the_translators(server, translator):
     payload = {"text": SENTENCES, "sentences": False, "n_best": 3}
     answer = server.post("/translate", payload)[1]
     expected = translator.translate(SENTENCES, n_best=3)
     for found, wanted in zip(answer["translations"], expected, strict=True):
         assert found["text"] == wanted.text
         (sentence,) = found["sentences"]
-        assert [each["text"] for each in sentence["hypotheses"]] == [
-            hypothesis.text for hypothesis in wanted.hypotheses
-        ]
         for got, hypothesis in zip(sentence["hypotheses"], wanted.hypotheses, strict=True):
+            assert got["text"] == hypothesis.text
             assert got["score"] == pytest.approx(hypothesis.score, abs=1e-5)
             assert got["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-5)
 
 
-def test_neighbours_change_nothing(server: Running) -> None:
-    def ask(text: str) -> Any:
+def test_neighbours_change_nothing(server):
+    def ask(text):
         return server.post("/translate", {"text": text})[1]["translations"][0]["text"]
 
     alone = [ask(text) for text in SENTENCES]
@@ -57,11 +54,9 @@ def test_neighbours_change_nothing(server: Running) -> None:
     assert together == alone * 8
 
 
-def test_after_the_warm_up_nothing_compiles(
-    server: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_the_warm_up_nothing_compiles(server, caplog):
     """Any mixture of requests with sentences as long as the warm-up's."""
-    payloads: list[tuple[str, dict[str, Any]]] = [
+    payloads = [
         *(("/translate", {"text": text}) for text in [*SENTENCES, "a", "a dog runs . " * 2] * 6),
         *(("/translate", {"text": text, "n_best": 2}) for text in SENTENCES),
         *(("/translate", {"text": text, "n_best": 4, "alignment": True}) for text in SENTENCES),
@@ -79,7 +74,7 @@ def test_after_the_warm_up_nothing_compiles(
     assert not [each for each in said if each.startswith("Compiling")]
 
 
-def test_alignments_and_attention_are_of_the_translation(server: Running) -> None:
+def test_alignments_and_attention_are_of_the_translation(server):
     payload = {"text": SENTENCES[1], "sentences": False, "alignment": True}
     (sentence,) = server.post("/translate", payload)[1]["translations"][0]["sentences"]
     (hypothesis,) = sentence["hypotheses"]
@@ -96,21 +91,72 @@ def test_alignments_and_attention_are_of_the_translation(server: Running) -> Non
     assert sums == pytest.approx([1.0] * len(sums), abs=1e-2)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["\x00 a \x07", "\ufeff", "😀" * 40, "\U000e0001", "a\u0301" * 50],
-    ids=range(5),
-)
-def test_odd_texts_are_answered(server: Running, text: str) -> None:
-    status, answer = server.post("/translate", {"text": text, "n_best": 2, "alignment": True})
-    assert status == 200, answer
-    assert server.post("/attention", {"text": text})[0] in (200, 400)
-    assert not [line for line in server.said if line.startswith("error")]
-
-
-def test_a_text_too_long_for_the_model_is_translated_in_pieces(server: Running) -> None:
+def test_odd_and_long_texts_are_answered(server):
+    for text in ("\x00 a \x07", "\ufeff", "😀" * 20, "\U000e0001", "a\u0301" * 20):
+        payload = {"text": text, "n_best": 4, "alignment": True}
+        status, answer = server.post("/translate", payload)
+        assert status == 200, answer
+        assert server.post("/attention", {"text": text})[0] in (200, 400)
+    assert not server.errors()
     text = "the small cat sees a big dog and " * 8
     (sentence,) = server.post("/translate", {"text": text})[1]["translations"][0]["sentences"]
     assert sentence["split"]
     status, answer = server.post("/attention", {"text": text})
     assert status == 400 and "32" in answer["error"]
+
+
+# --- what is compiled before is all that requests of these lengths can need -----------------------
+
+
+def warmed(engine):
+    """The searches that were run."""
+    said = []
+    # Of "a", a token each: shapes of 16 and of 32 source positions.
+    warm_up(engine, words=20, progress=lambda done, count, what: said.append(what))
+    return [line.split(",")[0] for line in said if "1-best" in line]
+
+
+def programs():
+    """How many this process has compiled."""
+    return watch_compilations()["programs"]
+
+
+@pytest.mark.extended
+def test_programs_of_another_model_hide_none(translator):
+    """They are the process's: here, one sentence of the shorter shape has them already."""
+    translator.compile(["a"], n_best=2)
+    translator.translate(["a"], n_best=2)
+    engine = Engine(translator, widest=2, largest=3)
+    warmed(engine)
+    before = programs()
+    for texts in (["a"], ["a"] * 2, ["a"] * 3):
+        engine.run(engine.key_of(2), [Sentence(text) for text in texts])
+    assert programs() == before
+
+
+@pytest.mark.extended
+def test_no_mixture_of_lengths_and_ends_compiles_and_no_shape_is_run_twice(translator):
+    """Eight sources of 32 positions fill a batch, so that any number is left for another."""
+    engine = Engine(translator, widest=2, largest=16)
+    sizes = (1, 16, 4)
+    assert warmed(engine) == [
+        *(f"{size} x 23 words" for size in sizes),
+        *(f"{size} x 15 words" for size in sizes),
+        *(f"1 x {length} words" for length in (11, 7, 5)),
+    ]
+    before = programs()
+    for long in range(17):
+        texts = ["a " * 23] * long + ["a"] * (16 - long)
+        for part in (texts, texts[: len(texts) // 2], texts[::3]):
+            engine.run(engine.key_of(1), [Sentence(text) for text in part])
+            assert programs() == before, (long, len(part))
+    draw = np.random.default_rng(0)
+    words = [*"a the small cat sees big dog . runs".split()]
+    for _ in range(40):
+        key = engine.key_of(int(draw.integers(1, 3)))
+        texts = [
+            " ".join(draw.choice(words, draw.integers(1, 7)))
+            for _ in range(draw.integers(1, 1 + max(engine.sizes(key))))
+        ]
+        engine.run(key, [Sentence(text) for text in texts])
+    assert programs() == before
