@@ -59,10 +59,9 @@ class Shown:
 class Form:
     """How lines are read and written.
 
-    `column`, from 0, is the one that is translated: in its place, or with `append` after the last.
-    `key` leads to a JSON object's source (a dot into an object); its translation is added under
-    `target_key`. All else is passed through, an object to the byte. In text and columns a tab
-    within what becomes a column turns into a blank.
+    `column`, from 0, is translated in its place, or with `append` after the last. `key` leads to a
+    JSON object's source (a dot into an object); its translation is added under `target_key`. All
+    else is passed through, an object to the byte. A tab in a column becomes a blank.
 
     Raises ValueError for keys of which two are one.
     """
@@ -113,37 +112,29 @@ class Form:
 
         With `shown.n_best` a line of text or columns begins with `number`, the source's, and a tab.
         """
-        said = [
-            (hypothesis, alignments[number] if alignments else None)
-            for number, hypothesis in enumerate(translation.hypotheses)
-        ]
+        aligned: Sequence[Alignment | None] = alignments or [None] * len(translation.hypotheses)
+        said = list(zip(translation.hypotheses, aligned, strict=True))
         if self.write == "jsonl":
-            return self._render_json(record, translation, said)
-        line = self._text_line if self.write == "text" else self._column_line
+            fields = {**self._object(*said[0]), "at_limit": translation.at_limit}
+            if self.shown.n_best:
+                fields["n_best"] = [self._object(*each) for each in said]
+            return with_fields(record.json or _dumped({self.key: record.source}), fields)
         index = f"{number}\t" if self.shown.n_best else ""
-        return "".join(f"{index}{line(record, *each)}\n" for each in said).encode()
+        return "".join(f"{index}{self._line(record, *each)}\n" for each in said).encode()
 
-    def _text_line(self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None) -> str:
-        text = hypothesis.text
-        if self.shown.scores or self.shown.n_best or aligned is not None:
-            text = _as_column(text)
-        score = f"{hypothesis.score:.4f}\t" if self.shown.scores else ""
-        links = f"\t{aligned}" if aligned is not None else ""
-        return f"{score}{text}{links}"
-
-    def _column_line(
-        self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None
-    ) -> str:
-        columns, text = list(record.columns), _as_column(hypothesis.text)
+    def _line(self, record: Record, hypothesis: Hypothesis, aligned: Alignment | None) -> str:
+        score = [f"{hypothesis.score:.4f}"] if self.shown.scores else []
+        links = [] if aligned is None else [str(aligned)]
+        text, columns = _as_column(hypothesis.text), list(record.columns)
+        if self.write == "text":
+            if score or links or self.shown.n_best:
+                return "\t".join([*score, text, *links])
+            return hypothesis.text  # whatever is in it
         if self.append:
             columns.append(text)
         else:
             columns[self.column] = text
-        if self.shown.scores:
-            columns.append(f"{hypothesis.score:.4f}")
-        if aligned is not None:
-            columns.append(str(aligned))
-        return "\t".join(columns)
+        return "\t".join([*columns, *score, *links])
 
     def _parse_json(self, line: bytes) -> Record:
         record = _parsed_object(line)
@@ -158,27 +149,12 @@ class Form:
         return dataclasses.replace(record, source=source, prefix=prefix)
 
     def _fields(self) -> list[str]:
-        wanted = {
-            "score": self.shown.scores,
-            "log_prob": self.shown.scores,
-            "at_limit": True,
-            "alignment": self.shown.alignments,
-            "tokens": self.shown.tokens,
-            "n_best": self.shown.n_best,
-        }
-        return [self.target_key, *(name for name, shown in wanted.items() if shown)]
-
-    def _render_json(
-        self,
-        record: Record,
-        translation: Translation,
-        said: Sequence[tuple[Hypothesis, Alignment | None]],
-    ) -> bytes:
-        fields = {**self._object(*said[0]), "at_limit": translation.at_limit}
-        if self.shown.n_best:
-            fields["n_best"] = [self._object(*each) for each in said]
-        whole = record.json or _dumped({self.key: record.source})
-        return with_fields(whole, fields)
+        """The keys that a translation adds to an object."""
+        shown = self.shown
+        fields = [self.target_key, *(["score", "log_prob"] if shown.scores else []), "at_limit"]
+        fields += ["alignment"] if shown.alignments else []
+        fields += ["tokens"] if shown.tokens else []
+        return [*fields, "n_best"] if shown.n_best else fields
 
     def _object(self, hypothesis: Hypothesis, aligned: Alignment | None) -> dict[str, Any]:
         fields: dict[str, Any] = {self.target_key: hypothesis.text}
@@ -208,8 +184,8 @@ class PairForm:
     """How pairs are read and their scores written.
 
     "files": lines of two, with scores alone. "tsv": columns `src` and `tgt`, from 0, with scores
-    as further columns. "jsonl": objects with the texts under `source_key` and `target_key`, and
-    scores in an object under `scored_key`; with `tokens_key`, the tokens there are scored.
+    as further columns. "jsonl": objects with texts under `source_key` and `target_key`, and scores
+    in an object under `scored_key`; with `tokens_key`, the tokens there are scored.
 
     Raises ValueError for a `scored_key` with a dot.
     """

@@ -62,8 +62,7 @@ class Lines:
         self.bytes_read += len(line)
         if len(line) > LONGEST:
             raise too_long(self.name, self.number)
-        if self.number == 1:
-            # As training's readers do.
+        if self.number == 1:  # as training's readers do
             line = line.removeprefix(_UTF8_BOM)
         return line.removesuffix(b"\n").removesuffix(b"\r")
 
@@ -71,8 +70,9 @@ class Lines:
         """What share of the input the first `done` bytes of its text are; None if not known."""
         if self.text is None or self.file is None or not self.size:
             return None
-        if self.text is self.file or self._ended:
-            return min(done / (self.bytes_read if self._ended else self.size), 1.0)
+        if self._ended or self.text is self.file:
+            whole = self.bytes_read if self._ended else self.size
+            return min(done / whole, 1.0) if whole else None
         # As much text comes of each byte of the file as has come of those that were read, and
         # nobody knows how much is left once all were.
         given, read = self.text.tell(), self.file.tell()
@@ -83,8 +83,7 @@ class Lines:
 def open_lines(path: str | None) -> Iterator[Lines]:
     """The lines of a file (plain, .gz, .xz, .zst; `gs://` too), or of standard input for None.
 
-    Raises:
-      CorpusError: it cannot be opened, or is damaged; also later, while it is read.
+    Raises CorpusError if it cannot be opened or is damaged; also later, while it is read.
     """
     if path is None:
         stream = sys.stdin.buffer
@@ -101,10 +100,11 @@ def open_lines(path: str | None) -> Iterator[Lines]:
 class TwoInputs:
     """Line n of one input and line n of another, with a line end between them."""
 
+    interactive = False
+
     def __init__(self, src: Lines, tgt: Lines) -> None:
         self._src, self._tgt = src, tgt
         self.name = f"{src.name}, {tgt.name}"
-        self.interactive = False
 
     @property
     def number(self) -> int:

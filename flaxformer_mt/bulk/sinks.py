@@ -21,15 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from flaxformer_mt.errors import UserError
-from flaxformer_mt.rundir import RunDirectoryError
-from flaxformer_mt.rundir.paths import (
-    as_path,
-    asking,
-    exists,
-    persistently,
-    read_json,
-    write_json,
-)
+from flaxformer_mt.rundir import RunDirectoryError, paths
 
 T = TypeVar("T")
 
@@ -58,8 +50,7 @@ class Consumed:
 class Sink:
     """Takes output in order. What is committed stays, whatever becomes of the process."""
 
-    kept = ""
-    """Where the output of a call that ends early is, in words; "" if nowhere."""
+    kept = ""  # where the output of a call that ends early is, in words; "" if nowhere
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
         """What an earlier call of the same `identity` has done; nothing, if there was none.
@@ -125,17 +116,13 @@ class _Continued(Sink):
         self._record, self._restart = record, restart
         # What a kill may leave beside the record, of which only one process writes.
         self._aside = record.with_name(f".{record.name}.tmp")
-        self._identity: Mapping[str, Any] = {}
+        self._identity: dict[str, Any] = {}
 
     def _tell(self, consumed: Consumed, made: int) -> None:
         """Records how much is complete: of the input, and of output in bytes or parts."""
-        record = {
-            "format": FORMAT,
-            "identity": dict(self._identity),
-            "output": made,
-            "consumed": dataclasses.asdict(consumed),
-        }
-        write_json(self._record, record, aside=self._aside)
+        done = dataclasses.asdict(consumed)
+        record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
+        paths.write_json(self._record, record, aside=self._aside)
 
     def _told(self) -> tuple[Consumed, int]:
         """What is done, and how much output that has made.
@@ -143,13 +130,11 @@ class _Continued(Sink):
         Raises OutputError for another identity. A record of nothing could belong to any call.
         """
         try:
-            record = read_json(self._record)
+            record = paths.read_json(self._record)
             if (version := record.get("format")) != FORMAT:
                 raise ValueError(f"has format {version}, and this program reads {FORMAT}")
             done, made = Consumed(**record["consumed"]), int(record["output"])
             then: dict[str, Any] = dict(record["identity"])
-            if not all(isinstance(number, int) for number in (done.lines, done.size)):
-                raise TypeError("its counts are not integers")
         except (RunDirectoryError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise OutputError(
                 f"{self._record}: cannot be continued: {error}; begin anew with --restart"
@@ -157,7 +142,7 @@ class _Continued(Sink):
         if not done.lines:
             return Consumed(), 0
         # As they look after a round trip through JSON.
-        now = json.loads(json.dumps(dict(self._identity)))
+        now = json.loads(json.dumps(self._identity))
         for name in {**then, **now}:
             if then.get(name) != now.get(name):
                 raise OutputError(
@@ -171,39 +156,35 @@ class _Continued(Sink):
 class FileSink(_Continued):
     """A local file. Raises OutputError wherever the system refuses something."""
 
+    _stream: BinaryIO
+
     def __init__(self, path: str, *, restart: bool = False) -> None:
         super().__init__(Path(f"{path}.part.json"), restart)
         self._path, self._part = Path(path), Path(f"{path}.part")
-        self._stream: BinaryIO | None = None
-        self._size = 0  # bytes of output that are committed or were written since
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        self._identity = identity
-        try:
-            with _explained(self._path):
-                self._stream = self._opened()
-                done, self._size = self._earlier(self._stream)
-                if not done.lines:
-                    self._tell(done, 0)
-                self._stream.truncate(self._size)
-                self._stream.seek(self._size)
-        except BaseException:
-            self.close()
-            raise
+        self._identity = dict(identity)
+        with contextlib.ExitStack() as failing, _explained(self._path):
+            self._stream = self._opened()
+            failing.callback(self.close)
+            done, size = self._earlier()
+            if not done.lines:
+                self._tell(done, 0)
+            self._stream.truncate(size)
+            self._stream.seek(size)
+            failing.pop_all()
         self.kept = str(self._part)
         return done
 
     def write(self, data: bytes) -> None:
-        assert self._stream is not None
         with _explained(self._path, self._part):
             self._stream.write(data)
-        self._size += len(data)
 
     def commit(self, consumed: Consumed) -> None:
         with _explained(self._path, self._part):
             # In this order, so that the record never tells of output that is not there.
             self._force_to_disk()
-            self._tell(consumed, self._size)
+            self._tell(consumed, self._stream.tell())
 
     def finish(self) -> None:
         with _explained(self._path, self._part):
@@ -215,33 +196,32 @@ class FileSink(_Continued):
 
     def close(self) -> None:
         """Lets go of the file; what was written stays in FILE.part."""
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.close()
+        with contextlib.suppress(OSError, AttributeError):  # if it was never opened
+            self._stream.close()
 
     def _force_to_disk(self) -> None:
-        assert self._stream is not None
         self._stream.flush()
         os.fsync(self._stream.fileno())
 
     def _opened(self) -> BinaryIO:
         """FILE.part, which no other process has open for writing; neither cut nor read."""
-        while True:
-            descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise OutputError(f"{self._part}: another process is writing it") from error
-            except OSError:
-                pass  # a file system without locks
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), self._part.stat()):
-                    return os.fdopen(descriptor, "r+b")
-            os.close(descriptor)  # another process has just finished it, which made it FILE
+        descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        stream = os.fdopen(descriptor, "r+b")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Otherwise another process has just finished it, which made it FILE.
+            ours = os.path.samestat(os.fstat(descriptor), self._part.stat())
+        except (BlockingIOError, FileNotFoundError):
+            ours = False
+        except OSError:
+            ours = True  # a file system without locks
+        if not ours:
+            stream.close()
+            raise OutputError(f"{self._part}: another process is writing it")
+        return stream
 
-    def _earlier(self, stream: BinaryIO) -> tuple[Consumed, int]:
-        found = os.fstat(stream.fileno()).st_size
+    def _earlier(self) -> tuple[Consumed, int]:
+        found = os.fstat(self._stream.fileno()).st_size
         if self._restart or not (found or self._record.exists()):
             return Consumed(), 0
         if not self._record.exists():
@@ -253,7 +233,7 @@ class FileSink(_Continued):
         if found < size and self._path.is_file() and self._path.stat().st_size == size:
             # Killed between the last two steps, or here: what became FILE is a part again.
             with self._path.open("rb") as whole:
-                shutil.copyfileobj(whole, stream)
+                shutil.copyfileobj(whole, self._stream)
         elif 0 < found < size:
             raise OutputError(
                 f"{self._part}: has {found:,} bytes where {self._record.name} tells of {size:,}: "
@@ -280,21 +260,20 @@ class BucketSink(_Continued):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         with _explained(path):
-            self._path, self._folder = as_path(path), as_path(f"{path}.part")
+            self._path, self._folder = paths.as_path(path), paths.as_path(f"{path}.part")
         super().__init__(self._folder / "state.json", restart)
-        self._every, self._clock = every, clock
+        self._every, self._clock, self._last = every, clock, clock()
         self._waiting = bytearray()  # output that is not uploaded
         self._committed = 0  # bytes of it that `_consumed` is up to
         self._consumed = self._uploaded = Consumed()
         self._parts = 0
-        self._last = clock()
 
     def begin(self, identity: Mapping[str, Any]) -> Consumed:
-        self._identity = identity
+        self._identity = dict(identity)
         with _explained(self._path):
-            if not self._restart and exists(self._record):
+            if not self._restart and paths.exists(self._record):
                 self._uploaded, self._parts = self._told()
-            if self._parts and not exists(self._part(0)):
+            if self._parts and not paths.exists(self._part(0)):
                 self._take_back()
             if not self._uploaded.lines:
                 self._tell(Consumed(), 0)
@@ -330,34 +309,32 @@ class BucketSink(_Continued):
 
     def _upload(self) -> None:
         if self._consumed != self._uploaded and self._consumed.lines:
-            data = bytes(self._waiting[: self._committed])
-            path = self._part(self._parts)
+            data, path = bytes(self._waiting[: self._committed]), self._part(self._parts)
             self._ask(path, lambda: path.write_bytes(data))
-            self._parts, self._uploaded = self._parts + 1, self._consumed
-            self._write_state()
+            self._record_upload(self._consumed, self._parts + 1)
             del self._waiting[: self._committed]
             self._committed = 0
         self._last = self._clock()
 
     def _take_back(self) -> None:
         """After a stop while parts were deleted, FILE becomes the only part again."""
-        if not exists(self._path):  # its owner has taken it away
+        if not paths.exists(self._path):  # its owner has taken it away
             self._uploaded, self._parts = Consumed(), 0
             return
         # The record first: FILE must never count beside parts that it already holds.
-        self._parts = 1
-        self._write_state()
+        self._record_upload(self._uploaded, 1)
         self._ask(self._folder, lambda: _join([self._path], self._part(0)))
 
-    def _write_state(self) -> None:
-        self._ask(self._record, lambda: self._tell(self._uploaded, self._parts))
+    def _record_upload(self, consumed: Consumed, parts: int) -> None:
+        self._uploaded, self._parts = consumed, parts
+        self._ask(self._record, lambda: self._tell(consumed, parts))
 
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08}"
 
     def _ask(self, path: Path, action: Callable[[], T]) -> T:
         with _explained(path, self._folder):
-            return asking(path, "written", lambda: persistently(action))
+            return paths.asking(path, "written", lambda: paths.persistently(action))
 
 
 def _join(parts: Iterable[Path], whole: Path) -> None:

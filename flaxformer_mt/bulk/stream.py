@@ -37,10 +37,7 @@ class Window:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Made:
-    """What a window's lines became, up to one that is refused.
-
-    A window's results depend on it and on settings alone, so that any process can make them.
-    """
+    """What a window's lines became, up to one that is refused."""
 
     output: bytes = b""
     tokens: int = 0  # that the model has said

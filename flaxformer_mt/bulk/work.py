@@ -6,12 +6,11 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from flaxformer_mt.bulk.forms import Form, PairForm, PairRecord, Record, counted
 from flaxformer_mt.bulk.stream import Made, Window, made_of
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import Overlong
 from flaxformer_mt.decoding.translator import Translator
@@ -30,9 +29,8 @@ class TranslateSettings:
 
     def make(self, window: Window, translator: Translator) -> Made:
         """A window's translations, rendered; counts lines in pieces and at the limit."""
-        return made_of(
-            window, self.form.parse, functools.partial(self._translated, window, translator)
-        )
+        make = functools.partial(self._translated, window, translator)
+        return made_of(window, self.form.parse, make)
 
     def _translated(self, window: Window, translator: Translator, records: list[Record]) -> Made:
         sources = [record.source for record in records]
@@ -46,18 +44,15 @@ class TranslateSettings:
             sampling=self.sampling,
             first=window.first,
         )
-        aligned: Iterator[Alignment] = iter(())
-        if self.form.shown.alignments:
-            pairs = [
-                (source, hypothesis.tokens)
-                for source, translation in zip(sources, translations, strict=True)
-                for hypothesis in translation.hypotheses
-            ]
-            aligned = iter(translator.align(pairs))
+        pairs = [
+            (source, hypothesis.tokens)
+            for source, translation in zip(sources, translations, strict=True)
+            for hypothesis in translation.hypotheses
+        ]
+        aligned = iter(translator.align(pairs) if self.form.shown.alignments else ())
         output, notes = [], []
-        for number, (record, translation) in enumerate(
-            zip(records, translations, strict=True), start=window.first
-        ):
+        each = zip(records, translations, strict=True)
+        for number, (record, translation) in enumerate(each, start=window.first):
             if translation.split:
                 notes.append(
                     f"{window.name}:{number}: longer than the model takes; translated in pieces "

@@ -5,6 +5,7 @@ Each check yields findings, the lines of the report.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
@@ -36,10 +37,7 @@ _PACKAGES = (
 _PLUGINS = ("jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin")
 _DRIVER = Path("/proc/driver/nvidia/version")
 # What the kernel shows where there is such a device.
-_SIGNS = {
-    "gpu": ("/dev/nvidia0", "/proc/driver/nvidia/version"),
-    "tpu": ("/dev/accel0", "/dev/vfio/0"),
-}
+_SIGNS = {"gpu": ("/dev/nvidia0", str(_DRIVER)), "tpu": ("/dev/accel0", "/dev/vfio/0")}
 _EXTRA = {"gpu": "cuda", "tpu": "tpu"}
 _EXPECTED = 0.5  # of its peak, for one large product: devices in order reach 0.7 and more
 _SLOW_UPLOAD = 1e9  # bytes a second; a batch has some hundred kilobytes
@@ -77,9 +75,10 @@ def examined(name: str, check: Check) -> Iterator[Finding]:
     try:
         yield from check()
     except Exception as error:
-        reason = " ".join((str(error) or type(error).__name__).split())[:500]
+        kind = type(error).__name__
+        reason = " ".join((str(error) or kind).split())[:500]
         advice = "see the message; where it says nothing of use, run the check's part by hand"
-        yield Finding(name, "FAIL", f"{type(error).__name__}: {reason}", advice)
+        yield Finding(name, "FAIL", f"{kind}: {reason}", advice)
 
 
 def noted(
@@ -107,10 +106,8 @@ def versions() -> dict[str, str]:
     """Of Python, the libraries that are installed, the GPU driver and this code."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     if _DRIVER.exists() and (match := re.search(r"Module\D+([\d.]+)", _DRIVER.read_text())):
         found["nvidia driver"] = match[1]
     if commit := git_commit():
@@ -146,8 +143,8 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
     platform = here[0].platform
     values = {"platform": platform, "count": len(devices), "kind": here[0].device_kind}
     if advice := _overlooked(platform):
-        asked = os.environ.get("JAX_PLATFORMS")
-        yield Finding("devices", "warn" if asked else "FAIL", text, advice, values)
+        state: State = "warn" if os.environ.get("JAX_PLATFORMS") else "FAIL"
+        yield Finding("devices", state, text, advice, values)
     else:
         advice = "a mesh is as fast as its slowest device" if len(kinds) > 1 else ""
         yield noted("devices", text, advice, values)
@@ -159,19 +156,16 @@ def check_devices(processes: Processes) -> Iterator[Finding]:
 
 def _overlooked(platform: str) -> str:
     """What to do where the machine has an accelerator that JAX does not use, or nothing."""
-    if platform != "cpu":
+    there = (kind for kind in _SIGNS if any(Path(sign).exists() for sign in _SIGNS[kind]))
+    if platform != "cpu" or (kind := next(there, None)) is None:
         return ""
-    for kind, signs in _SIGNS.items():
-        if any(Path(sign).exists() for sign in signs):
-            if asked := os.environ.get("JAX_PLATFORMS"):
-                return f"there is a {kind.upper()}, and JAX_PLATFORMS={asked} leaves it out"
-            extra = _EXTRA[kind]
-            return (
-                f"there is a {kind.upper()} that JAX does not see: "
-                f"pip install 'flaxformer-mt[{extra}]' (FLAXFORMER_EXTRAS={extra} with launch/), "
-                "and see that no other process holds it"
-            )
-    return ""
+    if asked := os.environ.get("JAX_PLATFORMS"):
+        return f"there is a {kind.upper()}, and JAX_PLATFORMS={asked} leaves it out"
+    extra = _EXTRA[kind]
+    return (
+        f"there is a {kind.upper()} that JAX does not see: pip install 'flaxformer-mt[{extra}]' "
+        f"(FLAXFORMER_EXTRAS={extra} with launch/), and see that no other process holds it"
+    )
 
 
 def _memory(devices: list[jax.Device]) -> Iterator[Finding]:
@@ -228,11 +222,11 @@ def check_collective() -> Iterator[Finding]:
     rate = 4 * length / seconds
     text = f"a sum over {count} devices: {4 * length / 1e6:.0f} MB each at {rate / 1e9:.2f} GB/s"
     values = {"devices": count, "bytes_per_second": rate}
-    if (found != count * (count - 1) / 2).any():
-        advice = "devices do not reach each other as they should: check the network between them"
-        yield Finding("collective", "FAIL", f"{text}; the sum is wrong", advice, values)
-    else:
+    if (found == count * (count - 1) / 2).all():
         yield noted("collective", text, values=values)
+        return
+    advice = "devices do not reach each other as they should: check the network between them"
+    yield Finding("collective", "FAIL", f"{text}; the sum is wrong", advice, values)
 
 
 def check_processes(processes: Processes) -> Iterator[Finding]:
@@ -241,11 +235,11 @@ def check_processes(processes: Processes) -> Iterator[Finding]:
         return
     mine = json.dumps([versions(), jax.local_devices()[0].device_kind, jax.local_device_count()])
     told = processes.gather([mine])
-    others = [str(number) for number, (text,) in enumerate(told) if text != told[0][0]]
-    text = f"{processes.count} processes"
+    others = ", ".join(str(number) for number, text in enumerate(told) if text != told[0])
     if others:
+        text = f"{processes.count} processes; {others} not as the first"
         advice = "versions, devices and commit must be the same everywhere"
-        text += f"; {', '.join(others)} not as the first"
         yield Finding("processes", "FAIL", text, advice)
     else:
-        yield noted("processes", f"{text} with the same versions and devices")
+        text = f"{processes.count} processes with the same versions and devices"
+        yield noted("processes", text)

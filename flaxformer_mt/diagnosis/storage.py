@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -28,16 +29,13 @@ def check_checkpoint(place: Path, processes: Processes) -> Iterator[Finding]:
     """Saves an array that is spread over all devices below `place`, reads it and removes it."""
     name = processes.first(lambda: f"doctor-{uuid.uuid4().hex[:8]}")
     folder = place / name
-    if missing := _without(folder, processes):
-        yield Finding(
-            "checkpoint",
-            "FAIL",
-            f"{place} is not the same folder for process {', '.join(map(str, missing))}",
-            "--workdir must lie on a file system that all see, or in a bucket",
-        )
-        return
     try:
-        yield _there_and_back(folder, place)
+        if missing := _without(folder, processes):
+            text = f"{place} is not the same folder for process {', '.join(map(str, missing))}"
+            advice = "--workdir must lie on a file system that all see, or in a bucket"
+            yield Finding("checkpoint", "FAIL", text, advice)
+        else:
+            yield _there_and_back(folder, place)
     finally:
         processes.first(lambda: _remove(folder))
 
@@ -60,33 +58,26 @@ def check_cache(folder: Path | None) -> Iterator[Finding]:
         advice = "unset JAX_ENABLE_COMPILATION_CACHE, or name a folder that can be written with "
         advice += "FLAXFORMER_CACHE"
         yield noted("cache", "compiled programs are not kept: each start compiles anew", advice)
-        return
-    if "://" in str(folder):
+    elif "://" in str(folder):
         yield noted("cache", f"compiled programs are kept in {folder}: not tried")
-        return
-    probe = folder / f".doctor-{uuid.uuid4().hex[:8]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"x")
-        probe.unlink()
-    except OSError as error:
-        text = f"{folder} cannot be written: {error.strerror or error}"
-        yield noted("cache", text, "FLAXFORMER_CACHE names another folder")
-        return
-    yield noted("cache", f"compiled programs are kept in {folder}")
+    else:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            yield noted("cache", f"compiled programs are kept in {folder}")
+        except OSError as error:
+            text = f"{folder} cannot be written: {error.strerror or error}"
+            yield noted("cache", text, "FLAXFORMER_CACHE names another folder")
 
 
 def _without(folder: Path, processes: Processes) -> list[int]:
-    """The processes that do not see a folder which the first has made; then it is removed again."""
+    """The processes that do not see a folder which the first has made."""
     if processes.count == 1 or is_remote(folder):
         return []
     processes.first(functools.partial(folder.mkdir, parents=True))
     told = processes.gather(["yes" if folder.exists() else "no"])
-    missing = [number for number, (answer,) in enumerate(told) if answer == "no"]
-    missing = processes.first(lambda: missing)
-    if missing:
-        processes.first(lambda: _remove(folder))
-    return missing
+    # As the first has heard it, so that all do the same.
+    return processes.first(lambda: [n for n, (answer,) in enumerate(told) if answer == "no"])
 
 
 def _there_and_back(folder: Path, place: Path) -> Finding:

@@ -1,4 +1,1 @@
-"""A run directory's model over HTTP: an API, a page, and a queue that shares the model fairly.
-
-The extra `[serve]` brings what this room needs beyond the others.
-"""
+"""A run directory's model over HTTP: an API, a page, and a queue that shares the model fairly."""

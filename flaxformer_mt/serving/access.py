@@ -1,7 +1,7 @@
-"""Who may use the server, and what who may not is told: API keys, other sites' pages, its names.
+"""Who may use the server: API keys, other sites' pages, its names.
 
-A browser lets every page send requests anywhere, to a server on its user's own machine as well, and
-a form needs nobody's leave (https://fetch.spec.whatwg.org/#cors-safelisted-method). It says where a
+A browser lets every page send requests anywhere, also to a server on its user's own machine, and a
+form needs no permission (https://fetch.spec.whatwg.org/#cors-safelisted-method). It says where a
 request comes from, in `Sec-Fetch-Site` (https://www.w3.org/TR/fetch-metadata/) and `Origin`, which
 no page can forge; other programs send neither. A page whose name its owner lets point to this
 machine (DNS rebinding) passes for one of this server's own, but for the name in `Host`.
@@ -25,16 +25,14 @@ _PORTS = {"http": ":80", "https": ":443"}
 class Refusal(Exception):
     """A request that gets an error: its status, a message for the client, headers.
 
-    Messages repeat nothing of a request but short names of its keys.
+    Messages repeat nothing of a request but short names of its keys. `reason` is one word for the
+    metrics.
     """
 
-    def __init__(
-        self, status: int, message: str, *, reason: str, headers: dict[str, str] | None = None
-    ) -> None:
-        """`reason` is one word for the metrics."""
+    def __init__(self, status: int, message: str, *, reason: str, **headers: str) -> None:
         super().__init__(message)
         self.status, self.message, self.reason = status, message, reason
-        self.headers = headers or {}
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 def bad_request(message: str) -> Refusal:
@@ -46,22 +44,20 @@ def too_large(message: str) -> Refusal:
 
 
 def unavailable(message: str, *, retry_after: int, reason: str) -> Refusal:
-    return Refusal(503, message, reason=reason, headers={"retry-after": str(retry_after)})
+    return Refusal(503, message, reason=reason, retry_after=str(retry_after))
 
 
 def shown(text: str) -> str:
     """A client's short text for a message: printable, and cut at 40 characters."""
-    plain = "".join(
-        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:40]
-    )
+    plain = "".join(each if each.isprintable() else "\ufffd" for each in text[:40])
     return plain + ("…" if len(text) > 40 else "")
 
 
 class Keys:
-    """The keys that are accepted; with none of them everybody is.
+    """The keys that are accepted; without any, everybody is.
 
-    Only digests are kept and compared, all of them each time: the time that takes depends neither
-    on where a wrong key differs nor on its length.
+    Only digests are compared, all of them each time: the time that takes depends neither on where a
+    wrong key differs nor on its length.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
@@ -72,12 +68,8 @@ class Keys:
         if not self._digests:
             return
         if key is None:
-            raise Refusal(
-                401,
-                "an API key is needed: as 'Authorization: Bearer KEY', or 'api_key' in the body",
-                reason="key",
-                headers={"www-authenticate": "Bearer"},
-            )
+            how = "an API key is needed: as 'Authorization: Bearer KEY', or 'api_key' in the body"
+            raise Refusal(401, how, reason="key", www_authenticate="Bearer")
         digest = _digest(key) if isinstance(key, str) else b""
         if not sum(hmac.compare_digest(known, digest) for known in self._digests):
             raise Refusal(403, "the API key is not valid", reason="key")
@@ -97,10 +89,9 @@ def _digest(key: str) -> bytes:
 
 class Origins:
     """`allowed` are origins whose pages may use the API ("*": any), `names` what the server is
-    called beside addresses and localhost: as `Host` has them, with a port or without.
+    called beside addresses and localhost, as `Host` has them.
 
-    Other names are refused where there are some, and where the server is `local`: reached from its
-    own machine alone.
+    Other names are refused if there are some, or if only its own machine reaches it (`local`).
     """
 
     def __init__(self, allowed: Collection[str], names: Collection[str], *, local: bool) -> None:
@@ -109,7 +100,7 @@ class Origins:
         self._asks_for_names = local or bool(names)
 
     def check(self, scope: Scope) -> None:
-        """Raises Refusal for a request under a name of somebody else's, or of another site's page.
+        """Raises Refusal for a request under somebody else's name, or of another site's page.
 
         A link from another site to a page is followed.
         """

@@ -99,18 +99,13 @@ class Error(_Answer):
     error: str
 
 
-class JsonResponse(Response):
+def json_response(
+    content: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """UTF-8 JSON, never cached: translations are nobody else's. Bytes are JSON already."""
-
-    media_type = "application/json"
-
-    def __init__(
-        self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(content, status_code, {"cache-control": "no-store", **(headers or {})})
-
-    def render(self, content: Any) -> bytes:
-        return content if isinstance(content, bytes) else as_json(content)
+    body = content if isinstance(content, bytes) else as_json(content)
+    headers = {"cache-control": "no-store", **(headers or {})}
+    return Response(body, status, headers, media_type="application/json")
 
 
 def as_json(content: Any) -> bytes:
@@ -168,13 +163,15 @@ def _sentence(asked: TranslateRequest, found: Translated) -> Sentence:
                 hypothesis.alignment = Alignment(
                     source_words=its.src_words, target_words=its.tgt_words, links=its.links
                 )
-    return Sentence(
+    sentence = Sentence(
         source=found.sentence.text,
         split=found.translation.split,
         at_limit=found.translation.at_limit,
         hypotheses=hypotheses,
-        **({"code": found.sentence.code} if found.sentence.code else {}),
     )
+    if found.sentence.code:
+        sentence.code = found.sentence.code
+    return sentence
 
 
 def _joined(text: Sentences, found: Sequence[Translated], rank: int) -> str:
@@ -198,8 +195,8 @@ def languages(model: Model) -> list[Language]:
 def attention(request: AttentionRequest, found: Attended) -> bytes:
     """One layer of one kind of attention, as JSON: each row of each head sums to 1.
 
-    For a thread of its own. It is written row by row: in one piece it would hold the interpreter,
-    and with it all other requests, until the last number.
+    For a thread of its own. Written in one piece, it would hold the interpreter, and with it all
+    other requests, until the last number.
     """
     about = AttentionAnswer(
         text=request.text,

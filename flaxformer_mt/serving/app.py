@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.access import Keys, Origins, Refusal, key_in_headers, unavailable
-from flaxformer_mt.serving.answers import JsonResponse
+from flaxformer_mt.serving.answers import json_response
 from flaxformer_mt.serving.model_info import page_settings
 from flaxformer_mt.serving.openapi import openapi
 from flaxformer_mt.serving.requests import read_payload
@@ -54,8 +54,7 @@ _ALWAYS = frozenset({"/health", "/metrics"})
 class App:
     """Answers requests by `service`, whose thread runs from the application's lifespan on.
 
-    While more `connections` are open than may be, requests are refused; so are those of pages and
-    under names that may not use the server, which is `local` if only its own machine reaches it.
+    `connections` tells how many are open. The server is `local` if only its own machine reaches it.
     """
 
     def __init__(self, service: Service, *, connections: Callable[[], int], local: bool) -> None:
@@ -130,9 +129,8 @@ class App:
         try:
             error = await self._error(scope, receive_guarded, send_guarded)
             if error is not None and not status:
-                # Whoever asks whether it may ask would be told yes.
-                asks = scope["method"] == "OPTIONS"
-                answer = error if asks else self._readable(error)
+                # A preflight would be told yes.
+                answer = error if scope["method"] == "OPTIONS" else self._readable(error)
                 await answer(scope, receive, send_guarded)
         finally:
             metrics.open_requests -= 1
@@ -143,24 +141,22 @@ class App:
             if self.service.settings.log != "quiet":
                 self.service.say(f"{scope['method'][:10]} {path} {status} {seconds * 1e3:.0f} ms")
 
-    async def _error(self, scope: Scope, receive: Receive, send: Send) -> JsonResponse | None:
+    async def _error(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
         """Has the request answered; returns an answer to it where that did not come about."""
         try:
             self._admit(scope)
             await self._app(scope, receive, send)
         except Refusal as refusal:
             self.service.metrics.refused.labels(refusal.reason).inc()
-            return JsonResponse({"error": refusal.message}, refusal.status, refusal.headers)
+            return json_response({"error": refusal.message}, refusal.status, refusal.headers)
         except HTTPException as error:
-            return JsonResponse(
-                {"error": error.detail}, error.status_code, dict(error.headers or {})
-            )
+            return json_response({"error": error.detail}, error.status_code, error.headers)
         except asyncio.CancelledError:
             # The time that a stopping server gives its last requests is over.
-            return JsonResponse({"error": "the server is stopping"}, 503, {"retry-after": "5"})
+            return json_response({"error": "the server is stopping"}, 503, {"retry-after": "5"})
         except Exception as error:
             number = self.service.explain(error)
-            return JsonResponse({"error": f"internal error {number}"}, 500)
+            return json_response({"error": f"internal error {number}"}, 500)
         return None
 
     def _admit(self, scope: Scope) -> None:
@@ -189,7 +185,7 @@ class App:
             )
             if key is None:
                 self._keys.admit(payload.get("api_key"))
-            return JsonResponse(await answer(request, payload, kind))
+            return json_response(await answer(request, payload, kind))
 
         return respond
 
@@ -212,37 +208,36 @@ class App:
 
     async def _health(self, _: Request) -> Response:
         health = answers.Health(status=self.service.state)
+        if health.status == "ok":
+            return json_response(health)
         if health.status == "starting":
             health.done, health.of = self.service.warm
-        if health.status == "ok":
-            return JsonResponse(health)
-        return JsonResponse(health, 503, {"retry-after": "5"})
+        return json_response(health, 503, {"retry-after": "5"})
 
     async def _metrics(self, request: Request) -> Response:
         self._keys.admit(key_in_headers(request.headers))
         kind = "text/plain; version=0.0.4; charset=utf-8"
-        headers = {"cache-control": "no-store"}
-        return Response(self.service.metrics.text(), media_type=kind, headers=headers)
+        headers = {"cache-control": "no-store", "content-type": kind}
+        return Response(self.service.metrics.text(), headers=headers)
 
 
 def _constant(content: Any) -> Endpoint:
     body = answers.as_json(content)
 
     async def send(_: Request) -> Response:
-        return JsonResponse(body)
+        return json_response(body)
 
     return send
 
 
 def _page() -> list[Route]:
     """Every file of `page/`."""
-    routes = []
-    for file in (files("flaxformer_mt.serving") / "page").iterdir():
-        kind = _KINDS.get(file.name.rpartition(".")[2])
-        if kind is not None:
-            address = _PAGES.get(file.name, f"/page/{file.name}")
-            routes.append(Route(address, _asset(file.read_bytes(), kind)))
-    return routes
+    pages = (files("flaxformer_mt.serving") / "page").iterdir()
+    return [
+        Route(_PAGES.get(file.name, f"/page/{file.name}"), _asset(file.read_bytes(), kind))
+        for file in pages
+        if (kind := _KINDS.get(file.name.rpartition(".")[2]))
+    ]
 
 
 def _asset(body: bytes, kind: str) -> Endpoint:

@@ -11,22 +11,14 @@ import asyncio
 import collections
 import concurrent.futures
 import dataclasses
-import itertools
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from flaxformer_mt.serving.access import unavailable
 
-
-@dataclasses.dataclass(frozen=True)
-class BatchReport:
-    """One batch that was computed: how many items, in how many seconds, and its failure."""
-
-    items: int
-    requests: int
-    seconds: float
-    error: Exception | None
+# Told of each batch: how many items of how many requests, in how many seconds, and its failure.
+Report = Callable[[int, int, float, Exception | None], None]
 
 
 @dataclasses.dataclass(eq=False)
@@ -48,9 +40,8 @@ class Batcher:
 
     Everything else, all methods included, belongs to the event loop. `prepare` is called in the
     thread before anything else, then `prepared`. If `run` raises an Exception for a batch of
-    several requests, each is tried alone, so that one cannot spoil the others'. `report` is called
-    for each batch; `failed` with what ended the work before its time: an Exception of `prepare`, or
-    what is no Exception, such as SystemExit.
+    several requests, each is tried alone, so that one cannot spoil the others'. `failed` is called
+    with what ended the work early: an Exception of `prepare`, or anything else, such as SystemExit.
     """
 
     def __init__(
@@ -62,9 +53,9 @@ class Batcher:
         prepare: Callable[[], None] = lambda: None,
         prepared: Callable[[], None] = lambda: None,
         failed: Callable[[BaseException], None] = lambda _: None,
-        report: Callable[[BatchReport], None] = lambda _: None,
+        report: Report = lambda *_: None,
     ) -> None:
-        """`take(key, waiting)` is how many of so many items that wait make the next batch.
+        """`take(key, waiting)` is how many of the waiting items the next batch gets.
 
         `capacity` is how many may wait.
         """
@@ -189,7 +180,7 @@ class Batcher:
             ticket.results.append(outcome)  # a request's items are taken in order
             if len(ticket.results) == len(ticket.items):
                 ticket.future.set_result(ticket.results)
-        self._report(BatchReport(len(batch), len({id(t) for t, _ in batch}), seconds, failure))
+        self._report(len(batch), len({id(ticket) for ticket, _ in batch}), seconds, failure)
 
     def _outcomes(self, batch: list[_Item]) -> tuple[list[Any], Exception | None]:
         """A result or an exception for each item, and why the batch failed if any item did."""
@@ -200,13 +191,10 @@ class Batcher:
         tickets = dict.fromkeys(ticket for ticket, _ in batch)
         if len(tickets) == 1:
             return [failure] * len(batch), failure
-        of: dict[_Ticket, Iterator[Any]] = {}
-        for ticket in tickets:
-            alone = [item for item in batch if item[0] is ticket]
-            try:
-                of[ticket] = iter(self._results(alone))
-            except Exception as error:
-                of[ticket] = itertools.repeat(error)
+        of = {
+            ticket: iter(self._outcomes([item for item in batch if item[0] is ticket])[0])
+            for ticket in tickets
+        }
         outcomes = [next(of[ticket]) for ticket, _ in batch]
         # Each alone, all may have been answered: then nothing has failed that anybody knows of.
         lost = any(isinstance(outcome, Exception) for outcome in outcomes)

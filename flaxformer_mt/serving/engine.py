@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,8 +53,8 @@ class Translated:
 
 @dataclasses.dataclass(frozen=True)
 class Attended:
-    """One layer's attention and nothing else of what the model gave: all of it can be many times
-    as large, and answers wait to be written."""
+    """One layer's attention: all that the model gave can be many times as large, and answers wait
+    to be written."""
 
     translation: str
     rows: tuple[str, ...]
@@ -103,10 +104,7 @@ class Engine:
         return max([fitting[-1], *(min(size, waiting) for size in sizes if size <= 2 * waiting)])
 
     def run(self, key: int, items: Sequence[Any]) -> Sequence[Any]:
-        """The results of one batch. Raises Refusal for a pair that the model cannot take whole.
-
-        Also DecodingError and what devices raise.
-        """
+        """The results of one batch. Raises Refusal for a pair that the model cannot take whole."""
         if key == ATTENTION:
             return [self._attend(item) for item in items]
         return self._translate(key, items)
@@ -129,15 +127,17 @@ class Engine:
     def _translate(self, n_best: int, sentences: Sequence[Sentence]) -> list[Translated]:
         filled = self._filled(n_best, [sentence.read for sentence in sentences])
         translations = self.translator.translate(filled, n_best=n_best)
-        found = []
-        wanted: list[tuple[Translated, int, str]] = []
-        for sentence, translation in zip(sentences, translations, strict=False):
-            hypotheses = translation.hypotheses[: sentence.aligned]
-            translated = Translated(sentence, translation, [None] * len(hypotheses))
-            found.append(translated)
-            if not translation.split:  # in pieces: the model has never seen it whole
-                texts = enumerate(hypothesis.text for hypothesis in hypotheses)
-                wanted += [(translated, place, text) for place, text in texts if text.strip()]
+        found = [
+            Translated(sentence, translation, [None] * min(sentence.aligned, n_best))
+            for sentence, translation in zip(sentences, translations, strict=False)
+        ]
+        wanted = [
+            (each, place, hypothesis.text)
+            for each in found
+            if not each.translation.split  # in pieces: the model has never seen it whole
+            for place, hypothesis in enumerate(each.translation.hypotheses[: each.sentence.aligned])
+            if hypothesis.text.strip()
+        ]
         aligned = self.align([(each.sentence.read, text) for each, _, text in wanted])
         for (each, place, _), alignment in zip(wanted, aligned, strict=True):
             each.alignments[place] = _without_code(alignment, each.sentence.code)
@@ -145,12 +145,10 @@ class Engine:
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
         """Alignments; None for a pair that the model cannot take whole."""
-        aligned: list[Alignment | None] = []
-        for start in range(0, len(pairs), ALIGNED_TOGETHER):
-            some = list(pairs[start : start + ALIGNED_TOGETHER])
-            padding = [some[-1]] * (ALIGNED_TOGETHER - len(some))
-            aligned += self._each_that_can([*some, *padding])[: len(some)]
-        return aligned
+        filled = [*pairs, *list(pairs[-1:]) * (-len(pairs) % ALIGNED_TOGETHER)]
+        starts = range(0, len(filled), ALIGNED_TOGETHER)
+        parts = [self._each_that_can(filled[n : n + ALIGNED_TOGETHER]) for n in starts]
+        return [each for part in parts for each in part][: len(pairs)]
 
     def _each_that_can(self, pairs: Sequence[tuple[str, str]]) -> list[Alignment | None]:
         try:
@@ -198,11 +196,10 @@ def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], N
 
     Decoding has few shapes: its lengths are powers of two or one and a half of them. The
     sentences repeat a short word of one to three tokens, 5, 7, 11, 15, 23, 31 ... times, and so
-    meet each of these lengths. Which programs a search comes to need depends on which of its
-    sentences end when, so that running it is not enough: all of them are compiled first. What is
-    longer compiles when it comes, and so may a sentence that the model takes in pieces, beside
-    others. Where one sentence has the shape that one of another length had, batches of that length
-    are left out.
+    meet each of these lengths. Which programs a search needs depends on which of its sentences end
+    when, so all of them are compiled before it runs. What is longer compiles when it comes, and so
+    may a sentence that the model takes in pieces, beside others. Where one sentence has the shape
+    that one of another length had, batches of that length are left out.
     """
     every = (n - 1 for power in range(2, 20) for n in (2**power * 3 // 2, 2**power * 2))
     lengths = [length for length in every if words and length < words * 3 / 2]
@@ -212,11 +209,11 @@ def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], N
     done = 0
     met: set[tuple[int, Any]] = set()
 
-    def step(what: str, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def step(what: str, run: Callable[[], Any]) -> Any:
         nonlocal done
         start, result = time.perf_counter(), None
         try:
-            result = run(*arguments, **options)
+            result = run()
         except Refusal:
             what += ": longer than the model takes"
         done += 1
@@ -225,18 +222,17 @@ def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], N
 
     # The longest first: what does not fit into memory should show before anyone waits.
     for length in reversed(lengths):
-        text = " ".join("a" * length)
-        longest = " ".join("a" * lengths[-1])
+        text, longest = (" ".join("a" * each) for each in (length, lengths[-1]))
         for key, sizes in searches.items():
             for size in sizes:
-                what = f"{size} x {length} words, {key}-best"
-                shapes = step(what, engine.prepare, key, [text] * size, longest=longest)
+                prepare = functools.partial(engine.prepare, key, [text] * size, longest=longest)
+                shapes = step(f"{size} x {length} words, {key}-best", prepare)
                 # By the shape, not by whether anything was compiled: another model of this process
                 # may have needed the same programs for one sentence, and none of those for more.
                 if size == 1 and (key, shapes) in met:
                     done += len(sizes) - 1
                     break
                 met.add((key, shapes))
-        pair, asked = (text, text), AttentionRequest(text=text, translation=text, layer=0)
-        step(f"alignment of {length} words", engine.align, [pair])
-        step(f"attention of {length} words", engine.run, ATTENTION, [asked])
+        step(f"alignment of {length} words", functools.partial(engine.align, [(text, text)]))
+        asked = AttentionRequest(text=text, translation=text, layer=0)
+        step(f"attention of {length} words", functools.partial(engine.run, ATTENTION, [asked]))

@@ -91,18 +91,17 @@ def openapi(reader: Reader) -> Json:
         refused = ["400", "403", "408", "413", "415", "500", "503"] if post else ["403", "503"]
         refused += ["401"] if locked else []
         error = schemas["error", "serialization"]
+        responses = {status: content(_REASONS[status], error) for status in refused}
+        retry = {"description": "seconds", "schema": {"type": "integer"}}
+        responses["503"]["headers"] = {"Retry-After": retry}
+        if path == "/health":
+            responses["503"] = content("Starting, failing or stopping", schema)
+        done = content("Done", schema, "text/plain" if path == "/metrics" else JSON)
         operation: Json = {
             "operationId": path.rpartition("/")[2],
             "summary": summary,
-            "responses": {
-                "200": content("Done", schema, "text/plain" if path == "/metrics" else JSON),
-                **{status: content(_REASONS[status], error) for status in refused},
-            },
+            "responses": {"200": done, **responses},
         }
-        retry = {"description": "seconds", "schema": {"type": "integer"}}
-        operation["responses"]["503"]["headers"] = {"Retry-After": retry}
-        if path == "/health":
-            operation["responses"]["503"] = content("Starting, failing or stopping", schema)
         if post:
             shown = {name: {"value": value} for name, value in examples.items()}
             body = {"schema": schemas[path, "validation"], "examples": shown}

@@ -9,15 +9,8 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    create_model,
-)
+import pydantic
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, create_model
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
@@ -51,7 +44,7 @@ def _plain(value: Any, info: ValidationInfo) -> Any:
 _PLAIN = BeforeValidator(_plain)
 
 
-class _Body(BaseModel):
+class _Body(pydantic.BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
@@ -69,6 +62,10 @@ class TranslateRequest(_Body):
     target: str
     api_key: str = Field(default="", description="as LibreTranslate's clients send it")
 
+    @property
+    def given(self) -> str | list[str]:
+        return self.text
+
 
 class LibreTranslateRequest(_Body):
     # Clients send keys of their own, which LibreTranslate passes over. With "text" it is our form.
@@ -82,6 +79,11 @@ class LibreTranslateRequest(_Body):
     alternatives: int = 0
     api_key: str = ""
     alignment: ClassVar[bool] = False
+    sentences: ClassVar[bool] = True
+
+    @property
+    def given(self) -> str | list[str]:
+        return self.q
 
     @property
     def n_best(self) -> int:
@@ -115,7 +117,7 @@ class TranslateTask:
 class Reader:
     """Checks requests against a server's settings and its model. Every method raises Refusal.
 
-    `kind` is JSON or FORM. Models of requests are the server's own: they have its limits.
+    `kind` is JSON or FORM. The forms are the server's own: they have its limits.
     """
 
     def __init__(self, model: Model, settings: ServerSettings) -> None:
@@ -162,23 +164,14 @@ class Reader:
 
     def translate(self, payload: Mapping[str, Any], kind: str = JSON) -> TranslateTask:
         """LibreTranslate's form has `q`, ours `text`."""
-        form: TranslateRequest | LibreTranslateRequest
-        if "q" in payload and "text" not in payload:
-            form = _checked(self.libre_form, payload, kind)
-            given, at_marks = form.q, True
-        else:
-            form = _checked(self.translate_form, payload, kind)
-            given, at_marks = form.text, form.sentences
+        ours = "q" not in payload or "text" in payload
+        form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
+        given, codes = form.given, self.model.codes
         texts = (given,) if isinstance(given, str) else tuple(given)
-        characters, most = sum(map(len, texts)), self.settings.max_characters
-        if characters > most:
-            raise too_large(f"{characters} characters; at most {most} a request")
-        codes = self.model.codes
-        parts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in texts)
-        count, most = sum(len(part.texts) for part in parts), self.settings.max_sentences
-        if count > most:
-            raise too_large(f"{count} sentences; at most {most} a request")
-        return TranslateTask(form=form, given=texts, texts=parts, one=isinstance(given, str))
+        _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
+        cut = tuple(split_sentences(text, at_marks=form.sentences, codes=codes) for text in texts)
+        _at_most(sum(len(text.texts) for text in cut), self.settings.max_sentences, "sentences")
+        return TranslateTask(form=form, given=texts, texts=cut, one=isinstance(given, str))
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
         return _checked(self.detect_form, payload, kind).q
@@ -188,6 +181,11 @@ class Reader:
         if asked.layer >= (layers := self._layers[asked.kind]):
             raise bad_request(f"'layer' should be less than or equal to {layers - 1}")
         return asked
+
+
+def _at_most(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise too_large(f"{count} {what}; at most {most} a request")
 
 
 def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
@@ -200,11 +198,11 @@ def _checked(form: type[_M], payload: Mapping[str, Any], kind: str) -> _M:
                 raise bad_request(f"unknown key '{shown(key)}'; {hint}")
     try:
         return form.model_validate(payload, context=kind)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise _refusal(error) from None
 
 
-def _refusal(error: ValidationError) -> Refusal:
+def _refusal(error: pydantic.ValidationError) -> Refusal:
     """Says what the first field that is wrong should be, of its alternatives all."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     field = errors[0]["loc"][0]
@@ -223,8 +221,7 @@ async def read_payload(
 ) -> tuple[Mapping[str, Any], str]:
     """The body of a POST as a mapping, and whether it was `JSON` or `FORM`.
 
-    The values of a form are texts, or lists of them where a field is repeated. Raises Refusal: 400,
-    408 when the body does not arrive in time, 413, 415.
+    The values of a form are texts, or lists of them where a field is repeated. Raises Refusal.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (JSON, FORM):
@@ -232,7 +229,7 @@ async def read_payload(
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Refusal(415, "send the body without content-encoding", reason="request")
     body = await _read(request, limit, seconds)
-    return (_parse_json(body) if kind == JSON else _parse_form(body)), kind
+    return (_parse_json if kind == JSON else _parse_form)(body), kind
 
 
 async def _read(request: Request, limit: int, seconds: float) -> bytes:

@@ -8,7 +8,8 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable, Generator, Iterator
+import threading
+from collections.abc import Callable, Generator
 from typing import Any
 
 import httptools
@@ -34,9 +35,8 @@ class ServerError(FlaxformerError):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address; port 0 takes a free one. Raises ServerError."""
+    """A listening address; port 0 takes a free one, "" all addresses. Raises ServerError."""
     try:
-        # An empty host stands for all addresses of the machine.
         family, *_, place = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -80,11 +80,7 @@ def allow_files(connections: int) -> None:
 
 
 class TranslationServer(uvicorn.Server):
-    """Serves on a listening socket until a signal or `stop()`, answers what it has accepted, and
-    returns.
-
-    `run_until_stopped` raises ServerError if the model could not be made ready or its thread ended.
-    """
+    """Serves until a signal or `stop()`, and then answers what it has accepted."""
 
     def __init__(
         self,
@@ -108,27 +104,30 @@ class TranslationServer(uvicorn.Server):
             patience = settings.body_seconds
             most_bytes = settings.max_body_bytes + _HEAD_BYTES
 
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=Bounded,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                # Addresses of clients are not used, so those that proxies report are not either.
-                proxy_headers=False,
-                # The application answers those beyond `connections`; this is for what floods it.
-                limit_concurrency=_sockets(settings.connections),
-                timeout_keep_alive=max(1, round(settings.body_seconds)),
-                timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
-            )
+        config = uvicorn.Config(
+            app,
+            http=Bounded,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # Addresses of clients are not used, so those that proxies report are not either.
+            proxy_headers=False,
+            # The application answers those beyond `connections`; this is for what floods it.
+            limit_concurrency=_sockets(settings.connections),
+            timeout_keep_alive=max(1, round(settings.body_seconds)),
+            timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
+        super().__init__(config)
 
     def run_until_stopped(self) -> None:
-        with self._logging():
-            self.run(sockets=[self._listener])
+        """Raises ServerError if the model cannot be made ready or its thread ends early."""
+        # What uvicorn complains of goes where our own lines go.
+        logger = logging.getLogger("uvicorn.error")
+        logger.handlers, logger.propagate = [_Lines(self._say)], False
+        logger.setLevel(logging.ERROR)
+        self.run(sockets=[self._listener])
         if self._broken is not None:
             reason = str(self._broken) or type(self._broken).__name__
             raise ServerError(f"the model cannot be used: {reason}") from self._broken
@@ -152,7 +151,6 @@ class TranslationServer(uvicorn.Server):
         (uvicorn's own raises the signal again after that, which makes a clean stop look like a
         crash to whoever started the process.) A second signal waits for neither requests nor model.
         """
-        loop = asyncio.get_running_loop()
 
         def stop(name: str) -> None:
             if self.should_exit:
@@ -162,43 +160,20 @@ class TranslationServer(uvicorn.Server):
             self._say(f"{name}: answering what was accepted, then stopping")
             self.should_exit = True
 
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # no main thread
-            for number in numbers:
-                loop.add_signal_handler(number, stop, number.name)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-                for number in numbers:
-                    loop.remove_signal_handler(number)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                # Until the loop is closed, which is next.
+                asyncio.get_running_loop().add_signal_handler(number, stop, number.name)
+        yield
 
     def _fail(self, error: BaseException) -> None:
         self._broken = error
         self.should_exit = True
 
-    @contextlib.contextmanager
-    def _logging(self) -> Iterator[None]:
-        """What uvicorn complains of goes where our own lines go."""
-        handler = _Lines(self._say)
-        logger = logging.getLogger("uvicorn.error")
-        before = logger.level, logger.propagate
-        logger.addHandler(handler)
-        logger.setLevel(logging.ERROR)
-        logger.propagate = False
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
-            logger.level, logger.propagate = before
-
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is closed when its client sends more than a request may have, or keeps the
-    server waiting without any progress.
-
-    uvicorn closes idle connections between requests. This also ends those that never finish a
-    request's head, and those that do not read their answer.
+    """A connection that is closed when its client sends more than a request may have, never
+    finishes a request's head, or does not read its answer. (uvicorn closes idle ones.)
     """
 
     patience = 10.0  # seconds

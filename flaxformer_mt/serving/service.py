@@ -14,15 +14,8 @@ from starlette.requests import Request
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.serving.access import Refusal, too_large, unavailable
 from flaxformer_mt.serving.answers import State
-from flaxformer_mt.serving.batching import Batcher, BatchReport
-from flaxformer_mt.serving.engine import (
-    ATTENTION,
-    Attended,
-    Engine,
-    Sentence,
-    Translated,
-    warm_up,
-)
+from flaxformer_mt.serving.batching import Batcher
+from flaxformer_mt.serving.engine import ATTENTION, Attended, Engine, Sentence, Translated, warm_up
 from flaxformer_mt.serving.metrics import Metrics
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.requests import AttentionRequest, Reader, TranslateTask
@@ -40,8 +33,8 @@ _T = TypeVar("_T")
 class Service:
     """One per application: requests go in checked, results come out, or a Refusal is raised.
 
-    `say` gets lines for the operator. `failed`, if the model cannot be made ready or its thread
-    ends before its time, gets the reason; the server should then end.
+    `say` gets lines for the operator. `failed` gets the reason if the model cannot be made ready or
+    its thread ends early; the server should then end.
     """
 
     def __init__(
@@ -107,8 +100,8 @@ class Service:
     async def stop(self) -> None:
         """Returns when the model has done what was accepted, or its time is over.
 
-        A model that was never ready has nothing to do for anybody: it may compile for minutes, and
-        is not waited for. Neither is one that hangs: nothing can interrupt its thread.
+        A model that was never ready may compile for minutes, for nobody, and is not waited for.
+        Neither is one that hangs: nothing can interrupt its thread.
         """
         self.begin_stop()
         left = self._deadline - time.monotonic() if self.batcher.ready else 0.0
@@ -178,12 +171,11 @@ class Service:
         self.begin_stop()
         self._failed(error)
 
-    def _report(self, report: BatchReport) -> None:
-        refused = isinstance(report.error, Refusal)
-        if not refused:
-            self._failures = 0 if report.error is None else self._failures + 1
+    def _report(self, items: int, requests: int, seconds: float, error: Exception | None) -> None:
+        if not isinstance(error, Refusal):
+            self._failures = 0 if error is None else self._failures + 1
             self._last_failure = time.monotonic()
-        self.metrics.batch(report)
+        self.metrics.batch(items, requests, seconds, failed=error is not None)
 
 
 async def _until_one(

@@ -1,7 +1,7 @@
-"""How a server runs and what it allows one request to cost: the one place that says so.
+"""How a server runs and what it allows one request to cost.
 
-The fields of ServerSettings that are numbers say how they are given on the command line; the
-command `serve` has its flags from there.
+The numeric fields of ServerSettings say how they are given on the command line; `serve` makes its
+flags from them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _of_server(default: float, flag: str, help: str, metavar: str = "N", *, leas
 class ServerSettings:
     """Limits of one request, limits of the server, and whom it serves; seconds are wall time.
 
-    Raises SettingsError, by the names of flags, for settings that contradict each other.
+    Raises SettingsError, which names flags, for settings that contradict each other.
     """
 
     max_characters: int = _of_request(5000, "--max-characters", "of all its texts")

@@ -11,9 +11,21 @@ from flaxformer_mt.bulk.forms import BadLine, Form, Shown, with_fields
 from flaxformer_mt.decoding import Alignment, Hypothesis, Translation
 
 ALL = Shown(scores=True, alignments=True, tokens=True, n_best=True)
+ALIGNED = [
+    Alignment(src_words=("a", "b"), tgt_words=("x", "y"), links=((1, 0), (0, 1))),
+    Alignment(src_words=("a",), tgt_words=("x",), links=((0, 0),)),
+]
 
 
-def said(*texts: str) -> Translation:
+def objects(**options):
+    return Form(**{"read": "jsonl", "write": "jsonl", **options})
+
+
+def columns(**options):
+    return Form(read="tsv", write="tsv", column=1, **options)
+
+
+def said(*texts):
     return Translation(
         hypotheses=tuple(
             Hypothesis(text=text, tokens=(5, 6), log_prob=-1.25 * n, score=-0.5 * n)
@@ -22,14 +34,8 @@ def said(*texts: str) -> Translation:
     )
 
 
-ALIGNED = [
-    Alignment(src_words=("a", "b"), tgt_words=("x", "y"), links=((1, 0), (0, 1))),
-    Alignment(src_words=("a",), tgt_words=("x",), links=((0, 0),)),
-]
-
-
-def made(form: Form, line: bytes, *texts: str, aligned=()) -> bytes:
-    return form.render(form.parse(line), said(*texts), aligned)
+def made(form, line, *texts, aligned=(), **options):
+    return form.render(form.parse(line), said(*texts), aligned, **options)
 
 
 def test_plain_text():
@@ -37,56 +43,47 @@ def test_plain_text():
     assert made(Form(), b"a\tb", "x\ty") == b"x\ty\n", "one text, whatever is in it"
     form = Form(shown=Shown(scores=True, alignments=True))
     assert made(form, b"a", "x", "y", aligned=ALIGNED) == b"-0.5000\tx\t0-1 1-0\n-1.0000\ty\t0-0\n"
+    with pytest.raises(BadLine, match="is not UTF-8 text .byte 3."):
+        Form().parse(b"ab\xff")
 
 
 def test_columns():
     line = b"id 7\ta b\t\tnote "
-    form = Form(read="tsv", write="tsv", column=1)
-    assert form.parse(line).source == "a b"
-    assert made(form, line, "x y") == b"id 7\tx y\t\tnote \n"
-    appended = Form(read="tsv", write="tsv", column=1, append=True, shown=Shown(scores=True))
-    assert made(appended, line, "x", "y") == (
+    assert columns().parse(line).source == "a b"
+    assert made(columns(), line, "x y") == b"id 7\tx y\t\tnote \n"
+    assert made(columns(append=True, shown=Shown(scores=True)), line, "x", "y") == (
         b"id 7\ta b\t\tnote \tx\t-0.5000\nid 7\ta b\t\tnote \ty\t-1.0000\n"
     )
     # A tab that a translation spells makes no column.
-    assert made(form, line, "x\ty") == b"id 7\tx y\t\tnote \n"
+    assert made(columns(), line, "x\ty") == b"id 7\tx y\t\tnote \n"
     assert made(Form(read="tsv", column=1), line, "x") == b"x\n"
-    assert made(Form(write="tsv", append=True), b"a b", "x") == b"a b\tx\n"
     assert made(Form(write="tsv", append=True), b"a\tb", "x") == b"a b\tx\n"
     with pytest.raises(BadLine, match="has 1 column, no column 2"):
-        form.parse(b"one")
+        columns().parse(b"one")
 
 
 @given(st.text("ab\t ", max_size=5), st.lists(st.text("xy\t ", max_size=5), min_size=1, max_size=3))
 def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
     """Scores, links and line numbers stand where they are looked for."""
-    for shown in (
-        Shown(scores=True),
-        Shown(alignments=True),
-        Shown(n_best=True),
-        Shown(scores=True, alignments=True, n_best=True),
-    ):
+    for shown in (Shown(scores=True), Shown(n_best=True), Shown(alignments=True), ALL):
         further = shown.scores + shown.alignments + shown.n_best
         aligned = ALIGNED[:1] * len(texts) if shown.alignments else ()
-        for form, columns in (
+        for form, own in (
             (Form(shown=shown), 1),
             (Form(write="tsv", append=True, shown=shown), 2),
         ):
             lines = made(form, source.encode(), *texts, aligned=aligned).splitlines()
-            assert [line.count(b"\t") + 1 for line in lines] == [columns + further] * len(texts)
+            assert [line.count(b"\t") + 1 for line in lines] == [own + further] * len(texts)
 
 
 def test_several_translations_are_told_apart_by_their_line():
     """A line may have fewer than were asked for: counting lines would assign them to others."""
-    for form, rest in (
-        (Form(shown=Shown(n_best=True)), ["x", "y"]),
-        (Form(read="tsv", write="tsv", column=1, shown=Shown(n_best=True)), ["i\tx", "i\ty"]),
+    shown = Shown(n_best=True)
+    for form, lines in (
+        (Form(shown=shown), b"7\tx\n7\ty\n"),
+        (columns(shown=shown), b"7\ti\tx\n7\ti\ty\n"),
     ):
-        record = form.parse(b"i\ta")
-        found = form.render(record, said("x", "y"), number=7) + form.render(
-            record, said("x"), number=8
-        )
-        assert found.decode().splitlines() == [f"7\t{rest[0]}", f"7\t{rest[1]}", f"8\t{rest[0]}"]
+        assert made(form, b"i\ta", "x", "y", number=7) == lines
 
 
 @pytest.mark.parametrize(
@@ -102,49 +99,44 @@ def test_no_key_stands_for_two_things(added):
         {"key": "x.en", "target_key": "x"},
     ):
         with pytest.raises(ValueError, match="would be added under"):
-            Form(**{"read": "jsonl", "write": "jsonl", "shown": ALL, **form})
-    assert Form(read="jsonl", write="jsonl", target_key="n_best").target_key == "n_best"
+            objects(shown=ALL, **form)
+    assert objects(target_key="n_best").target_key == "n_best"
 
 
 def test_a_dot_in_a_key_that_is_written_is_refused():
     """`score` would look for an object."""
-    for form in (Form(read="jsonl", write="jsonl", key="a.b"), Form(read="jsonl", key="a.b")):
+    for form in (objects(key="a.b"), Form(read="jsonl", key="a.b")):
         assert form.key == "a.b"
     for keys in ({"key": "a.b"}, {"target_key": "a.b"}):
         with pytest.raises(ValueError, match="a dot would lead into an object"):
             Form(write="jsonl", **keys)
 
 
-def test_an_object_that_becomes_text_may_have_any_keys():
-    line = b'{"source": "a", "translation": "b", "score": 1}'
-    assert made(Form(read="jsonl"), line, "x") == b"x\n"
-
-
 def test_objects_keep_their_own_text_to_the_byte():
     line = b' {"id": 1.10, "n": 12345678901234567890, "source" : "a\\u00e4", "x": {"y": [1e400]}} '
-    form = Form(read="jsonl", write="jsonl")
-    assert form.parse(line).source == "aä"
-    assert made(form, line, "ö") == (
+    assert objects().parse(line).source == "aä"
+    assert made(objects(), line, "ö") == (
         line.strip()[:-1] + ', "translation": "ö", "at_limit": false}\n'.encode()
     )
-    full = Form(read="jsonl", write="jsonl", shown=ALL)
-    found = json.loads(made(full, b'{"source": "a"}', "x", "y", aligned=ALIGNED))
+    found = json.loads(made(objects(shown=ALL), b'{"source": "a"}', "x", "y", aligned=ALIGNED))
     one = {"translation": "x", "score": -0.5, "log_prob": -1.25}
     one |= {"alignment": "0-1 1-0", "tokens": [5, 6]}
     two = {"translation": "y", "score": -1.0, "log_prob": -2.5}
     two |= {"alignment": "0-0", "tokens": [5, 6]}
     assert found == {"source": "a", **one, "at_limit": False, "n_best": [one, two]}
-    keys = Form(read="jsonl", write="jsonl", key="in.en", target_key="de")
     line = b'{"in": {"en": "a"}}'
-    assert made(keys, line, "x") == b'{"in": {"en": "a"}, "de": "x", "at_limit": false}\n'
+    assert made(objects(key="in.en", target_key="de"), line, "x") == (
+        b'{"in": {"en": "a"}, "de": "x", "at_limit": false}\n'
+    )
     assert made(Form(write="jsonl", key="en"), b"a", "x") == (
         b'{"en": "a", "translation": "x", "at_limit": false}\n'
     )
-    assert made(Form(read="jsonl"), b'{"source": "a"}', "x") == b"x\n"
-    # A line break is a blank: it could not be said in the target.
-    assert form.parse(b'{"source": "a\\nb\\r\\nc"}').source == "a b  c"
+    # One that becomes text may have any keys.
+    line = b'{"source": "a", "translation": "b", "score": 1, "p": "b\\rc"}'
     form = Form(read="jsonl", prefix_key="p")
-    assert form.parse(b'{"source": "a", "p": "b\\rc"}').prefix == "b c"
+    assert made(form, line, "x") == b"x\n"
+    # A line break is a blank: it could not be said in the target.
+    assert form.parse(line).prefix == "b c"
 
 
 @pytest.mark.parametrize(
@@ -165,26 +157,18 @@ def test_objects_keep_their_own_text_to_the_byte():
 )
 def test_lines_that_are_no_objects_with_a_source(line, message):
     with pytest.raises(BadLine, match=message):
-        Form(read="jsonl", write="jsonl", shown=Shown(scores=True)).parse(line)
-    with pytest.raises(BadLine, match="is not UTF-8 text .byte 3."):
-        Form().parse(b"ab\xff")
+        objects(shown=Shown(scores=True)).parse(line)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    st.dictionaries(
-        st.text(max_size=5),
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-            ),
-            max_leaves=6,
-        ),
-        max_size=4,
-    )
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
 )
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_fields_are_added_to_any_object(value):
     for whole in (json.dumps(value), json.dumps(value, indent=1, ensure_ascii=False)):
         assert json.loads(with_fields(whole, {"new key": "{"})) == {**value, "new key": "{"}

@@ -24,54 +24,38 @@ EXPECTED = [b"one", b"\xc2\x85two\rhalf", b"", b"\xff", b"last"]
 
 
 @pytest.mark.parametrize(
-    ("suffix", "pack"),
+    ("suffix", "pack", "accuracy"),
     [
-        ("", bytes),
-        (".gz", gzip.compress),
-        (".xz", lzma.compress),
-        (".zst", zstd.compress),
+        ("", bytes, 0.001),
+        (".gz", gzip.compress, 0.03),
+        (".xz", functools.partial(lzma.compress, preset=0), 0.2),
+        (".zst", zstd.compress, 0.2),
     ],
 )
-def test_lines_of_plain_and_compressed_files(tmp_path, suffix, pack):
+def test_lines_of_plain_and_compressed_files_and_their_share(tmp_path, suffix, pack, accuracy):
     path = tmp_path / f"text{suffix}"
     path.write_bytes(pack(TEXT))
     with open_lines(str(path)) as lines:
         assert list(lines) == EXPECTED
         assert (lines.name, lines.number) == (str(path), 5)
         assert lines.share(lines.bytes_read) == 1.0
-
-
-def test_an_empty_file_has_none(tmp_path):
-    (tmp_path / "text").write_bytes(b"")
-    with open_lines(str(tmp_path / "text")) as lines:
-        assert list(lines) == [] and lines.share(0) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "pack", "accuracy"),
-    [
-        ("text", bytes, 0.001),
-        ("text.gz", gzip.compress, 0.03),
-        ("text.xz", functools.partial(lzma.compress, preset=0), 0.2),
-        ("text.zst", zstd.compress, 0.2),
-    ],
-)
-def test_the_share_of_the_input_grows_with_what_is_done(tmp_path, name, pack, accuracy):
-    """Although text is read ahead of it, and the file ahead of that."""
-    path = tmp_path / name
+    path.write_bytes(pack(b""))
+    with open_lines(str(path)) as lines:
+        assert list(lines) == [] and not lines.share(0)
+    # It grows with what is done, although text is read ahead of that, and the file ahead of text.
     rng = random.Random(0)
-    text = [b"%d\n" % rng.getrandbits(200) for _ in range(120_000)]
+    text = [b"%d\n" % rng.getrandbits(200) for _ in range(60_000)]
     path.write_bytes(pack(b"".join(text)))
     with open_lines(str(path)) as lines:
         done = 0
         for number, line in enumerate(lines, start=1):
             done += len(line) + 1
-            if number in (112, 48_000, 96_000):
-                assert lines.share(done) == pytest.approx(number / 120_000, abs=accuracy)
+            if number in (112, 24_000, 48_000):
+                assert lines.share(done) == pytest.approx(number / 60_000, abs=accuracy)
         assert lines.share(done // 2) == pytest.approx(0.5, abs=0.01)
 
 
-def test_standard_input(monkeypatch, tmp_path):
+def test_standard_input_and_a_pipe_with_a_name(monkeypatch, tmp_path):
     (tmp_path / "text").write_bytes(TEXT)
     with open(tmp_path / "text") as file:
         monkeypatch.setattr(sys, "stdin", file)
@@ -82,9 +66,6 @@ def test_standard_input(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
     with open_lines(None) as lines:
         assert list(lines) == EXPECTED and lines.share(3) is None
-
-
-def test_a_pipe_with_a_name(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(TEXT,))

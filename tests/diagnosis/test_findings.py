@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +10,13 @@ import pytest
 
 from flaxformer_mt.diagnosis import machine, step as training_step, storage
 from flaxformer_mt.diagnosis.machine import Finding, check_collective, examined
-from flaxformer_mt.diagnosis.step import TOLERANCES, check_experiment, largest_difference, one_step
+from flaxformer_mt.diagnosis.step import (
+    TOLERANCES,
+    Step,
+    check_experiment,
+    largest_difference,
+    one_step,
+)
 from flaxformer_mt.parallel import ALONE
 from flaxformer_mt.rundir.paths import as_path
 from tests.rundir.buckets import bucket, gcs, needs_clients
@@ -22,27 +25,21 @@ from tests.training.examples import tiny
 __all__ = ["bucket", "gcs"]
 
 
-def test_a_line_says_what_to_do():
-    assert Finding("space", "ok", "much").line() == "ok   space          much"
-    assert Finding("space", "FAIL", "none", "make some").line().endswith("none → make some")
-
-
-def test_a_check_that_breaks_off_is_a_failure():
-    def broken() -> Iterator[Finding]:
+def test_a_check_that_breaks_off_is_a_failure_whose_line_says_what_to_do():
+    def broken():
         yield Finding("one", "ok", "fine")
         raise OSError("no\nsuch device")
 
     one, two = examined("collective", broken)
-    assert one.state == "ok"
-    assert (two.name, two.state, two.text) == ("collective", "FAIL", "OSError: no such device")
+    assert one.line() == "ok   one            fine"
+    assert two.line().startswith("FAIL collective     OSError: no such device → see the message")
 
 
 # --- software and devices ---------------------------------------------------------------------
 
 
-def test_versions_are_those_installed():
-    findings = list(machine.check_versions())
-    assert f"jax {jax.__version__}" in findings[0].text
+def test_versions_that_do_not_fit_are_named():
+    assert f"jax {jax.__version__}" in next(machine.check_versions()).text
     assert machine.mismatched({"jax": "1.0", "jaxlib": "1.0"}) == ""
     wrong = machine.mismatched({"jax": "1.0", "jaxlib": "1.0", "jax-cuda13-plugin": "0.9"})
     assert wrong == "jax-cuda13-plugin 0.9 with jax 1.0"
@@ -61,81 +58,25 @@ def test_an_accelerator_that_jax_leaves_out_is_seen(tmp_path, monkeypatch):
     assert finding.state == "FAIL" and "flaxformer-mt[cuda]" in finding.advice
 
 
-def device(**changes: Any) -> Any:
-    stats = changes.pop("stats", {"bytes_in_use": 1 << 30, "bytes_limit": 16 << 30})
-    return SimpleNamespace(
-        **{"platform": "tpu", "device_kind": "TPU v4", "memory_stats": lambda: stats, **changes}
-    )
+def device(used=1, limit=16, kind="TPU v4"):
+    stats = {"bytes_in_use": used << 30, "bytes_limit": limit << 30}
+    return SimpleNamespace(platform="tpu", device_kind=kind, memory_stats=lambda: stats)
 
 
-def test_memory_that_another_program_holds_is_seen():
-    (well,) = machine._memory([device()])
-    assert well.state == "ok" and "16.0 GiB a device" in well.text
-    (held,) = machine._memory([device(stats={"bytes_in_use": 9 << 30, "bytes_limit": 16 << 30})])
-    assert held.state == "warn"
-    assert not list(machine._memory([device(stats=None)]))
-
-
-def test_an_unknown_chip_is_seen(monkeypatch):
-    for kind, states in (("TPU v4", ["ok", "ok"]), ("TPU v99", ["ok", "ok", "warn"])):
-        found = [device(device_kind=kind)]
-        monkeypatch.setattr(jax, "devices", lambda found=found: found)
-        monkeypatch.setattr(jax, "local_devices", lambda found=found: found)
-        assert [f.state for f in machine.check_devices(ALONE)] == states
-
-
-# --- a step -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def step() -> Any:
-    cpu = jax.devices()[0]
-    program = training_step._program("float32", cpu)
-    start = training_step._initial(program)
-    return program, start, one_step(program, start)
-
-
-@pytest.mark.extended
-def test_rounding_is_allowed_and_discriminates(step):
-    """bfloat16 against float32 is more than float32 may differ, and less than bfloat16 may."""
-    _, start, exact = step
-    rounded = one_step(training_step._program("bfloat16", jax.devices()[0]), start)
-    difference = largest_difference(rounded, exact)
-    assert TOLERANCES["float32"] < difference < TOLERANCES["bfloat16"]
-
-
-def test_every_parameter_moves(step):
-    _, _, exact = step
-    assert min(float(np.abs(part).max()) for part in exact.moved) > 0
-
-
-@pytest.mark.parametrize("size", [2e-3, float("nan")])
-def test_one_wrong_number_among_the_parameters_is_seen(step, monkeypatch, size):
-    program, _, exact = step
-    assert largest_difference(exact, exact) == 0
-    wrong = [part.copy() for part in exact.moved]
-    wrong[3].flat[0] += size * max(float(np.abs(part).max()) for part in exact.moved)
-    answers = iter([exact, dataclasses.replace(exact, moved=wrong)])
-    monkeypatch.setattr(training_step, "_program", lambda *_: program)
-    monkeypatch.setattr(training_step, "one_step", lambda *_: next(answers))
-    other = SimpleNamespace(platform="tpu")
-    finding = training_step.compared("float32", TOLERANCES["float32"], other, jax.devices()[0])
-    assert finding.state == "FAIL"
-
-
-@pytest.mark.extended
-def test_a_cpu_repeats_itself():
-    (single, half) = training_step.check_step(jax.devices()[0])
-    assert (single.state, half.state) == ("ok", "ok")
-    assert single.values["difference"] == 0
-
-
-# --- collective, speed, storage ---------------------------------------------------------------
-
-
-def test_one_device_has_nothing_to_exchange():
-    (finding,) = check_collective()
-    assert finding.state == "ok" and "one device" in finding.text
+@pytest.mark.parametrize(
+    ("found", "states"),
+    [
+        (device(), ["ok", "ok"]),
+        (device(used=9), ["ok", "warn"]),  # another program holds its memory
+        (device(kind="TPU v99"), ["ok", "ok", "warn"]),  # an unknown chip
+    ],
+)
+def test_what_is_wrong_with_a_device_is_seen(monkeypatch, found, states):
+    monkeypatch.setattr(jax, "devices", lambda: [found])
+    monkeypatch.setattr(jax, "local_devices", lambda: [found])
+    findings = list(machine.check_devices(ALONE))
+    assert [finding.state for finding in findings] == states
+    assert "16.0 GiB a device" in findings[1].text
 
 
 def test_a_slow_device_is_seen(monkeypatch):
@@ -147,24 +88,54 @@ def test_a_slow_device_is_seen(monkeypatch):
     assert "7% of the peak of TPU v4" in product.text
 
 
-def test_a_checkpoint_goes_there_and_back_and_leaves_nothing(tmp_path):
-    (finding,) = storage.check_checkpoint(tmp_path, ALONE)
-    assert finding.state == "ok", finding
-    assert "digests as saved" in finding.text
-    assert not list(tmp_path.iterdir())
+def test_one_device_has_nothing_to_exchange():
+    (finding,) = check_collective()
+    assert finding.state == "ok" and "one device" in finding.text
+
+
+# --- a step -----------------------------------------------------------------------------------
+
+
+@pytest.mark.extended
+def test_every_parameter_moves_and_rounding_is_allowed_and_discriminates():
+    """bfloat16 against float32 is more than float32 may differ, and less than bfloat16 may."""
+    programs = [training_step._program(dtype, jax.devices()[0]) for dtype in TOLERANCES]
+    start = training_step._initial(programs[0])
+    exact, rounded = (one_step(program, start) for program in programs)
+    assert min(float(np.abs(part).max()) for part in exact.moved) > 0
+    difference = largest_difference(rounded, exact)
+    assert TOLERANCES["float32"] < difference < TOLERANCES["bfloat16"]
+
+
+@pytest.mark.parametrize(
+    ("size", "state"), [(0, "ok"), (5e-4, "ok"), (2e-3, "FAIL"), (float("nan"), "FAIL")]
+)
+def test_one_wrong_number_among_the_parameters_is_seen(monkeypatch, size, state):
+    exact = Step(1.0, [np.ones(3), np.full((2, 2), -2.0)])
+    wrong = Step(1.0, [exact.moved[0], exact.moved[1] + np.array([[0, 0], [2 * size, 0]])])
+    answers = iter([exact, wrong])
+    monkeypatch.setattr(training_step, "_program", lambda *_: None)
+    monkeypatch.setattr(training_step, "_initial", lambda _: None)
+    monkeypatch.setattr(training_step, "one_step", lambda *_: next(answers))
+    other = SimpleNamespace(platform="tpu")
+    finding = training_step.compared("float32", TOLERANCES["float32"], other, jax.devices()[0])
+    assert finding.state == state
+
+
+# --- storage and a configuration --------------------------------------------------------------
 
 
 @needs_clients
 @pytest.mark.extended
-def test_so_it_does_in_a_bucket(gcs: Any, bucket: str) -> None:
+def test_a_checkpoint_in_a_bucket_goes_there_and_back_and_leaves_nothing(gcs, bucket):
     place = as_path(f"gs://{bucket}/runs")
     (finding,) = storage.check_checkpoint(place, ALONE)
-    assert finding.state == "ok", finding
+    assert finding.state == "ok" and "digests as saved" in finding.text, finding
     assert not [name for name in gcs.objects if "doctor" in name]
     assert not list(storage.check_space(place, None))
 
 
-def test_a_place_that_cannot_be_written_is_seen(tmp_path):
+def test_a_place_that_cannot_be_written_or_is_full_is_seen(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     (finding,) = examined("checkpoint", lambda: storage.check_checkpoint(tmp_path / "file", ALONE))
     assert finding.state == "FAIL"
@@ -172,27 +143,20 @@ def test_a_place_that_cannot_be_written_is_seen(tmp_path):
     assert cache.state == "warn" and "FLAXFORMER_CACHE" in cache.advice
     (off,) = storage.check_cache(None)
     assert off.state == "warn" and "not kept" in off.text
+    for free, state in ((5e8, "FAIL"), (5e9, "warn"), (5e10, "ok")):
+        usage = SimpleNamespace(free=free)
+        monkeypatch.setattr(storage.shutil, "disk_usage", lambda _, usage=usage: usage)
+        (space,) = storage.check_space(tmp_path / "not" / "yet", None)
+        assert space.state == state
 
 
-@pytest.mark.parametrize(("free", "state"), [(5e8, "FAIL"), (5e9, "warn"), (5e10, "ok")])
-def test_space_that_will_not_do_is_seen(tmp_path, monkeypatch, free, state):
-    monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    (finding,) = storage.check_space(tmp_path / "not" / "yet", None)
-    assert finding.state == state
-
-
-# --- a configuration --------------------------------------------------------------------------
-
-
-def test_a_state_larger_than_memory_is_seen(monkeypatch):
+def test_a_state_larger_than_memory_and_a_mesh_that_the_devices_do_not_make_are_seen(monkeypatch):
     (finding,) = check_experiment(tiny())
     assert finding.state == "ok" and "parameters on data" in finding.text
-    small = [device(stats={"bytes_limit": int(finding.values["state"])})]
+    stats = {"bytes_limit": int(finding.values["state"])}
+    small = [SimpleNamespace(memory_stats=lambda: stats)]
     monkeypatch.setattr(jax, "local_devices", lambda: small)
     (finding,) = check_experiment(tiny())
     assert finding.state == "FAIL" and "mesh.fsdp" in finding.advice
-
-
-def test_a_mesh_that_the_devices_do_not_make_is_a_failure():
     (finding,) = examined("config", lambda: check_experiment(tiny({"mesh.fsdp": 3})))
     assert finding.state == "FAIL" and "does not make 1 device" in finding.text

@@ -1,4 +1,4 @@
-"""Many clients at a time: a full queue, limits of time, leaving, failures, keys."""
+"""Many clients at a time: limits of time, leaving, failures, keys."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ WAITING = "flaxformer_waiting_sentences"
 KEYS = frozenset({"correct-horse", "another"})
 
 
-@pytest.fixture
-def clients():
-    with concurrent.futures.ThreadPoolExecutor(32) as clients:
-        yield clients
-
-
 def request(text: str) -> bytes:
     body = json.dumps({"text": text}).encode()
     head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -33,32 +27,10 @@ def connect(server):
     return socket.create_connection(("127.0.0.1", server.port), timeout=30)
 
 
-def test_a_full_queue_says_when_to_come_again(clients):
+def test_what_takes_too_long_is_answered_and_dropped():
     translator = StandIn()
-    with running(translator, waiting_sentences=5, max_sentences=5) as server:
-        translator.open.clear()
-        asked = [clients.submit(server.post, "/translate", {"text": "a"})]
-        eventually(lambda: bool(translator.calls))  # the first is with the model
-        for _ in range(5):
-            asked.append(clients.submit(server.post, "/translate", {"text": "a"}))
-        eventually(lambda: server.metric(WAITING) == 5)
-        status, answer, headers = server.ask(
-            "POST", "/translate", '{"text": "a"}', {"content-type": "application/json"}
-        )
-        assert status == 503 and "the queue is full" in answer["error"]
-        # What is refused is not accepted.
-        assert server.metric("flaxformer_sentences_total") == 6
-        assert server.metric("flaxformer_characters_total") == 6
-        assert 1 <= int(headers["retry-after"]) <= 60
-        assert server.refused("queue") == 1
-        assert server.ask("GET", "/health")[0] == 200  # busy is not ill
-        translator.open.set()
-        assert [each.result()[0] for each in asked] == [200] * 6
-
-
-def test_what_takes_too_long_is_answered_and_dropped(clients):
-    translator = StandIn()
-    with running(translator, seconds=0.5) as server:
+    clients = concurrent.futures.ThreadPoolExecutor(3)
+    with running(translator, seconds=0.5) as server, clients:
         translator.open.clear()
         asked = [clients.submit(server.post, "/translate", {"text": "a"}) for _ in range(3)]
         for each in asked:
@@ -208,6 +180,8 @@ def test_while_the_model_is_prepared_requests_are_told_so():
         assert headers["retry-after"] == "5"
         status, answer = server.post("/translate", {"text": "a"})
         assert (status, answer) == (503, {"error": "the model is loading"})
+        # What is refused is not accepted.
+        assert server.metric("flaxformer_sentences_total") == 0 and server.refused("starting") == 1
         assert server.ask("GET", "/")[0] == 200
         translator.open.set()
         eventually(lambda: server.ask("GET", "/health")[0] == 200)

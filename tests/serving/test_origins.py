@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
-
 import pytest
 
 from flaxformer_mt.serving.access import Origins, Refusal, is_local
@@ -155,36 +152,14 @@ def test_a_server_for_others_is_asked_for_by_any_name_until_some_are_given():
 # --- a real browser -------------------------------------------------------------------------------
 
 
-class Blank(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("content-type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
-
-    def log_message(self, format, *args):
-        """Nothing."""
-
-
-@pytest.fixture
-def elsewhere():
-    """The port of another site on this machine."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Blank) as site:
-        thread = threading.Thread(target=site.serve_forever)
-        thread.start()
-        yield site.server_address[1]
-        site.shutdown()
-        thread.join()
-
-
 @pytest.mark.browser
 @pytest.mark.extended
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])  # another site, and another origin
-def test_a_browser_shows_nothing_of_it_to_another_page(browser, elsewhere, name):
+def test_a_browser_shows_nothing_of_it_to_another_page(browser, name):
     translator = StandIn()
-    with running(translator) as server:
-        page = browser.new_page()
-        page.goto(f"http://{name}:{elsewhere}/")
+    with running(translator) as server, running(StandIn()) as elsewhere:
+        page = browser.new_context(bypass_csp=True).new_page()
+        page.goto(f"http://{name}:{elsewhere.port}/docs")
         page.evaluate(
             """address => fetch(address, {method: "POST", mode: "no-cors",
             body: new URLSearchParams({q: "a", source: "en", target: "de"})}).catch(() => null)""",
@@ -195,4 +170,4 @@ def test_a_browser_shows_nothing_of_it_to_another_page(browser, elsewhere, name)
         page.goto(server.url)
         page.fill("#source", "one two")
         page.wait_for_function("() => target.textContent === 'TWO ONE'")
-        page.close()
+        page.context.close()

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from flaxformer_mt.serving.server import ServerError, TranslationServer, allow_files, bind
+from flaxformer_mt.serving.server import TranslationServer, allow_files, bind
 from flaxformer_mt.serving.settings import SettingsError
 from tests.serving.stand_in import MODEL, Running, StandIn, eventually, quick, running
 from tests.serving.test_load import connect, request
@@ -141,14 +141,6 @@ def test_connections_fit_the_limit_of_open_files(monkeypatch, soft, hard, given)
     else:
         allow_files(512)
         assert soft == given
-
-
-def test_an_address_is_one_servers_from_the_start():
-    """Not only once the model is loaded."""
-    with bind("127.0.0.1", 0) as listener:
-        port = listener.getsockname()[1]
-        with pytest.raises(ServerError, match=rf"cannot listen on 127.0.0.1:{port}: Address alr"):
-            bind("127.0.0.1", port)
 
 
 def test_beyond_the_connections_there_may_be_the_answer_is_json_and_counted():

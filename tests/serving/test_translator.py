@@ -44,16 +44,6 @@ def test_answers_are_the_translators(server, translator):
             assert got["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-5)
 
 
-def test_neighbours_change_nothing(server):
-    def ask(text):
-        return server.post("/translate", {"text": text})[1]["translations"][0]["text"]
-
-    alone = [ask(text) for text in SENTENCES]
-    with concurrent.futures.ThreadPoolExecutor(16) as clients:
-        together = list(clients.map(ask, SENTENCES * 8))
-    assert together == alone * 8
-
-
 def test_after_the_warm_up_nothing_compiles(server, caplog):
     """Any mixture of requests with sentences as long as the warm-up's."""
     payloads = [
