@@ -146,8 +146,9 @@ def translations(
             [text for text in dict.fromkeys(texts) if text != texts[0]] for texts in ranked
         ]
     if task.form.source == "auto":
-        answer["detectedLanguage"] = [detected(text, src_lang) for text in task.given]
-    fields: dict[str, Any] = {key: each[0] if task.one else each for key, each in answer.items()}
+        answer["detectedLanguage"] = [detected(text, src_lang) for text in task.form.given]
+    one = isinstance(task.form.q, str)
+    fields: dict[str, Any] = {key: each[0] if one else each for key, each in answer.items()}
     return LibreTranslateAnswer(**fields)
 
 

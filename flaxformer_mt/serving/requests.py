@@ -63,8 +63,8 @@ class TranslateRequest(_Body):
     api_key: str = Field(default="", description="as LibreTranslate's clients send it")
 
     @property
-    def given(self) -> str | list[str]:
-        return self.text
+    def given(self) -> list[str]:
+        return [self.text] if isinstance(self.text, str) else self.text
 
 
 class LibreTranslateRequest(_Body):
@@ -82,8 +82,8 @@ class LibreTranslateRequest(_Body):
     sentences: ClassVar[bool] = True
 
     @property
-    def given(self) -> str | list[str]:
-        return self.q
+    def given(self) -> list[str]:
+        return [self.q] if isinstance(self.q, str) else self.q
 
     @property
     def n_best(self) -> int:
@@ -104,14 +104,12 @@ class AttentionRequest(_Body):
     api_key: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class TranslateTask:
-    """`POST /translate` in either form. `one`: the client sent one text and gets one answer."""
+    """`POST /translate` in either form, and its texts."""
 
     form: TranslateRequest | LibreTranslateRequest
-    given: tuple[str, ...]
-    texts: tuple[Sentences, ...]  # those given
-    one: bool
+    texts: tuple[Sentences, ...]
 
 
 class Reader:
@@ -166,12 +164,11 @@ class Reader:
         """LibreTranslate's form has `q`, ours `text`."""
         ours = "q" not in payload or "text" in payload
         form = _checked(self.translate_form if ours else self.libre_form, payload, kind)
-        given, codes = form.given, self.model.codes
-        texts = (given,) if isinstance(given, str) else tuple(given)
-        _at_most(sum(map(len, texts)), self.settings.max_characters, "characters")
-        cut = tuple(split_sentences(text, at_marks=form.sentences, codes=codes) for text in texts)
-        _at_most(sum(len(text.texts) for text in cut), self.settings.max_sentences, "sentences")
-        return TranslateTask(form=form, given=texts, texts=cut, one=isinstance(given, str))
+        given, at_marks, codes = form.given, form.sentences, self.model.codes
+        _at_most(sum(map(len, given)), self.settings.max_characters, "characters")
+        texts = tuple(split_sentences(text, at_marks=at_marks, codes=codes) for text in given)
+        _at_most(sum(len(text.texts) for text in texts), self.settings.max_sentences, "sentences")
+        return TranslateTask(form, texts)
 
     def detect(self, payload: Mapping[str, Any], kind: str = JSON) -> str:
         return _checked(self.detect_form, payload, kind).q

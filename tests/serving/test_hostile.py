@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from tests.serving.stand_in import StandIn, eventually, running
+from tests.serving.test_load import connect
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -141,10 +142,6 @@ def test_no_other_kinds_of_bodies(server):
 # --- what is sent ---------------------------------------------------------------------------------
 
 
-def connected(server):
-    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
-
-
 def received(client):
     try:
         return client.recv(65536)
@@ -154,7 +151,7 @@ def received(client):
 
 def raw(server, data, *, until_closed=False):
     """What a socket gets back: an answer, or all until the server closes it."""
-    with connected(server) as client:
+    with connect(server) as client:
         client.sendall(data)
         answer = b""
         while part := received(client):
@@ -263,7 +260,7 @@ def test_a_body_that_nobody_reads_ends_its_connection(server, data):
 
 
 def test_a_body_in_drops_is_given_up(server):
-    with connected(server) as client:
+    with connect(server) as client:
         client.sendall(POST + b"Content-Length: 500\r\n\r\n")
         client.settimeout(0.05)
         answer = b""

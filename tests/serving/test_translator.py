@@ -11,7 +11,7 @@ import pytest
 
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.serving.engine import Engine, Sentence, warm_up
-from flaxformer_mt.serving.metrics import watch_compilations
+from flaxformer_mt.serving.service import watch_compilations
 from tests.decoding.runs import PAIRS, make_run
 from tests.serving.stand_in import MODEL, running
 
@@ -62,23 +62,6 @@ def test_after_the_warm_up_nothing_compiles(server, caplog):
     assert {status for status, _ in answers} == {200}
     said = [record.getMessage() for record in caplog.records]
     assert not [each for each in said if each.startswith("Compiling")]
-
-
-def test_alignments_and_attention_are_of_the_translation(server):
-    payload = {"text": SENTENCES[1], "sentences": False, "alignment": True}
-    (sentence,) = server.post("/translate", payload)[1]["translations"][0]["sentences"]
-    (hypothesis,) = sentence["hypotheses"]
-    alignment = hypothesis["alignment"]
-    assert alignment["source_words"] == SENTENCES[1].split()
-    assert alignment["target_words"] == hypothesis["text"].split()
-    for source, target in alignment["links"]:
-        assert source < len(alignment["source_words"])
-        assert target < len(alignment["target_words"])
-    asked = {"text": SENTENCES[1], "translation": hypothesis["text"]}
-    status, attention = server.post("/attention", asked)
-    assert status == 200 and attention["rows"][-1] == attention["columns"][-1] == "</s>"
-    sums = [sum(row) for head in attention["weights"] for row in head]
-    assert sums == pytest.approx([1.0] * len(sums), abs=1e-2)
 
 
 def test_odd_and_long_texts_are_answered(server):
