@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Array
 
 from benchmarks import RESULTS
-from flaxformer_mt.model.attention import attention_mask, attention_weights, weighted
+from flaxformer_mt.model.attention import attention, attention_mask
 from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 TOKENS = 24_576  # of a side: the paper's batch, in whole rows of 256
@@ -79,8 +79,7 @@ def ours(queries: Array, keys: Array, values: Array, mask: Array, work: Work) ->
     dtype = str(queries.dtype)
     # The model's projections are float32, and rounded where a product takes them.
     queries, keys, values = (each.astype(jnp.float32) for each in (queries, keys, values))
-    weights = attention_weights(queries * queries.shape[-1] ** -0.5, keys, mask, dtype)
-    return weighted(weights, values, dtype)
+    return attention(queries * queries.shape[-1] ** -0.5, keys, values, mask, dtype)
 
 
 def by_mask(

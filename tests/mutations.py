@@ -1,9 +1,10 @@
 """Breaks the package in one place at a time and checks that the default tests notice.
 
-    python -m tests.mutations [--only NAME]
+    python -m tests.mutations [--only NAME] [--record]
 
 Each fault of mutations.toml goes into a copy of the checkout, where the tests nearest to it run
-until one fails. A fault that no longer applies counts as missed until it is placed anew.
+until one fails: first the one that caught it before, by mutations.json, the last result on record.
+A fault that no longer applies counts as missed until it is placed anew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import itertools
+import json
 import os
 import re
 import shutil
@@ -28,6 +30,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PACKAGE = "flaxformer_mt"
 LEAST_CAUGHT = 0.95
+RECORD = ROOT / "tests" / "mutations.json"
 
 
 class Fault(NamedTuple):
@@ -89,15 +92,16 @@ def _checkout(folder: Path) -> Path:
     return folder
 
 
-def _caught_by(fault: Fault, root: Path) -> str:
+def _caught_by(fault: Fault, root: Path, before: str) -> str:
     """The test that failed; empty if none did."""
-    if (place := placed(fault, root)) is None:
+    place = placed(fault, root)
+    if place is None:
         return ""
     path, broken = place
     whole = path.read_text()
     path.write_text(broken)
     try:
-        return _failing(_nearest(fault, path, root), root)
+        return (before and _failing([before], root)) or _failing(_nearest(fault, path, root), root)
     finally:
         path.write_text(whole)
 
@@ -130,27 +134,40 @@ def _failing(tests: Sequence[str], root: Path) -> str:
 
 def main() -> int:
     """Exit status 1 if fewer than 95% of all faults are caught."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--only", default="", help="faults whose function contains this")
+    parser.add_argument("--record", action="store_true", help="write mutations.json")
     parser.add_argument("--processes", type=int, default=2)
     flags = parser.parse_args()
     chosen = [fault for fault in faults() if flags.only in fault.function]
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(flags.processes) as pool:
         free: Queue[Path] = Queue()
         for number in range(flags.processes):
             free.put(_checkout(Path(folder) / str(number)))
 
-        def tried(fault: Fault) -> bool:
+        def tried(fault: Fault) -> str:
             root, start = free.get(), time.perf_counter()
-            by = _caught_by(fault, root)
-            free.put(root)
+            try:
+                by = _caught_by(fault, root, record.get(str(fault), ""))
+            finally:
+                free.put(root)
             seconds = time.perf_counter() - start
-            print(f"{by or 'MISSED'} {seconds:5.0f} s  {fault}", flush=True)
-            return bool(by)
+            print(f"{'caught' if by else 'MISSED'} {seconds:5.0f} s  {fault}", flush=True)
+            return by
 
-        caught = sum(pool.map(tried, chosen))
-    print(f"{caught} of {len(chosen)} faults caught")
-    return 0 if caught >= LEAST_CAUGHT * len(chosen) else 1
+        results: dict[str, str] = {}
+        for fault, by in zip(chosen, pool.map(tried, chosen), strict=True):
+            results[str(fault)] = by
+            if flags.record:
+                known = record | results
+                kept = {name: known.get(name, "") for name in map(str, faults())}
+                RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    caught = sum(map(bool, results.values()))
+    print(f"{caught} of {len(results)} faults caught")
+    return 0 if caught >= LEAST_CAUGHT * len(results) else 1
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model.dropout import Dropout
 from flaxformer_mt.model.initializers import declare, glorot_flattened
-from flaxformer_mt.model.products import product
+from flaxformer_mt.model.products import einsum_float32, product
 
 Keys = Float[Array, "rows keys heads d_k"]
 Values = Float[Array, "rows keys heads d_v"]
@@ -74,6 +76,61 @@ def weighted(
     return product("bhql,blhv->bqhv", weights, values, dtype)
 
 
+def attention(
+    queries: Float[Array, "rows queries heads d_k"],
+    keys: Keys,
+    values: Values,
+    mask: Bool[Array, "rows queries keys"],
+    dtype: str,
+) -> Float[Array, "rows queries heads d_v"]:
+    """Equation 1 for whom the weights are of no interest; Q comes divided by sqrt(d_k)."""
+    if dtype == "float32":
+        return weighted(attention_weights(queries, keys, mask, dtype), values, dtype)
+    return _reduced_attention(queries, keys, values, mask_bias(mask)[:, None], dtype)
+
+
+# With operands of fewer bits the exponents stay in these bits, which halves what moves between the
+# passes, and the identities of flash attention (Dao et al., 2022) save two of the passes: the
+# division by a row's sum follows the product with V, and the term of softmax's gradient that a row
+# has in common, sum(dP * P), is sum(dO * O).
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _reduced_attention(
+    queries: Array, keys: Array, values: Array, bias: Array, dtype: str
+) -> Array:
+    return _reduced_attention_forward(queries, keys, values, bias, dtype)[0]
+
+
+def _reduced_attention_forward(
+    queries: Array, keys: Array, values: Array, bias: Array, dtype: str
+) -> tuple[Array, tuple[Array, ...]]:
+    q, k, v = (x.astype(dtype) for x in (queries, keys, values))
+    scores = einsum_float32("blhk,bqhk->bhql", k, q) + bias
+    exponents = jnp.exp(scores - scores.max(axis=-1, keepdims=True)).astype(dtype)
+    share = 1 / exponents.astype(jnp.float32).sum(axis=-1).swapaxes(1, 2)[..., None]  # bqh1
+    heads = einsum_float32("bhql,blhv->bqhv", exponents, v) * share
+    return heads, (q, k, v, exponents, share, heads)
+
+
+def _reduced_attention_backward(
+    dtype: str, saved: tuple[Array, ...], gradient: Array
+) -> tuple[Array, Array, Array, None]:
+    q, k, v, exponents, share, heads = saved
+    reduced = (gradient * share).astype(dtype)
+    # Of the very numbers that the next product takes, or a row's gradients do not sum to zero.
+    common = (reduced.astype(jnp.float32) * heads).sum(axis=-1).swapaxes(1, 2)[..., None]  # bhq1
+    d_weights = einsum_float32("bqhv,blhv->bhql", reduced, v)
+    d_scores = (exponents.astype(jnp.float32) * (d_weights - common)).astype(dtype)
+    return (
+        einsum_float32("bhql,blhk->bqhk", d_scores, k),
+        einsum_float32("bhql,bqhk->blhk", d_scores, q),
+        einsum_float32("bhql,bqhv->blhv", exponents, reduced),
+        None,
+    )
+
+
+_reduced_attention.defvjp(_reduced_attention_forward, _reduced_attention_backward)
+
+
 class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(d_k)) V for `num_heads` heads, projected in and out.
 
@@ -104,36 +161,38 @@ class MultiHeadAttention(nn.Module):
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
         """Attention of `x` over `memory` (`x` itself in self-attention)."""
-        keys, values = self.keys_values(memory)
-        return self.attend(x, keys, values, mask, deterministic=deterministic)
+        if memory is x:
+            queries, keys, values = self._projected(x, "query", "key", "value")
+        else:
+            (queries,) = self._projected(x, "query")
+            keys, values = self._projected(memory, "key", "value")
+        return self.attend(queries, keys, values, mask, deterministic=deterministic)
 
     def keys_values(self, memory: Float[Array, "rows keys d_model"]) -> tuple[Keys, Values]:
         """The projected keys and values: what a decoding cache holds."""
-        keys = self._biased("key", product("bld,dhk->blhk", memory, self.key, self.config.dtype))
-        values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
-        values = self._biased("value", values)
-        axes = ("batch", "length", "heads", "kv")
-        return nn.with_logical_constraint(keys, axes), nn.with_logical_constraint(values, axes)
+        keys, values = self._projected(memory, "key", "value")
+        return keys, values
 
     def attend(
         self,
-        x: Float[Array, "rows queries d_model"],
+        queries: Float[Array, "rows queries heads d_k"],
         keys: Keys,
         values: Values,
         mask: Bool[Array, "rows queries keys"],
         *,
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
-        """Attention of `x` over keys and values that are projected already."""
+        """Attention of projected queries over projected keys and values."""
         dtype = self.config.dtype
-        queries = self._biased("query", product("bld,dhk->blhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
-        queries = nn.with_logical_constraint(queries, ("batch", "length", "heads", "kv"))
-        weights = attention_weights(queries, keys, mask, dtype)
-        # For whoever looks at attention; nothing is kept unless the caller asks for it.
-        self.sow("intermediates", "weights", weights)
-        weights = self.dropout(weights, deterministic=deterministic)
-        heads = weighted(weights, values, dtype)
+        # Whoever looks at attention makes the collection mutable.
+        if self.config.attention_dropout or self.is_mutable_collection("intermediates"):
+            weights = attention_weights(queries, keys, mask, dtype)
+            self.sow("intermediates", "weights", weights)
+            weights = self.dropout(weights, deterministic=deterministic)
+            heads = weighted(weights, values, dtype)
+        else:
+            heads = attention(queries, keys, values, mask, dtype)
         heads = nn.with_logical_constraint(heads, ("batch", "length", "heads", "kv"))
         return self._biased("out", product("bqhv,hvd->bqd", heads, self.out, dtype))
 
@@ -155,6 +214,20 @@ class MultiHeadAttention(nn.Module):
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
         heads = product("bhrl,bhlv->bhrv", weights, values, dtype)
         return self._biased("out", product("bhrv,hvd->brd", heads, self.out, dtype)), weights
+
+    def _projected(self, x: Float[Array, "rows length d_model"], *names: str) -> list[Array]:
+        """`x` by each of the kernels; in few bits by all at once, where they have one shape."""
+        kernels, dtype = [getattr(self, name) for name in names], self.config.dtype
+        if dtype == "float32" or self.config.d_k != self.config.d_v:
+            projected = [product("bld,dhk->blhk", x, kernel, dtype) for kernel in kernels]
+        else:
+            together = jnp.stack([kernel.astype(dtype) for kernel in kernels], axis=1)
+            projected = list(product("bld,dthk->tblhk", x, together, dtype))
+        axes = ("batch", "length", "heads", "kv")
+        return [
+            nn.with_logical_constraint(self._biased(name, heads), axes)
+            for name, heads in zip(names, projected, strict=True)
+        ]
 
     def _biases(self) -> dict[str, Array]:
         heads, d_k, d_v = self.config.num_heads, self.config.d_k, self.config.d_v

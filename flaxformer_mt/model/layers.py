@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -25,7 +27,7 @@ class LayerNorm(nn.Module):
     the mean is large.
     """
 
-    epsilon: float
+    config: ModelConfig
 
     @nn.compact
     def __call__(
@@ -35,11 +37,54 @@ class LayerNorm(nn.Module):
         scale = declare(self, "scale", nn.initializers.ones, ("embed",), d_model)
         bias = declare(self, "bias", nn.initializers.zeros, ("embed",), d_model)
 
-        x = x.astype(jnp.float32)
-        deviation = x - x.mean(axis=-1, keepdims=True)
-        variance = jnp.square(deviation).mean(axis=-1, keepdims=True)
-        normalised = deviation * jax.lax.rsqrt(variance + self.epsilon)
-        return normalised * scale[None, None] + bias[None, None]
+        x, epsilon = x.astype(jnp.float32), self.config.norm_epsilon
+        exact = self.config.dtype == "float32"
+        x = _normalised(x, epsilon)[0] if exact else _normalised_in_one_pass(x, epsilon)
+        return x * scale[None, None] + bias[None, None]
+
+
+def _normalised(x: Array, epsilon: float) -> tuple[Array, Array]:
+    """(x - mean) / sqrt(variance + epsilon), and its factor 1 / sqrt(variance + epsilon)."""
+    deviation = x - x.mean(axis=-1, keepdims=True)
+    variance = jnp.square(deviation).mean(axis=-1, keepdims=True)
+    factor = jax.lax.rsqrt(variance + epsilon)
+    return deviation * factor, factor
+
+
+# Left to automatic differentiation, the gradient takes one mean after the other. Written out, both
+# are means of what is at hand; the same to rounding, so float32 runs keep the bits that they had.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _normalised_in_one_pass(x: Array, epsilon: float) -> Array:
+    return _normalised(x, epsilon)[0]
+
+
+def _normalised_forward(x: Array, epsilon: float) -> tuple[Array, tuple[Array, Array]]:
+    normalised, factor = _normalised(x, epsilon)
+    return normalised, (normalised, factor)
+
+
+def _normalised_backward(
+    epsilon: float, saved: tuple[Array, Array], gradient: Array
+) -> tuple[Array]:
+    normalised, factor = saved
+    along = (gradient * normalised).mean(axis=-1, keepdims=True)
+    return (factor * (gradient - gradient.mean(axis=-1, keepdims=True) - normalised * along),)
+
+
+_normalised_in_one_pass.defvjp(_normalised_forward, _normalised_backward)
+
+
+# What is kept for the gradient is the result as the next product takes it, whose sign tells where
+# the argument was positive.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _reduced_relu(x: Float[Array, "..."], dtype: str) -> Float[Array, "..."]:
+    return jax.nn.relu(x).astype(dtype)
+
+
+_reduced_relu.defvjp(
+    lambda x, dtype: (_reduced_relu(x, dtype),) * 2,
+    lambda dtype, result, gradient: (jnp.where(result > 0, gradient.astype(jnp.float32), 0),),
+)
 
 
 class FeedForward(nn.Module):
@@ -58,8 +103,11 @@ class FeedForward(nn.Module):
         w_out = declare(self, "w_out", kernel, ("mlp", "embed"), (d_ff, d_model))
         b_out = declare(self, "b_out", bias, ("embed",), (d_model,))
 
-        activate = ACTIVATIONS[self.config.activation]
-        hidden = activate(product("bld,df->blf", x, w_in, dtype) + b_in[None, None])
+        hidden = product("bld,df->blf", x, w_in, dtype) + b_in[None, None]
+        if self.config.activation == "relu" and dtype != "float32":
+            hidden = _reduced_relu(hidden, dtype)
+        else:
+            hidden = ACTIVATIONS[self.config.activation](hidden)
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "mlp"))
         hidden = Dropout(self.config.ffn_dropout)(hidden, deterministic=deterministic)
         return product("blf,fd->bld", hidden, w_out, dtype) + b_out[None, None]
@@ -75,7 +123,7 @@ class Residual(nn.Module):
     config: ModelConfig
 
     def setup(self) -> None:
-        self.norm = LayerNorm(self.config.norm_epsilon)
+        self.norm = LayerNorm(self.config)
         self.dropout = Dropout(self.config.dropout)
 
     def enter(self, x: Float[Array, "rows length d_model"]) -> Float[Array, "rows length d_model"]:

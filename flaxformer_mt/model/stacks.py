@@ -23,7 +23,7 @@ class Encoder(nn.Module):
             else [EncoderLayer(self.config) for _ in range(self.config.encoder_layers)]
         )
         # Pre-LN leaves the residual sum itself un-normalised.
-        self.norm = LayerNorm(self.config.norm_epsilon) if self.config.norm == "pre" else None
+        self.norm = LayerNorm(self.config) if self.config.norm == "pre" else None
 
     def __call__(
         self,
@@ -47,7 +47,7 @@ class Decoder(nn.Module):
             if self.config.scan_layers
             else [DecoderLayer(self.config) for _ in range(self.config.decoder_layers)]
         )
-        self.norm = LayerNorm(self.config.norm_epsilon) if self.config.norm == "pre" else None
+        self.norm = LayerNorm(self.config) if self.config.norm == "pre" else None
 
     def __call__(
         self,

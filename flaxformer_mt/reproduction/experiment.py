@@ -19,7 +19,7 @@ from flaxformer_mt.config import (
     thaw,
 )
 from flaxformer_mt.config.digest_keys import decides, deciding
-from flaxformer_mt.config.setting import Decides
+from flaxformer_mt.config.schema import Decides
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.reproduction.paper import Row, RowError, row_of
 from flaxformer_mt.reproduction.result_file import ABSOLUTE_PATH

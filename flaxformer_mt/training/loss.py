@@ -14,6 +14,10 @@ from jaxtyping import Array, Float, Int
 
 Scalar = Float[Array, ""]
 
+# In fewer bits than float32 no logit counts as further above the label's than this: the sum of a
+# vocabulary's exponents stays below float32's largest number. Exact while a token's loss is less.
+_MOST_NATS = 75.0
+
 
 @struct.dataclass
 class LossSums:
@@ -200,10 +204,6 @@ def _one_chunk(
         logits = logits + bias[None, None]
     if real is not None:
         logits = jnp.where(real[None, None], logits, -jnp.inf)
-    top = logits.max(axis=-1)
-    exponent = jnp.exp(logits - top[..., None])
-    total = exponent.sum(axis=-1)
-    log_z = top + jnp.log(total)
     # The label's logit and the sum over all types are products with d_model terms, not passes over
     # vocab.
     label_logit = product("rld,rld->rl", h, jnp.take(t, labels, axis=0))
@@ -211,6 +211,16 @@ def _one_chunk(
     if bias is not None:
         label_logit = label_logit + jnp.take(bias, labels)
         logit_sum = logit_sum + (bias if real is None else jnp.where(real, bias, 0)).sum()
+    if form.dtype == "float32":
+        relative_to = logits.max(axis=-1)
+        exponent = jnp.exp(logits - relative_to[..., None])
+    else:
+        # At hand before the large product, unlike the maximum, which is one more pass over vocab.
+        relative_to = label_logit
+        exponent = jnp.exp(jnp.minimum(logits - label_logit[..., None], _MOST_NATS))
+        exponent = exponent.astype(form.dtype)
+    total = exponent.astype(jnp.float32).sum(axis=-1)
+    log_z = relative_to + jnp.log(total)
     cross_entropy = log_z - extra * label_logit - other * logit_sum
     lowest = smoothing_constant(form.smoothing, form.types)
     objective = jnp.sum(weights * (cross_entropy - lowest))
@@ -219,7 +229,7 @@ def _one_chunk(
         return (objective, nll), None
 
     is_label = labels[..., None] == jnp.arange(vocab)[None, None]
-    d_logits = exponent * (weights / total)[..., None] - jnp.where(
+    d_logits = exponent.astype(jnp.float32) * (weights / total)[..., None] - jnp.where(
         is_label, (weights * (extra + other))[..., None], (weights * other)[..., None]
     )
     if real is not None:
