@@ -161,30 +161,31 @@ class MultiHeadAttention(nn.Module):
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
         """Attention of `x` over `memory` (`x` itself in self-attention)."""
-        if memory is x:
-            queries, keys, values = self._projected(x, "query", "key", "value")
-        else:
-            (queries,) = self._projected(x, "query")
-            keys, values = self._projected(memory, "key", "value")
-        return self.attend(queries, keys, values, mask, deterministic=deterministic)
+        keys, values = self.keys_values(memory)
+        return self.attend(x, keys, values, mask, deterministic=deterministic)
 
     def keys_values(self, memory: Float[Array, "rows keys d_model"]) -> tuple[Keys, Values]:
         """The projected keys and values: what a decoding cache holds."""
-        keys, values = self._projected(memory, "key", "value")
-        return keys, values
+        keys = self._biased("key", product("bld,dhk->blhk", memory, self.key, self.config.dtype))
+        values = product("bld,dhk->blhk", memory, self.value, self.config.dtype)
+        values = self._biased("value", values)
+        axes = ("batch", "length", "heads", "kv")
+        return nn.with_logical_constraint(keys, axes), nn.with_logical_constraint(values, axes)
 
     def attend(
         self,
-        queries: Float[Array, "rows queries heads d_k"],
+        x: Float[Array, "rows queries d_model"],
         keys: Keys,
         values: Values,
         mask: Bool[Array, "rows queries keys"],
         *,
         deterministic: bool,
     ) -> Float[Array, "rows queries d_model"]:
-        """Attention of projected queries over projected keys and values."""
+        """Attention of `x` over keys and values that are projected already."""
         dtype = self.config.dtype
+        queries = self._biased("query", product("bld,dhk->blhk", x, self.query, dtype))
         queries = queries * self.config.d_k**-0.5
+        queries = nn.with_logical_constraint(queries, ("batch", "length", "heads", "kv"))
         # Whoever looks at attention makes the collection mutable.
         if self.config.attention_dropout or self.is_mutable_collection("intermediates"):
             weights = attention_weights(queries, keys, mask, dtype)
@@ -214,20 +215,6 @@ class MultiHeadAttention(nn.Module):
         weights = jax.nn.softmax(scores + mask_bias(mask)[:, None], axis=-1)
         heads = product("bhrl,bhlv->bhrv", weights, values, dtype)
         return self._biased("out", product("bhrv,hvd->brd", heads, self.out, dtype)), weights
-
-    def _projected(self, x: Float[Array, "rows length d_model"], *names: str) -> list[Array]:
-        """`x` by each of the kernels; in few bits by all at once, where they have one shape."""
-        kernels, dtype = [getattr(self, name) for name in names], self.config.dtype
-        if dtype == "float32" or self.config.d_k != self.config.d_v:
-            projected = [product("bld,dhk->blhk", x, kernel, dtype) for kernel in kernels]
-        else:
-            together = jnp.stack([kernel.astype(dtype) for kernel in kernels], axis=1)
-            projected = list(product("bld,dthk->tblhk", x, together, dtype))
-        axes = ("batch", "length", "heads", "kv")
-        return [
-            nn.with_logical_constraint(self._biased(name, heads), axes)
-            for name, heads in zip(names, projected, strict=True)
-        ]
 
     def _biases(self) -> dict[str, Array]:
         heads, d_k, d_v = self.config.num_heads, self.config.d_k, self.config.d_v

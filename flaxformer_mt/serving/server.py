@@ -160,11 +160,16 @@ class TranslationServer(uvicorn.Server):
             self._say(f"{name}: answering what was accepted, then stopping")
             self.should_exit = True
 
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                # Until the loop is closed, which is next.
-                asyncio.get_running_loop().add_signal_handler(number, stop, number.name)
-        yield
+        loop = asyncio.get_running_loop()
+        here = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if here else ()
+        for number in numbers:
+            loop.add_signal_handler(number, stop, number.name)
+        try:
+            yield
+        finally:  # uvloop leaves them there when it is closed
+            for number in numbers:
+                loop.remove_signal_handler(number)
 
     def _fail(self, error: BaseException) -> None:
         self._broken = error

@@ -61,9 +61,9 @@ def smoothed_cross_entropy(
     At most about `chunk` positions (0: all) have logits at any moment. The gradient of
     `objective` is computed in the same pass, while those logits are at hand: a custom rule that
     costs no second softmax; `nll` is a report without a gradient. Matrix products take `dtype`
-    operands and accumulate in float32; everything else is float32. Rows of the table from `types`
-    on (default: none) stand for no type: they have no probability, no share of the smoothing and no
-    gradient.
+    operands and accumulate in float32, as do the softmax's exponents. Rows of the table from
+    `types` on (default: none) stand for no type: they have no probability, no share of the
+    smoothing and no gradient.
     """
     form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types)
     objective, nll = _fused(form, hidden, table, bias, labels, weights)
