@@ -24,7 +24,7 @@ CONFIG = {
     "--config FILE[:VARIANT]": "config file, or the name of a built-in one; --config.a.b=VALUE "
     "overrides a setting",
 }
-WORKDIR = {"--workdir DIR!": "run directory, local or gs://BUCKET/FOLDER"}
+WORKDIR = {"--workdir DIR": "run directory, local or gs://BUCKET/FOLDER"}
 
 
 def make_parser(prog: str, purpose: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -42,30 +42,38 @@ class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):
         return super()._get_help_string(action)
 
 
-def flags(parser: argparse._ActionsContainer, table: Mapping[str, str], **defaults: Any) -> None:
-    """Adds the arguments of a table: what each looks like, and its help.
+def flags(
+    parser: argparse._ActionsContainer,
+    table: Mapping[str, str],
+    *,
+    required: bool = False,
+    repeatable: bool = False,
+    **defaults: Any,
+) -> None:
+    """Adds the arguments of a table: how each is written in a call, and its help.
 
-    "--json" is a switch; "--input FILE" takes a text, "--column N" an integer of at least 1,
-    "--bound X" a number above 0, "--format text|tsv" one of these, "--columns N N" two integers;
-    "--only ROW..." takes one or more, "--plan FILE*" may be given several times, and
-    "--output FILE!" must be given.
+    "--json" is a switch, "--input FILE" takes a text, "--format text|tsv" one of these words,
+    "--only ROW..." one text or more, and "--valid SRC TGT" two. "N:int" is an integer of at least
+    1 and "X:float" a number above 0, shown as N and X. `repeatable` ones are gathered in a list.
     """
     for form, help in table.items():
-        name, *words = form.rstrip("!").split()
-        metavars = tuple(word.rstrip(".*") for word in words)
-        more: dict[str, Any] = {"metavar": metavars if len(words) > 1 else "".join(metavars)}
+        more: dict[str, Any] = {"required": True} if required else {}
+        for ending, read in ((":int", positive), (":float", positive_number)):
+            if ending in form:
+                form, more["type"] = form.replace(ending, ""), read
+        name, *words = form.split()
         if not words:
-            more = {"action": "store_true"}
+            more["action"] = "store_true"
         elif "|" in form:
-            more = {"choices": words[0].split("|")}
-        elif form.endswith("*"):
+            more["choices"] = words[0].split("|")
+        elif form.endswith("..."):
+            more |= {"nargs": "+", "metavar": words[0].removesuffix("...")}
+        elif len(words) > 1:
+            more |= {"nargs": len(words), "metavar": tuple(words)}
+        else:
+            more["metavar"] = words[0]
+        if repeatable:
             more |= {"action": "append", "default": []}
-        elif len(words) > 1 or form.endswith("..."):
-            more["nargs"] = len(words) if len(words) > 1 else "+"
-        if set(metavars) in ({"N"}, {"X"}):
-            more["type"] = positive if "N" in metavars else positive_number
-        if form.endswith("!"):
-            more["required"] = True
         parser.add_argument(name, help=help, **more)
     parser.set_defaults(**defaults)
 
@@ -86,7 +94,7 @@ def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def config_of(run: RunDirectory) -> ExperimentConfig:
-    """The config on record."""
+    """The config that the run has recorded."""
     return freeze(read_record(run).config, str(run.config_file))
 
 

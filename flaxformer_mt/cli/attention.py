@@ -46,8 +46,8 @@ _PICTURE = {
     "pickers for everything; with --find: FILE.json",
     f"--kind {'|'.join(KINDS)}": "the encoder's own attention, the decoder's own, or the decoder's "
     "over the source (default: cross; with --find: all)",
-    "--layer N": "from 1 (default: the last)",
-    "--head N...": "from 1 (default: all of the layer)",
+    "--layer N:int": "from 1 (default: the last)",
+    "--head N:int...": "from 1 (default: all of the layer)",
     "--query WORD": "from this word alone, or from the row of this number",
     "--style lines|heat": "lines from piece to piece, as in the paper's figures 3 to 5, or heat "
     "maps",
@@ -57,9 +57,9 @@ _FIND = {
     "long-distance dependency, anaphora, structure and reordering",
     "--input FILE": "source lines; plain, .gz, .xz or .zst",
     "--target FILE": "their translations (default: the model's own)",
-    "--sentences N": "at most the first N of them",
-    "--far N": "pieces that are a long distance",
-    "--top N": "heads that each search names",
+    "--sentences N:int": "at most the first N of them",
+    "--far N:int": "pieces that are a long distance",
+    "--top N:int": "heads that each search names",
     "--pronouns WORD...": "of either language (default: lists for en, de and fr, by the run's "
     "languages)",
     "--json": "print JSON in place of the table",
@@ -69,7 +69,7 @@ _FIND = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose, _EPILOG)
-    flags(parser, WORKDIR)
+    flags(parser, WORKDIR, required=True)
     add_decoding(parser)
     picture = parser.add_argument_group("a picture of one sentence")
     flags(picture, _PICTURE, style="lines")

@@ -11,14 +11,14 @@ from flaxformer_mt.rundir.checkpoint_choice import averaged_steps, has_average, 
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 
 _WHICH = {
-    "--last N": "average the N newest regular checkpoints",
-    "--best N": "average the N best by validation",
+    "--last N:int": "average the N newest regular checkpoints",
+    "--best N:int": "average the N best by validation",
 }
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
-    flags(parser, WORKDIR)
+    flags(parser, WORKDIR, required=True)
     flags(parser.add_mutually_exclusive_group(), _WHICH)
     options = parser.parse_args(arguments)
     run = open_run(options.workdir)

@@ -38,8 +38,8 @@ _WHAT = {
     **TESTSET,
     "--set NAME": "which evaluation of run directories",
     f"--method {'|'.join(METHODS)}|both": "test of significance",
-    "--trials N": f"of approximate randomization (default: {TRIALS}); --resamples are those of the "
-    "bootstrap",
+    "--trials N:int": f"of approximate randomization (default: {TRIALS}); --resamples are those "
+    "of the bootstrap",
     "--json": "print JSON in place of the tables",
     "--output FILE": "write the JSON to this file as well",
 }

@@ -21,21 +21,23 @@ from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 
+_NEEDED = WORKDIR | {
+    f"--format {'|'.join(FORMATS)}": "the program to write for",
+    "--output DIR": "a new folder for the model",
+}
 _WHAT = {
-    **WORKDIR,
-    f"--format {'|'.join(FORMATS)}!": "the program to write for",
-    "--output DIR!": "a new folder for the model",
     f"--quantization {'|'.join(QUANTIZATIONS)}": "how ctranslate2 keeps weights; all but float32 "
     "change translations a little; int8 may go wrong on x86 CPUs without VNNI, int7 does not",
     "--sample FILE": "source lines to compare on (default: from the run's validation text)",
-    "--bound X": "largest difference of a token's natural log-probability that passes (default: by "
-    "format)",
+    "--bound X:float": "largest difference of a token's natural log-probability that passes "
+    "(default: by format)",
     "--unchecked": "compare nothing: the other program is not needed",
 }
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
+    flags(parser, _NEEDED, required=True)
     add_weights(parser)
     flags(parser, _WHAT, quantization="float32")
     options = parser.parse_args(arguments)

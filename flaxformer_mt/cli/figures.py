@@ -17,17 +17,16 @@ metrics.jsonl (docs/observing.md). Pictures need the extra `figures`."""
 
 
 _WHAT = {
-    "--output FILE!": "FILE.png, .svg or .pdf; curves: or .html",
     "what curves|schedule|positions": "curves: what runs have reported; schedule: the paper's "
     "learning rate; positions: its sinusoids",
     f"--against {'|'.join(AXES)}": "curves: steps; target tokens; hours of training steps, in "
     "which validation, checkpoints and pauses are left out",
     "--values NAME...": "curves: what to draw, by the names of metrics.jsonl (default: loss, "
     "perplexity, bleu, learning_rate, tgt_tokens_per_second)",
-    "--warmup N...": "schedule: numbers of warm-up steps (the paper's: 4000)",
-    "--steps N": "schedule: how far",
-    "--length N": "positions: how many",
-    "--d-model N": "schedule and positions (default: the paper's 512; positions: 128, whose "
+    "--warmup N:int...": "schedule: numbers of warm-up steps (the paper's: 4000)",
+    "--steps N:int": "schedule: how far",
+    "--length N:int": "positions: how many",
+    "--d-model N:int": "schedule and positions (default: the paper's 512; positions: 128, whose "
     "columns can be told apart)",
 }
 
@@ -43,6 +42,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         steps=100_000,
         length=100,
     )
+    output = {"--output FILE": "FILE.png, .svg or .pdf; curves: or .html"}
+    flags(parser, output, required=True)
     parser.add_argument("runs", metavar="RUN", nargs="*", help="curves: runs to compare")
     add_size(parser)
     options = parser.parse_args(arguments)

@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from flaxformer_mt.cli.arguments import flags, make_parser, say
 from flaxformer_mt.export.import_run import BOUND, import_marian
 
-_WHAT = {
-    "--from DIR!": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "
+_NEEDED = {
+    "--from DIR": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "
     "target.spm",
-    "--workdir DIR!": "a new run directory",
+    "--workdir DIR": "a new run directory",
+}
+_WHAT = {
     "--sample FILE": "source lines to compare both models on (default: pieces of the vocabulary)",
-    "--bound X": "largest difference of a token's natural log-probability that passes",
+    "--bound X:float": "largest difference of a token's natural log-probability that passes",
 }
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
+    flags(parser, _NEEDED, required=True)
     flags(parser, _WHAT, bound=BOUND)
     options = parser.parse_args(arguments)
     parity = import_marian(

@@ -6,24 +6,18 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import (
-    CONFIG,
-    flags,
-    make_parser,
-    print_json,
-    say,
-    take_overrides,
-)
+from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, say, take_overrides
 from flaxformer_mt.config import load_config
 from flaxformer_mt.planning import set_for_compiler
 
+_NEEDED = CONFIG | {"--topology VERSION:AxB[xC]": "such as v5e:2x4 or v5p:2x2x1"}
 _REPORT = {
-    "--topology VERSION:AxB[xC]!": "such as v5e:2x4 or v5p:2x2x1",
-    "--slices N": "slices of that topology",
+    "--slices N:int": "slices of that topology",
     "--workdir DIR": "take vocabulary sizes and batch shapes from this run (default: from the "
     "config)",
     "--lengths SRC,TGT": "positions of a row (default: the longest, which take the most memory); "
     "of --decode SRC alone counts",
+    "--price-per-chip-hour X:float": "adds what the run would cost",
     "--json": "as JSON",
     "--save-hlo FILE": "write the compiled step's text",
 }
@@ -37,9 +31,8 @@ _INSTEAD = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    flags(parser, {f"{form}!": help for form, help in CONFIG.items()} | _REPORT, slices=1)
-    cost = "adds what the run would cost"
-    parser.add_argument("--price-per-chip-hour", type=float, metavar="X", help=cost)
+    flags(parser, _NEEDED, required=True)
+    flags(parser, _REPORT, slices=1)
     flags(parser.add_mutually_exclusive_group(), _INSTEAD)
     options = parser.parse_args(rest)
     lengths = _lengths(options.lengths, parser)

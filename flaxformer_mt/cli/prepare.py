@@ -15,13 +15,7 @@ from flaxformer_mt.cli.arguments import (
     take_overrides,
 )
 from flaxformer_mt.cli.preparation import planner_of, prepared
-from flaxformer_mt.config import (
-    ExperimentConfig,
-    check_resume,
-    differences,
-    load_config,
-    to_dict,
-)
+from flaxformer_mt.config import ExperimentConfig, check_resume, differences, load_config, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.inspect import batches_as_text, shapes_table
 from flaxformer_mt.data.planner import planned_pass
@@ -38,9 +32,9 @@ from flaxformer_mt.rundir.paths import as_path
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    flags(parser, {f"{form}!": help for form, help in CONFIG.items()})
+    flags(parser, CONFIG | WORKDIR, required=True)
     inspected = "show the batch shapes and rows of the first ten batches as text"
-    flags(parser, WORKDIR | {"--inspect": inspected})
+    flags(parser, {"--inspect": inspected})
     options = parser.parse_args(rest)
     config = load_config(options.config, overrides)
     run = RunDirectory(as_path(options.workdir))

@@ -33,7 +33,7 @@ _WHAT = {
     "--workdir DIR": "runs, results, the report and figures are below it",
     "--dry-run": "list the rows, their state and cost, and end",
 }
-_ROWS = {"--only ROW...": "these rows alone", "--seeds N...": "a run for each (default: 1)"}
+_ROWS = {"--only ROW...": "these rows alone", "--seeds N:int...": "a run for each (default: 1)"}
 _TEXT = {
     f"--text {'|'.join(TEXTS)}": "the paper's text as files, or as TensorFlow Datasets has it "
     "(default: files)",
@@ -47,11 +47,13 @@ _TEXT = {
 _RESULTS = {
     "--results DIR": "result files (default: DIR/results)",
     "--report FILE": "default: DIR/reproduction.md",
-    "--plan FILE*": "a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be "
-    "repeated",
-    "--also FILE*": "a result of what was trained on other text, to stand after the rows; may be "
-    "repeated",
     "--check": "report: write nothing, fail if it says otherwise",
+}
+_REPEATABLE = {
+    "--plan FILE": "a result of benchmarks.plan or plan_rows, steps compiled for TPUs; may be "
+    "repeated",
+    "--also FILE": "a result of what was trained on other text, to stand after the rows; may be "
+    "repeated",
 }
 _FIGURES = {"--run DIR": "a trained run (default: Table 2's base below --workdir)"}
 _OF_TABLES = "scale only seeds text folder corpus train valid test".split()
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     _check(options, overrides, parser)
     workdir = Path(options.workdir)
-    # Beside the runs, unless they are told another place.
+    # By default they stand beside the runs.
     options.results = Path(options.results or workdir / "results")
     options.report = Path(options.report or workdir / "reproduction.md")
     if options.what == "report":
@@ -166,7 +168,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", type=float, metavar="S", help="a share of the paper's training (default: 1)"
     )
     flags(parser.add_argument_group("text"), _TEXT)
-    flags(parser.add_argument_group("results"), _RESULTS)
+    results = parser.add_argument_group("results")
+    flags(results, _RESULTS)
+    flags(results, _REPEATABLE, repeatable=True)
     flags(parser.add_argument_group("figures"), _FIGURES)
 
 

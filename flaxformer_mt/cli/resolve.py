@@ -83,7 +83,7 @@ def continued_config(
 
 
 def _changed(run: RunDirectory, overrides: Sequence[str]) -> ExperimentConfig:
-    """The recorded config with overrides. Raises ConfigError also for what these say in vain."""
+    """The recorded config with overrides. Raises ConfigError if nothing would read one of these."""
     recorded = config_of(run)
     thawed = thaw(recorded)
     for override in overrides:

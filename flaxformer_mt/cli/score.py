@@ -23,7 +23,7 @@ _PAIRS = {
     "--input FILE": "pairs in one file instead (default: standard input)",
     "--format tsv|jsonl": "of --input. tsv (the default): columns, to which log-probability and "
     "score are added; jsonl: a JSON object a line, to which an object with them is added",
-    "--columns N N": "tsv: those of source and translation (default: 1 2)",
+    "--columns SRC:int TGT:int": "tsv: those of source and translation (default: 1 2)",
     "--key KEY": "jsonl: the source's key; a dot leads into an object (default: source)",
     "--translation-key KEY": "jsonl: the translation's key (default: translation)",
     "--from-tokens": "jsonl: score the tokens under `tokens`, as `translate --tokens` writes them, "
@@ -34,13 +34,14 @@ _PAIRS = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
+    flags(parser, WORKDIR, required=True)
     add_weights(parser)
     names = ("length_penalty", "length_norm", "coverage_penalty", "batch_tokens")
     add_settings(parser, *names, note=" (default: the run's decoding.{})")
     flags(parser, DTYPE)
     pairs = "pairs (text files plain, .gz, .xz or .zst; gs:// too)"
     flags(parser.add_argument_group(pairs), _PAIRS)
-    flags(parser, WORKDIR | OUTPUT | _LINES, overlong="refuse")
+    flags(parser, OUTPUT | _LINES, overlong="refuse")
     options = parser.parse_args(arguments)
     settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
     two = options.src is not None

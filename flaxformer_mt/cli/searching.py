@@ -18,8 +18,8 @@ DTYPE = {
 }
 _SAMPLING = {
     "--sample": "draw --beam-size samples; return the --n-best most likely",
-    "--top-k N": "draw from the likeliest N tokens alone",
-    "--seed N": "a line's draw depends on it and the line's number",
+    "--top-k K:int": "draw from the likeliest K tokens alone",
+    "--seed N:int": "a line's draw depends on it and the line's number",
 }
 
 

@@ -94,24 +94,27 @@ def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
 
 
 _WHAT = {
-    **WORKDIR,
     "--host HOST": "address to listen on; 0.0.0.0: all of the machine's",
-    "--cors ORIGIN*": "let pages of this origin use the API, such as https://example.org; "
-    "repeatable",
-    "--allowed-host NAME*": "name by which a proxy or others ask for it, such as "
-    "translate.example.org, beside localhost and addresses; repeatable",
     "--api-keys FILE": "only requests with one of the file's keys, one a line",
     **DTYPE,
     "--examples FILE": "texts that the page offers, one a line",
     f"--log {'|'.join(get_args(Log))}": "a line for each request; `text` also logs what is "
     "translated",
 }
+_REPEATABLE = {
+    "--cors ORIGIN": "let pages of this origin use the API, such as https://example.org; "
+    "repeatable",
+    "--allowed-host NAME": "name by which a proxy or others ask for it, such as "
+    "translate.example.org, beside localhost and addresses; repeatable",
+}
 
 
 def _parser(prog: str, purpose: str) -> argparse.ArgumentParser:
     parser = make_parser(prog, purpose)
+    flags(parser, WORKDIR, required=True)
     add_decoding(parser)
     flags(parser, _WHAT, host="127.0.0.1", log=ServerSettings.log)
+    flags(parser, _REPEATABLE, repeatable=True)
     parser.add_argument(
         "--port",
         type=functools.partial(integer, least=0, most=65535),

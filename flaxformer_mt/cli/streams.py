@@ -35,8 +35,8 @@ OUTPUT = {
     "--output FILE": "written as FILE.part until it is complete; called again after an "
     "interruption, the same command goes on with that; gs:// too (default: standard output)",
     "--restart": "begin anew, whatever an earlier call has left",
-    "--window N": f"lines read before any is written (default: {WINDOW}; 1 at a terminal). More of "
-    "them share batches; fewer are lost to an interruption",
+    "--window N:int": f"lines read before any is written (default: {WINDOW}; 1 at a terminal). "
+    "More of them share batches; fewer are lost to an interruption",
 }
 
 

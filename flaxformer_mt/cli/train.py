@@ -5,14 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from flaxformer_mt.cli.arguments import (
-    CONFIG,
-    WORKDIR,
-    flags,
-    make_parser,
-    say,
-    take_overrides,
-)
+from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, say, take_overrides
 from flaxformer_mt.cli.average import tell_of_average
 from flaxformer_mt.cli.preparation import open_data, prepare_only
 from flaxformer_mt.cli.processes import add_processes, cluster
@@ -57,7 +50,8 @@ _WHAT = {
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    flags(parser, CONFIG | WORKDIR | _WHAT)
+    flags(parser, WORKDIR, required=True)
+    flags(parser, CONFIG | _WHAT)
     add_processes(parser)
     options = parser.parse_args(rest)
     if options.dry_run and (options.profile_steps or options.init_from):

@@ -16,8 +16,8 @@ _INPUT = {
     "--input FILE": "source lines; plain, .gz, .xz or .zst; gs:// too (default: standard input)",
 }
 _LINES = {
-    "--n-best N": "up to N translations of each line: in jsonl a list, else lines that begin with "
-    "the number of the source's line and a tab",
+    "--n-best N:int": "up to N translations of each line: in jsonl a list, else lines that begin "
+    "with the number of the source's line and a tab",
     "--overlong split|refuse": "a line longer than the model takes is cut at sentence ends, "
     "translated in pieces and rejoined, or it is an error",
 }
@@ -25,7 +25,7 @@ _FORMS = {
     f"--format {'|'.join(NAMES)}": "text: a sentence a line; tsv: columns, of which one is "
     "translated; jsonl: a JSON object a line, to which the translation is added",
     f"--output-format {'|'.join(NAMES)}": "that of the output, if it is another one",
-    "--column N": "tsv: the column to translate (default: 1)",
+    "--column N:int": "tsv: the column to translate (default: 1)",
     "--append": "tsv: the translation becomes the last column, in place of the source's",
     "--key KEY": "jsonl: the source's key; a dot leads into an object (default: source)",
     "--translation-key KEY": "jsonl: the added key (default: translation)",
@@ -45,8 +45,9 @@ _CONSTRAINTS = {
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parser = make_parser(prog, purpose)
+    flags(parser, WORKDIR, required=True)
     add_decoding(parser)
-    flags(parser, WORKDIR | _INPUT | OUTPUT)
+    flags(parser, _INPUT | OUTPUT)
     flags(parser.add_argument_group("forms of input and output"), _FORMS, format="text")
     flags(parser, _LINES, n_best=1, overlong="split")
     add_search(parser)

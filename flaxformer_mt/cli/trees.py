@@ -30,12 +30,9 @@ _EPILOG = """linearize makes the two files that a model is trained on (--config 
 turns sentences into linearised trees; rebuild makes trees of those; score compares them with gold
 trees. Files are plain or .gz, .xz, .zst; - is standard input. docs/parsing.md has an example."""
 _SOURCE = "sentences, one a line, words parted by blanks"
-
-
+_OUTPUTS = {"--output-src FILE": _SOURCE, "--output-tgt FILE": "linearised trees"}
 _LINEARIZE = {
     "trees TREES...": "bracketed trees",
-    "--output-src FILE!": _SOURCE,
-    "--output-tgt FILE!": "linearised trees",
     "--leaves xx|tags": "what stands for a word: XX, or its part-of-speech tag (default: xx)",
 }
 _REBUILD = {
@@ -59,6 +56,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     linearizing = actions.add_parser("linearize", help="treebank files to source and target text")
     flags(linearizing, _LINEARIZE, leaves="xx")
+    flags(linearizing, _OUTPUTS, required=True)
     rebuilding = actions.add_parser("rebuild", help="sentences and linearised trees to trees")
     flags(rebuilding, _REBUILD, malformed="repair")
     flags(actions.add_parser("score", help="EVALB's labelled bracket scores"), _SCORE)
