@@ -236,10 +236,9 @@ def _batches(config: ExperimentConfig) -> Iterator[str]:
 
 
 def unused_settings(config: ExperimentConfig, overrides: Sequence[str] = ()) -> Iterator[str]:
-    """What is said in vain: a mistake in what is to be run, no damage to what was.
+    """Settings that nothing reads: an error in a new run, harmless in a recorded one.
 
-    Where one of `overrides` chose another kind, what the config said for the former one is left
-    over, and no mistake.
+    If one of `overrides` changes a `kind`, the config's settings for the former kind are no error.
     """
     given = {override.partition("=")[0] for override in overrides}
     for text, key in _of_other_kinds(config):
@@ -266,7 +265,7 @@ def unused_settings(config: ExperimentConfig, overrides: Sequence[str] = ()) -> 
 
 
 def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
-    """What is said of each setting that is not read of the `kind` beside it, and its key."""
+    """A message about each setting that the `kind` beside it does not read, and the key."""
     group, schedule = "training.schedule", config.training.schedule
     for kind, name, default in (("paper", "factor", 1.0), ("peak", "peak", 0.0)):
         value = getattr(schedule, name)

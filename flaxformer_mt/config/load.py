@@ -100,7 +100,7 @@ def refuse_vain(
     *,
     recorded: ExperimentConfig | None,
 ) -> None:
-    """Raises ConfigError for what a config says in vain, but not for what was recorded once."""
+    """Raises ConfigError for settings that nothing reads, unless `recorded` has them already."""
     known = set() if recorded is None else set(unused_settings(recorded))
     if found := [said for said in unused_settings(config, overrides) if said not in known]:
         raise ConfigError(f"{origin}: " + "; ".join(found))
