@@ -35,20 +35,13 @@ def test_what_an_earlier_call_has_done_counts_for_the_share_alone():
     assert meter.describe_progress() == "36 lines, 0.0 lines/s, 62.5% of the input, 3:00:00 left"
 
 
-def test_an_input_of_unknown_size_has_no_time_left():
-    clock = Clock()
-    meter = Meter("translate", print, share=lambda size: None, clock=clock)
-    clock.now = 2.0
-    meter.advance(lines=3, tokens=9, size=1)
-    assert meter.describe_progress() == "3 lines, 1.5 lines/s, 4 tokens/s"
-
-
-def test_on_a_terminal_one_line_is_renewed(capsys):
+def test_on_a_terminal_one_line_is_renewed_and_an_unknown_size_has_no_share(capsys):
     clock, said = Clock(), []
     meter = Meter("translate", said.append, share=lambda size: None, terminal=True, clock=clock)
     for _ in range(3):
         clock.now += 0.15
         meter.advance(lines=1, tokens=1, size=1)
+    assert meter.describe_progress() == "3 lines, 6.7 lines/s, 7 tokens/s"  # and no time left
     meter.say("a note")
     meter.close()
     written = capsys.readouterr().err

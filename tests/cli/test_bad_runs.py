@@ -17,23 +17,10 @@ from flaxformer_mt.cli.main import explained
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.parallel import ALONE
 from flaxformer_mt.rundir import RunDirectoryError, layout
-from flaxformer_mt.rundir.layout import (
-    RunDirectory,
-    Status,
-    create,
-    make_folder,
-    open_run,
-    read_record,
-    read_status,
-    record_start,
-    write_status,
-)
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.training.instruments import Goodput
 from flaxformer_mt.training.state import StartError
 from tests.cli.conftest import settings
-
-Prepared = tuple[Path, list[str]]
 
 
 class Reached(Exception):
@@ -62,7 +49,7 @@ def test_without_a_checkpoint_any_setting_may_change(run, prepared):
     workdir, overrides = prepared
     with pytest.raises(Reached):
         train(workdir, [*overrides, "model.d_model=64"])
-    assert read_record(open_run(workdir)).config["model"]["d_model"] == 64
+    assert layout.read_record(layout.open_run(workdir)).config["model"]["d_model"] == 64
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     with pytest.raises(ConfigError, match="'model.d_model' was 64, is now 32"):
         train(workdir, [*overrides, "model.d_model=32"])
@@ -74,7 +61,7 @@ def test_without_a_checkpoint_any_setting_may_change(run, prepared):
 def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, prepared):
     workdir, overrides = prepared
     arguments = ["--config", "files", *(f"--config.{o}" for o in overrides), "--workdir", workdir]
-    write_status(open_run(workdir), Status(state="finished", step=5))
+    layout.write_status(layout.open_run(workdir), layout.Status(state="finished", step=5))
     assert run("prepare", *arguments).status == 0
     assert "nothing to do" in run("train", *arguments).errors
     done = run("train", "--workdir", workdir, "--config.data.tgt_lang=nl")
@@ -83,7 +70,7 @@ def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, pr
     done = run("train", "--workdir", workdir, *added)
     assert done.status == 0 and "data.test.new.size: was None, now 9" in done.errors
     assert "nothing to do" in done.last
-    assert read_record(open_run(workdir)).config["data"]["test"]["new"]["size"] == 9
+    assert layout.read_record(layout.open_run(workdir)).config["data"]["test"]["new"]["size"] == 9
     assert run("prepare", *arguments, "--config.training.steps=8").status == 0
     with pytest.raises(Reached):
         train(workdir, [*overrides, "training.steps=8"])
@@ -95,7 +82,9 @@ def test_a_finished_run_whose_next_start_is_killed_is_trained_by_the_one_after(
     """Right after its settings are recorded: that it is to go on is then another file's matter."""
     workdir, overrides = prepared
     overrides = [*overrides, "training.steps=8"]
-    write_status(open_run(workdir), Status(state="finished", step=5))
+    layout.write_status(layout.open_run(workdir), layout.Status(state="finished", step=5))
+
+    record_start = layout.record_start
 
     def record_and_be_killed(*arguments: Any) -> None:
         record_start(*arguments)
@@ -118,8 +107,8 @@ def test_a_failed_run_says_how_far_it_had_come(prepared, monkeypatch):
     monkeypatch.setattr(training, "_train", broken)
     with pytest.raises(RuntimeError, match="no memory left"):
         train(workdir, overrides)
-    failed = Status(state="failed", step=80, reason="no memory left")
-    assert read_status(RunDirectory(workdir)) == failed
+    failed = layout.Status(state="failed", step=80, reason="no memory left")
+    assert layout.read_status(layout.RunDirectory(workdir)) == failed
 
 
 def test_a_trained_run_gets_no_new_vocabulary(prepared):
@@ -154,8 +143,8 @@ def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
 
 def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):
     """Of two that begin it with different settings, the one that comes second changes nothing."""
-    begun = RunDirectory(tmp_path / "run")
-    make_folder(begun)
+    begun = layout.RunDirectory(tmp_path / "run")
+    layout.make_folder(begun)
     with locked(begun, "testing"):
         for command in ("train", "prepare"):
             done = run(command, *settings(corpus), "--workdir", begun)
@@ -166,12 +155,12 @@ def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):
 
 def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, monkeypatch):
     """Another began it and let go of it between the look and the lock."""
-    begun = RunDirectory(tmp_path / "run")
+    begun = layout.RunDirectory(tmp_path / "run")
 
     @contextlib.contextmanager
     def locked_late(*arguments: Any) -> Iterator[Any]:
         overrides = [a.removeprefix("--config.") for a in settings(corpus, model__d_model=64)[2:]]
-        create(begun.path, to_dict(load_config("files", overrides)), ["theirs"])
+        layout.create(begun.path, to_dict(load_config("files", overrides)), ["theirs"])
         with locked(*arguments) as holding:
             yield holding
 
@@ -180,7 +169,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
     overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
     with pytest.raises(Reached):
         train(begun.path, overrides)
-    record = read_record(begun)
+    record = layout.read_record(begun)
     assert [start.command_line for start in record.starts] == [("theirs",), ("train",)]
     assert record.config == to_dict(load_config("files", overrides))
 
@@ -211,17 +200,14 @@ def test_what_the_machine_refuses_is_explained_and_a_bug_is_not():
         assert explained(bug, "train") is None
 
 
-@pytest.mark.parametrize(
-    ("module", "start"),
-    [
-        (training, lambda run, overrides: train(run, overrides)),
-        (trying, lambda run, overrides: trying.dry_run(str(run), "files", overrides, ALONE)),
-    ],
-)
-def test_one_heap_is_shared_before_the_model_is_built(prepared, monkeypatch, module, start):
+def test_one_heap_is_shared_before_the_model_is_built(prepared, monkeypatch):
+    workdir, overrides = prepared
     shared: list[bool] = []
-    monkeypatch.setattr(module, "build", reached)
-    monkeypatch.setattr(module, "share_one_heap", lambda: shared.append(True))
+    monkeypatch.setattr(trying, "build", reached)
+    for module in (training, trying):
+        monkeypatch.setattr(module, "share_one_heap", lambda: shared.append(True))
     with pytest.raises(Reached):
-        start(*prepared)
-    assert shared == [True]
+        train(workdir, overrides)
+    with pytest.raises(Reached):
+        trying.dry_run(str(workdir), "files", overrides, ALONE)
+    assert shared == [True, True]

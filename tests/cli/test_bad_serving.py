@@ -36,9 +36,6 @@ def test_a_port_that_is_taken(run, tmp_path):
 def test_a_host_that_there_is_not(run, tmp_path):
     done = run("serve", "--workdir", tmp_path, "--host", "no.such.host.invalid", "--port", "0")
     assert done.status == 1 and "cannot listen" in done.last
-    # An empty one means all addresses; then there is no run to serve.
-    done = run("serve", "--workdir", tmp_path, "--host", "", "--port", "0")
-    assert done.status == 2 and f"{tmp_path}: not a run directory: config.json" in done.last
 
 
 def test_without_the_extra_it_says_what_to_install(run, tmp_path, monkeypatch):

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.cli.resolve import (
-    continued_config,
-    new_config,
-    recorded,
-    wants_determinism,
-)
+from flaxformer_mt.cli.resolve import continued_config, new_config, recorded, wants_determinism
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create, read_record

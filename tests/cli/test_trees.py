@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import json
-import lzma
 import os
-import random
-import re
 from pathlib import Path
 
 import pytest
-
-from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.parsing.repair import KINDS
 
 # As a treebank has them: over several lines, with function tags and a trace.
 RAW = """
@@ -33,7 +27,6 @@ PLAIN = """\
 
 @pytest.fixture
 def treebank(tmp_path):
-    (tmp_path / "raw.mrg").write_text(RAW, "utf-8")
     (tmp_path / "plain.trees").write_text(PLAIN, "utf-8")
     return tmp_path
 
@@ -41,8 +34,9 @@ def treebank(tmp_path):
 def test_there_and_back_again(run, treebank):
     src, tgt, trees = (treebank / name for name in ("out.src", "out.tgt", "back.trees"))
     done = run(
-        *("trees", "linearize", treebank / "raw.mrg", "--leaves", "tags"),
+        *("trees", "linearize", "-", "--leaves", "tags"),
         *("--output-src", src, "--output-tgt", tgt),
+        stdin=RAW.encode(),
     )
     assert done.status == 0 and not done.output
     first, *changes = done.errors.split("\n")[:-1]
@@ -58,22 +52,6 @@ def test_there_and_back_again(run, treebank):
     assert done.status == 0
     assert done.last == "2 sentences, of which 0 (0.0%) were malformed"
     assert trees.read_text("utf-8") == PLAIN
-
-
-def test_files_may_be_compressed_several_and_standard_input(run, treebank):
-    (treebank / "more.trees.xz").write_bytes(lzma.compress(PLAIN.encode()))
-    src, tgt = treebank / "out.src", treebank / "out.tgt"
-    done = run(
-        *("trees", "linearize", treebank / "more.trees.xz", "-", "--output-src", src),
-        *("--output-tgt", tgt),
-        stdin=RAW.encode(),
-    )
-    assert done.status == 0 and done.errors.startswith("4 trees")
-    lines = tgt.read_text().split("\n")
-    assert lines[0] == lines[2] == "(S (NP XX XX )NP (VP XX (S (VP XX (VP XX )VP )VP )S )VP XX )S"
-    done = run("trees", "rebuild", src, "-", stdin=tgt.read_bytes())
-    assert done.status == 0
-    assert done.output.split("\n")[1] == "(TOP (FRAG (NP (XX one\u00a0day)) (XX .)))"
 
 
 def test_repairs_are_counted_or_replaced(run, treebank):
@@ -113,26 +91,18 @@ def test_trees_of_traces_alone_have_no_parse(run, treebank):
     assert done.status == 0 and "without words left out, as linearize does: 1" in done.errors
     scored = json.loads(done.output)["all"]
     assert (scored["sentences"], scored["error_sentences"], scored["f1"]) == (2, 0, 100.0)
-    # Another parser's output may have a line for each tree, as EVALB wants it.
-    parsed.write_text(f"(())\n{parsed.read_text('utf-8')}", "utf-8")
-    done = run("trees", "score", gold, parsed, "--json")
-    scored = json.loads(done.output)["all"]
-    assert not done.errors and (scored["sentences"], scored["skipped_sentences"]) == (3, 1)
-    assert scored["f1"] == 100.0
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("latin.trees", b"(TOP (NN x))\n(TOP (NN caf\xe9))", ":2: is not UTF-8 text (byte 13)"),
-        ("text.trees", b"no tree at all\n", ":1: 'no' outside of any tree"),
         ("none.trees", b"(())\n(TOP (-NONE- *))\n", "no tree with words in it"),
         (
             "odd.trees",
             "(TOP (NN x))\n(TOP (NP (⁇ x)))".encode(),
             ":2: a label or tag has no linear",
         ),
-        ("named.trees.gz", b"(TOP (NN x))", "begins with"),
     ],
 )
 def test_bad_treebanks_are_named_and_leave_nothing(run, tmp_path, name, content, message):
@@ -151,7 +121,6 @@ TO_A_AND_B = "--output-src a --output-tgt b"
     [
         (f"linearize gone {TO_A_AND_B}", 2, "gone: "),
         ("linearize plain.trees --output-src a --output-tgt a", 2, "a: is named twice"),
-        ("linearize plain.trees --output-src a --output-tgt ./plain.trees", 2, "is named twice"),
         ("linearize plain.trees --output-src no/a --output-tgt b", 1, "no/a: cannot be written"),
         (f"linearize - - {TO_A_AND_B}", 2, "standard input (-) can be one file only"),
         ("linearize plain.trees --output-src gs://b/a --output-tgt b", 1, "is in a bucket"),
@@ -173,45 +142,3 @@ def test_bad_calls_are_explained(run, treebank, monkeypatch, arguments, status, 
     done = run("trees", *arguments.split())
     assert done.status == status and message in done.last
     assert sorted(os.listdir()) == before and (treebank / "plain.trees").read_text() == PLAIN
-
-
-def toy_treebank(size: int) -> str:
-    """Sentences whose structure their words tell."""
-    drawn = random.Random(1)
-    nouns = [f"(NP (DT {a}) (NN {b}))" for a in ("a", "the") for b in ("cat", "dog")]
-    verbs = ["(VP (VBZ sees) {})", "(VP (VBZ goes) (PP (IN to) {}))", "(VP (VBZ sleeps))"]
-    return "\n".join(
-        f"(TOP (S {drawn.choice(nouns)} {drawn.choice(verbs).format(drawn.choice(nouns))} (. .)))"
-        for _ in range(size)
-    )
-
-
-@pytest.mark.extended
-def test_the_guide_s_commands_make_a_parser(run, tmp_path, monkeypatch):
-    guide = (Path(__file__).parents[2] / "docs" / "parsing.md").read_text("utf-8")
-    (block,) = re.findall(r"^```bash\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
-    small = {
-        "data.vocabulary.size": 40,
-        **{"data.batch.tokens": 1024, "data.batch.max_shapes": 1},
-        **{"model.encoder_layers": 1, "model.decoder_layers": 1, "model.max_length": 512},
-        **{"model.d_model": 32, "model.d_ff": 64, "model.num_heads": 2},
-        **{"model.d_k": 16, "model.d_v": 16, "model.dropout": 0, "model.attention_dropout": 0},
-        **{"training.steps": 150, "training.save_every": 10, "training.validate_every": 0},
-        **{"training.schedule.warmup_steps": 30, "training.schedule.peak": 0.01},
-        **{"training.keep_for_average": 2, "decoding.max_extra_tokens": 30},
-    }
-    monkeypatch.chdir(tmp_path)
-    for split, size in (("train", 300), ("valid", 20), ("test", 20)):
-        Path(f"{split}.trees").write_text(toy_treebank(size))
-    for command in block.rstrip("\n").split("\n"):
-        program, name, *arguments = command.split()
-        if name == "train":
-            arguments += [f"--config.{key}={value}" for key, value in small.items()]
-        done = run(name, *arguments)
-        assert program == "flaxformer-mt" and done.status == 0, done.errors
-    pieces = Vocabularies.load("runs/craft/vocabulary").tgt.pieces()
-    assert {"▁XX", "▁(NP", "▁)NP", "▁(INTJ"} <= set(pieces)
-    assert set(json.loads(Path("repairs.json").read_text())["repairs"]) == set(KINDS)
-    scores = json.loads(Path("scores.json").read_text())["all"]
-    assert scores["error_sentences"] == 0 and scores["sentences"] == 20
-    assert scores["f1"] > 90

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.config import (
-    ConfigError,
-    ModelConfig,
-    default_config,
-    flatten,
-    freeze,
-    thaw,
-    to_dict,
-    to_text,
-)
-from flaxformer_mt.config.freeze import field_types
+from flaxformer_mt.config import ConfigError, freeze
 
 
 def nested(key: str, value: Any) -> dict[str, Any]:
@@ -37,60 +25,18 @@ def message(values: Any) -> str:
     return said
 
 
-def test_an_empty_mapping_is_the_defaults():
-    config = freeze({}, "nothing")
-    assert (config.data.src_lang, config.data.tgt_lang) == ("en", "de")
-    assert freeze(default_config(), "the defaults") == config
-
-
-def test_corpora_carry_their_names_in_order():
-    corpora = {name: {"src": f"{name}.en", "tgt": f"{name}.de"} for name in ("z", "a", "m")}
-    config = freeze({"data": {"train": corpora}}, "test")
-    assert [(item.name, item.src) for item in config.data.train] == [
-        *(("z", "z.en"), ("a", "a.en"), ("m", "m.en"))
-    ]
-    assert freeze(json.loads(json.dumps(to_dict(config))), "a file") == config
-    assert config.data.valid.name == "valid"
-    lines = to_text(config).splitlines()
-    assert len(lines) == len(flatten(config))
-    assert {'data.train.a.src = "a.en"', "training.freeze = []", "model.d_model = 512"} < set(lines)
-
-
-def test_thawed_config_takes_corpora_and_no_other_key():
-    thawed = thaw(freeze({"data": {"train": {"a": {"src": "x", "tgt": "y"}}}}, "test"))
-    thawed.data.train.b = {"src": "u", "tgt": "v"}
-    thawed.data.test.c = {"src": "u", "tgt": "v"}
-    frozen = freeze(thawed, "test")
-    assert [item.name for item in frozen.data.train] == ["a", "b"]
-    assert [item.name for item in frozen.data.test] == ["c"]
-    groups = ((thawed.data, "trains"), (thawed.model, "dropouts"), (thawed.data.train.a, "source"))
-    for group, key in groups:
-        with pytest.raises(AttributeError):
-            setattr(group, key, 1)
-
-
-def test_an_int_stands_for_a_float_and_a_list_for_a_tuple():
-    config = freeze({"model": {"dropout": 0}, "training": {"freeze": ["encoder/*"]}}, "test")
-    assert isinstance(config.model.dropout, float)
-    assert config.training.freeze == ("encoder/*",)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "wanted"),
     [
         ("modle", {}, "unknown key 'modle'; did you mean 'model'?"),
         ("data.train.mine.source", "x", "unknown key 'data.train.mine.source'; did you mean 'src'"),
-        ("data.valid.name", "x", "unknown key 'data.valid.name'; valid names: kind, src"),
         ("model.d_model", 512.0, "'model.d_model' = 512.0: must be of type int"),
         ("model.d_model", True, "'model.d_model' = True: must be of type int"),
         ("model.dropout", False, "'model.dropout' = False: must be of type float"),
         ("model.dropout", math.nan, "'model.dropout' = nan: must be a finite number"),
         ("model.remat", 1, "'model.remat' = 1: must be of type bool"),
-        ("name", 3, "'name' = 3: must be of type str"),
         ("model.norm", "rms", "'model.norm' = 'rms': must be one of 'post', 'pre'"),
-        ("training.freeze", "encoder/*", "'training.freeze' = 'encoder/*': must be a list of"),
         ("training.freeze", [1], "'training.freeze' = [1]: must be a list of texts"),
-        ("model", 3, "'model' is a group of settings, not 3"),
         ("data.train", ["a"], "'data.train' maps names to corpora, not ['a']"),
         ("data.train.a", "x", "'data.train.a' is a group of settings, not 'x'"),
     ],
@@ -127,7 +73,6 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         ("data.vocabulary", {"tgt_types": "words"}, "'data.vocabulary.tgt_types' = 'words' needs"),
         ("data.vocabulary", {"tgt_words": ["a"]}, "is for 'data.vocabulary.tgt_types' = 'words'"),
         ("data.vocabulary", {**OF_WORDS, "tgt_words": ["a b"]}, "'a b' is not one word"),
-        ("data.vocabulary", {**OF_WORDS, "tgt_words": ["▁a"]}, "'▁a' is not one word"),
         ("data.vocabulary", {**OF_WORDS, "tgt_words": [""]}, "'' is not one word"),
         ("training.optimizer.accumulation", 3, "'data.batch.multiple' = 8 must be divisible by"),
         ("training.validate_bleu", False, "'training.best_metric' = 'bleu' needs 'training.valid"),
@@ -146,27 +91,3 @@ def test_contradictions_are_named(key, value, wanted):
 def test_every_contradiction_is_reported_at_once():
     said = message({"model": {"num_heads": 0, "dropout": 2.0}, "mesh": {"fsdp": 0}})
     assert said.count("must") == 3
-
-
-def values_of(hint: Any) -> st.SearchStrategy:
-    if get_args(hint):
-        return st.sampled_from(get_args(hint))
-    if hint is bool:
-        return st.booleans()
-    return st.integers(1, 64).map(lambda n: 2 * n) if hint is int else st.floats(0, 0.99)
-
-
-OPTIONAL = {
-    name: values_of(hint)
-    for name, hint in field_types(ModelConfig).items()
-    if name not in ("max_length", "norm_epsilon")
-}
-
-
-@settings(deadline=None)
-@given(st.fixed_dictionaries({}, optional=OPTIONAL))
-def test_any_model_round_trips(values):
-    config = freeze({"model": values}, "test")
-    assert {name: getattr(config.model, name) for name in values} == values
-    assert freeze(json.loads(json.dumps(to_dict(config))), "again") == config
-    assert freeze(thaw(config), "thawed") == config

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, freeze, load_config
+from flaxformer_mt.config import ConfigError, load_config
 from flaxformer_mt.config.load import built_in_names, find_config
 
 Write = Callable[[str], str]
@@ -42,7 +42,6 @@ def refused(*overrides: str) -> str:
         ("name=a b=c", "a b=c"),
         ("training.steps=100_000", 100_000),
         ("model.dropout=0", 0.0),
-        ("model.norm=pre", "pre"),
         ("model.remat=False", False),
         ("training.freeze=encoder/*,embedding/shared", ("encoder/*", "embedding/shared")),
         ("training.freeze=", ()),
@@ -63,7 +62,6 @@ def test_override_is_read_as_the_settings_type(override, value):
         (["train.de.gz", "valid.fr"], [], ("de", "fr")),
         (["a.b/train.tok.pt_BR.txt.xz", "fr"], [], ("pt_BR", "fr")),
         (["train.src", "train.en.tok"], [], ("en", "de")),
-        (["train.en", "train.de"], ["tgt=deu"], ("en", "deu")),
         (["train.pt", "train.de"], ["src=pt-BR"], ("pt-BR", "de")),
         (["train.fr", "train.txt"], [], "'data.tgt_lang' must be set: no file's name ends in it"),
         (["train.en", "train.fr"], ["tgt=de"], "'data.tgt_lang' = 'de', but 'data.train.a.tgt'"),
@@ -121,11 +119,6 @@ def test_what_nothing_would_read_is_a_mistake(spec, override, wanted):
     assert said.startswith(f"{spec}: '{name}' = ") and wanted in said
 
 
-def test_what_was_said_in_vain_is_no_damage_to_a_run():
-    frozen = freeze({"training": {"patience": 3, "validate_every": 0}}, "an earlier run")
-    assert frozen.training.patience == 3
-
-
 def test_what_is_left_over_of_another_kind_is_no_mistake():
     settings = ["data.valid.kind=files", "data.valid.src=a.en", "data.valid.tgt=a.de"]
     settings.append("training.schedule.kind=paper")
@@ -146,7 +139,6 @@ def test_a_test_set_called_valid_is_a_mistake_too():
     ("override", "wanted"),
     [
         ("model.dmodel=3", "unknown key 'model.dmodel'; did you mean 'd_model'?"),
-        ("model.d_model=x", "'x' is not of type int"),
         ("model.dropout=much", "'much' is not of type float"),
         ("model.remat=1", "must be true or false"),
         ("model.remat", "write --config.KEY=VALUE"),
@@ -159,10 +151,6 @@ def test_a_test_set_called_valid_is_a_mistake_too():
 )
 def test_a_wrong_override_is_quoted(override, wanted):
     assert refused(override).startswith(f"--config.{override}: {wanted}")
-
-
-def test_values_that_only_the_whole_config_refuses_name_the_file():
-    assert refused("model.dropout=1.5") == "files: 'model.dropout' = 1.5 must lie in [0, 1)"
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -211,15 +199,10 @@ CHANGE = "def get_config(variant=''):\n    config = default_config()\n    {}\n  
         ),
         ("config.model.d_model = 0", ": 'model.d_model' = 0 must be at least 1"),
         (
-            "config.data.train.a = {'source': 'x'}",
-            ": unknown key 'data.train.a.source'; did you mean 'src'?",
-        ),
-        (
             "def get_config(variant=''):\n    return 3\n",
             ": get_config returned 3, not a ConfigDict",
         ),
         ("def get_config():\n    pass\n", ": TypeError: get_config() takes 0 positional arguments"),
-        (PARTIAL.format('{"modl": {}}'), ": unknown key 'modl'; did you mean 'model'?"),
         (PARTIAL.format('{"data": {"train": 3}}'), ": 'data.train' is a group of settings, not 3"),
     ],
 )

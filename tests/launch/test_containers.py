@@ -46,10 +46,8 @@ def test_a_tpu_job_restarts_unless_it_is_hopeless():
 @pytest.mark.parametrize(
     ("tpu", "accelerator", "hosts", "chips"),
     [
-        ("v4:2x2x2", "tpu-v4-podslice", "2", "4"),
         ("v5e:1x1", "tpu-v5-lite-podslice", "1", "1"),
         ("v5e:16x16", "tpu-v5-lite-podslice", "64", "4"),
-        ("v5p:2x2x1", "tpu-v5p-slice", "1", "4"),
         ("tpu7x:2x2x2", "tpu7x", "2", "4"),
     ],
 )

@@ -34,24 +34,10 @@ def commands_of(*arguments: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if not line.startswith("#")]
 
 
-def test_dry_run_on_demand():
-    arguments = "mt --zone z --project p --type v5litepod-8 --dry-run -- doctor".split()
-    assert commands_of(*arguments) == [
-        "gcloud compute tpus tpu-vm describe mt --zone=z --project=p '--format=value(state)'",
-        "gcloud compute tpus tpu-vm create mt --zone=z --project=p --accelerator-type=v5litepod-8 "
-        "--version=v2-alpha-tpuv5-lite",
-        PACK,
-        f"gcloud compute tpus tpu-vm scp {WORKER} flaxformer_mt.tar.gz mt: --worker=all --zone=z "
-        "--project=p",
-        "gcloud compute tpus tpu-vm ssh mt --worker=all --zone=z --project=p "
-        "'--command=bash tpu_worker.sh run --extras tpu,gcs -- doctor'",
-    ]
-
-
 def test_dry_run_spot_slices_from_the_queue():
     arguments = (
         "mt --zone z --type v6e-16 --spot --queued --valid-until 6h --slices 2 --delete-on-exit "
-        "--create-flag=--internal-ips --connect-flag=--internal-ip --package pkg --dry-run"
+        "--create-flag=--internal-ips --connect-flag=--internal-ip --dry-run"
     )
     command = ("--env", "LIBTPU_INIT_ARGS=--a --b", "--", "train", "--workdir", "gs://b/a b")
     assert commands_of(*arguments.split(), *command) == [
@@ -59,12 +45,12 @@ def test_dry_run_spot_slices_from_the_queue():
         "gcloud compute tpus queued-resources create mt --zone=z --accelerator-type=v6e-16 "
         "--runtime-version=v2-alpha-tpuv6e --node-count=2 --valid-until-duration=6h --spot "
         "--internal-ips",
-        f"gcloud compute tpus queued-resources scp {WORKER} mt: --worker=all --node=all --zone=z "
-        "--internal-ip",
+        PACK,
+        f"gcloud compute tpus queued-resources scp {WORKER} flaxformer_mt.tar.gz mt: --worker=all "
+        "--node=all --zone=z --internal-ip",
         "gcloud compute tpus queued-resources ssh mt --worker=all --node=all --zone=z "
         r"--internal-ip '--command=env '\''LIBTPU_INIT_ARGS=--a --b'\'' bash tpu_worker.sh "
-        r"run --requirement '\''pkg[tpu,gcs]'\'' "
-        "-- train --workdir "
+        "run --extras tpu,gcs -- train --workdir "
         r"'\''gs://b/a b'\'''",
         "gcloud compute tpus queued-resources delete mt --zone=z --quiet --force",
     ]
@@ -76,7 +62,6 @@ def test_dry_run_spot_slices_from_the_queue():
         ("--package mt==0.1 --extras tpu", "mt[tpu]==0.1"),
         ("--package mt[serve]", "mt[serve]"),
         ("--package git+https://host/mt", "git+https://host/mt"),
-        ("--package mt-0.1-py3-none-any.whl", "mt-0.1-py3-none-any.whl"),
     ],
 )
 def test_a_package_comes_with_the_extras(arguments, requirement):
@@ -100,7 +85,8 @@ def test_stop_finds_several_slices_by_their_queued_resource(cloud, queued):
 def test_what_runs_is_what_the_dry_run_printed(cloud):
     arguments = (*TPU, "--type", "v4-8", "--delete-on-exit")
     done = cloud.run(*arguments, "--dry-run", "--", "doctor")
-    assert cloud.calls() == []
+    create = "create mt --zone=z --accelerator-type=v4-8 --version=tpu-ubuntu2204-base"
+    assert cloud.calls() == [] and f"tpu-vm {create}\n" in done.stdout
     assert cloud.run(*arguments, "--", "doctor").returncode == 0
     planned = [shlex.split(line) for line in done.stdout.splitlines() if line[0] != "#"]
     planned = [" ".join(words) for words in planned]
