@@ -25,6 +25,20 @@ from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.reproduction.result_file import read_result
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "multi30k"], "--data names its folder"),
+        (["--python", "torch"], "write one of eole, joeynmt, torch = PYTHON"),
+        (["--rounds", "0"], "--rounds: at least one"),
+    ],
+)
+def test_wrong_arguments(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        training_speed.parse(["--workdir", "somewhere", *arguments])
+    assert message in capsys.readouterr().err
+
+
 def test_every_contestant_has_its_file_and_environment():
     folder = training_speed.RESULTS.parent
     for contestant in CONTESTANTS.values():
