@@ -72,11 +72,6 @@ ENTRY %main (a: f32[1000], b: f32[10], i: s32[]) -> f32[1000] {
             "jit(train_step)/jvp()/while/body/closed_call/rlv,vd->rld/dot_general",
             "forward loss rlv,vd->rld",
         ),
-        (
-            "jit(train_step)/jvp(Transformer)/decoder/layers_2/layers_2._above_self_attention/"
-            "cross_attention/cross_attention.attend/bhql,blhv->bqhv/dot_general",
-            "forward decoder/cross_attention bhql,blhv->bqhv",
-        ),
         ("jit(train_step)/jvp(rlv,rld->vd)/dot_general", "forward loss rlv,rld->vd"),
         ("jit(train_step)/jit(_where)/select_n", "update select_n"),
         (

@@ -49,10 +49,14 @@ TINY = tuple(
 )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
-def test_at_full_scale_a_row_is_its_config(row):
-    found = resolve(row, Settings())
-    ours, theirs = flatten(found.config), flatten(load_config(row.spec))
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [*((row, "files") for row in ROWS), *((row, "tfds") for row in rows_of("table2"))],
+)
+def test_at_full_scale_a_row_is_its_config(row, text):
+    found = resolve(row, Settings(text=text))
+    spec = f"{row.spec}_tfds" if text == "tfds" else row.spec
+    ours, theirs = flatten(found.config), flatten(load_config(spec))
     differing = {key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)}
     assert differing <= {"name", "training.validate_every"}
     assert found.is_the_paper_s and found.pairs is None
