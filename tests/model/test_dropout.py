@@ -23,9 +23,9 @@ def drop(rate, seed, x):
     return Dropout(rate).apply({}, x, deterministic=False, rngs={"dropout": jax.random.key(seed)})
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.9])
-def test_rate_and_mean(rate):
-    x = jnp.ones(SHAPE)
+@pytest.mark.parametrize(("rate", "dtype"), [(0.1, "bfloat16"), (0.9, "float32")])
+def test_rate_and_mean(rate, dtype):
+    x = jnp.ones(SHAPE, dtype)
     y = np.asarray(drop(rate, 1, x), np.float64)
     error = 5 * np.sqrt(rate * (1 - rate) / y.size)
     assert abs((y == 0).mean() - rate) < error
@@ -87,18 +87,6 @@ def test_rate_zero_and_deterministic_are_the_identity():
     x = jnp.arange(6.0)
     assert Dropout(0.0).apply({}, x, deterministic=False) is x
     assert Dropout(0.7).apply({}, x, deterministic=True) is x
-
-
-def test_each_setting_changes_training_mode_alone():
-    plain, params = build(tiny_config())
-    rows = packed_rows()
-    exact = hidden_of(plain, params, rows)
-    np.testing.assert_allclose(hidden_of(plain, params, rows, dropout_seed=0), exact, atol=1e-6)
-    for setting in ("dropout", "attention_dropout", "ffn_dropout"):
-        model, _ = build(tiny_config(**{setting: 0.5}))
-        np.testing.assert_array_equal(hidden_of(model, params, rows), exact)
-        dropped = hidden_of(model, params, rows, dropout_seed=0)
-        assert np.isfinite(dropped).all() and np.abs(dropped - exact).max() > 0.1
 
 
 @pytest.mark.parametrize(

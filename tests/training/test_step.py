@@ -138,6 +138,19 @@ def test_dropout_differs_from_step_to_step_and_with_the_seed():
     assert loss_at(0) != loss_at(1)
 
 
+def test_each_micro_batch_draws_dropout_of_its_own():
+    on, batch = build_tiny({"training.optimizer.accumulation": 2}), uneven_batch()
+    state = on.init()
+    key = step_key(tiny().training.seed, state.step)
+    loss = jax.jit(functools.partial(batch_loss, on.model, tiny()))
+    wanted = 0.0
+    for index in range(2):
+        part = jax.tree.map(lambda rows, index=index: rows[index::2], batch)
+        wanted += loss(state.params, part, jax.random.fold_in(key, index)).objective
+    _, metrics = on.train_step(state, batch)
+    assert float(metrics["loss"]) == pytest.approx(float(wanted) / batch.tgt_tokens, rel=1e-5)
+
+
 def test_accumulation_equals_one_batch():
     """Micro-batches have unequal numbers of tokens, so a mean of means would be seen."""
     given = batches(2)
