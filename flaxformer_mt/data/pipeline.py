@@ -179,7 +179,7 @@ def exchanged_pass(
 
     At most so many, spread over the lengths, each with its place in that pass. A batch is of pairs
     of like length, so these sources are those of strangers in nothing but what they say. A batch
-    of one pair is none of them. Raises PlanError.
+    of one pair has no other source and is left out. Raises PlanError.
     """
     plan = planned_pass(pairs, batch_config)
     places = [index for index in range(len(plan)) if len(plan[index][1].pairs) > 1]

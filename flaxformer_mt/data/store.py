@@ -251,10 +251,10 @@ def file_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def _digest(path: Path, of: str) -> str:
+def _digest(path: Path, kind: str) -> str:
     """sha256 of a file, or of "blocks" evenly spread over it, its first and last bytes included."""
     with open(path, "rb") as stream:
-        if of == "sha256":
+        if kind == "sha256":
             return hashlib.file_digest(stream, "sha256").hexdigest()
         size, sha256, blocks = path.stat().st_size, hashlib.sha256(), _VERIFIED // _BLOCK
         for number in range(blocks):
@@ -314,8 +314,8 @@ def _open_array(
             f"{path}: has {size:,} bytes where {INDEX} records {recorded['bytes']:,}: it is "
             f"truncated or {advice}"
         )
-    of = "blocks" if "blocks" in recorded and not thorough else "sha256"
-    if _digest(path, of) != recorded[of]:
+    kind = "blocks" if "blocks" in recorded and not thorough else "sha256"
+    if _digest(path, kind) != recorded[kind]:
         raise StoreError(
             f"{path}: its contents are not those recorded in {INDEX}: it is damaged or {advice}"
         )

@@ -70,8 +70,8 @@ class Vocabulary:
     ) -> Vocabulary:
         """Read a model file and the file of its table; those of that digest if `sha256` is given.
 
-        Raises VocabularyError, also for other ids of the marks than `PAD, BOS, EOS, UNK`, if there
-        is no table.
+        Raises VocabularyError, also if there is no table and the marks have other ids than `PAD,
+        BOS, EOS, UNK`.
         """
         path = Path(path)
         try:
@@ -315,8 +315,8 @@ class Vocabularies:
                 loaded[name] = Vocabulary.load(
                     files["model"], sha256=str(record["sha256"]), table=files.get("table")
                 )
-        src, *tgt = loaded.values()
-        return cls(src, *(tgt or [src]))
+        sides = list(loaded.values())  # one if it is shared
+        return cls(sides[0], sides[-1])
 
 
 def train(sentences: Iterable[str], config: VocabularyConfig, *, words: bool = False) -> Vocabulary:

@@ -100,7 +100,8 @@ def find_heads(
     """Measures every head on the sentences, of which there is at least one.
 
     `attend` is called again for the examples, since maps are not kept. `pronouns` are in lower
-    case. Each search names the `top` heads with a value above 0, with so many `examples`.
+    case. Each search names at most `top` heads, those with the largest values above 0, and for each
+    at most so many `examples`.
     """
     sums: dict[Kind, Sums] = {}
     values: list[dict[Kind, dict[str, Float64[np.ndarray, "layers heads"]]]] = []

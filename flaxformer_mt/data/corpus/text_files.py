@@ -56,10 +56,7 @@ LONGEST = 1 << 26
 
 @dataclasses.dataclass(frozen=True)
 class TextFiles:
-    """Two files, where line n of one is the translation of line n of the other, or one.
-
-    A line of one is the source, one tab and the target.
-    """
+    """Two files whose lines n translate each other, or one with source, tab and target a line."""
 
     files: Mapping[str, AnyPath]
 
@@ -68,7 +65,7 @@ class TextFiles:
         return str(next(iter(self.files.values())))
 
     def records(self) -> Iterator[tuple[bytes, ...]]:
-        """Of two files aligned lines; raises CorpusError at the end if one side has more."""
+        """The columns of each line. Raises CorpusError at the end if one of two files has more."""
         if len(self.files) == 1:
             for line in lines(*self.files.values()):
                 yield tuple(line.split(b"\t"))

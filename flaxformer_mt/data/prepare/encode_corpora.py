@@ -217,8 +217,10 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 
 
 def _default_count() -> int:
-    usable = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
-    processors = len(usable(0))
+    if hasattr(os, "sched_getaffinity"):
+        processors = len(os.sched_getaffinity(0))
+    else:
+        processors = os.cpu_count() or 1
     return processors if processors > 1 else 0
 
 

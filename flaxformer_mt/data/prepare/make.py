@@ -190,7 +190,7 @@ def _text_digests(contents: Iterable[bytes]) -> dict[str, str]:
 
 
 def _put_vocabulary(directory: Path) -> None:
-    """Moves a new vocabulary out of the store's folder: the last step, of this call or the next."""
+    """Moves a new vocabulary out of the store's folder. A killed call leaves this to the next."""
     made, place = directory / "data" / "vocabulary", directory / "vocabulary"
     if made.exists() and not (place / vocabulary.INDEX).exists():
         try:

@@ -72,7 +72,8 @@ def describe_inputs(
     """Each file's key, path, size, time of change and sha256, in the order of the corpora.
 
     The digest of a file that `known` describes and that has not changed since is taken from there.
-    A TFDS set that is not prepared is prepared if `make`, else missing. Raises CorpusError.
+    With `make`, a TFDS set is prepared first; without, it counts as missing until it is prepared.
+    Raises CorpusError.
     """
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}
     described = []

@@ -23,7 +23,7 @@ Record = tuple[Source, tuple[bytes, ...]]
 
 
 def require_validation(config: DataConfig) -> None:
-    """Reads what will be validated on: to find after hours that it cannot be would be late."""
+    """Reads the validation text at once, so that an error in it doesn't come after hours."""
     drops = Drops()
     source = corpora.open_source(config.valid, config.folder, "data.valid")
     if not sum(1 for _ in _sound_records([source], drops)):
