@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.config.schema import BatchConfig
+from flaxformer_mt.config.schema import BatchConfig, VocabularyConfig
 from flaxformer_mt.data.batch import Batch, Share, assemble
+from flaxformer_mt.data.inspect import BORDER, batches_as_text, shapes_table
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner, planned_batches
-from flaxformer_mt.data.vocabulary import BOS, EOS
+from flaxformer_mt.data.synthetic import pairs as grammar
+from flaxformer_mt.data.vocabulary import BOS, EOS, train_pair
 from tests.data.pairs import in_memory
 from tests.data.test_pipeline import PAIRS
 
@@ -37,11 +39,7 @@ def by_hand(sentences: list[list[int]], rows: int, length: int) -> list[list[lis
     extra=st.tuples(*[st.integers(0, 4)] * 3),
     data=st.data(),
 )
-def test_rows_equal_those_written_by_hand(
-    pairs: list[tuple[list[int], list[int]]],
-    extra: tuple[int, int, int],
-    data: st.DataObject,
-) -> None:
+def test_rows_equal_those_written_by_hand(pairs, extra, data):
     order = data.draw(st.permutations(range(len(pairs))))
     src, tgt = ([list(pair[side]) for pair in pairs] for side in (0, 1))
     longest = max(map(len, src)) + 1 + extra[1], max(map(len, tgt)) + 1 + extra[2]
@@ -60,7 +58,7 @@ def test_rows_equal_those_written_by_hand(
     assert batch.sentences == len(pairs)
 
 
-def test_what_does_not_fit_is_an_error() -> None:
+def test_what_does_not_fit_is_an_error():
     pairs = in_memory([[5, 6], [7]], [[8], [9, 10, 11]])
     for shape, parts, message in (
         (Shape(1, 9, 9), 1, "2 rows do not fit those of"),
@@ -77,11 +75,11 @@ def joined(parts: list[Batch]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("form", "window"), [("bucket", 30), ("pack", 30), ("pack", 1000)])
-def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form: str, window: int) -> None:
+def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form, window):
     """Their rows together are the batch, also from the place on that another number reached."""
-    config = BatchConfig(form=form, tokens=2000, max_shapes=3, multiple=24, window=window)  # type: ignore[arg-type]
+    config = BatchConfig(form=form, tokens=2000, max_shapes=3, multiple=24, window=window)
 
-    def batches(share: Share, start: Position, count: int) -> list[tuple[Batch, Position]]:
+    def batches(share, start, count):
         planned = planned_batches(Planner(PAIRS, config, 3), start)
         found = [(item.batch(share), item.after) for item in itertools.islice(planned, count)]
         planned.close()
@@ -101,7 +99,7 @@ def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form: str, win
     counts=st.lists(st.integers(0, 3), max_size=12),
     hosts=st.sampled_from([1, 2, 3, 4, 6, 12]),
 )
-def test_rows_without_pairs_and_missing_rows_are_padding(counts: list[int], hosts: int) -> None:
+def test_rows_without_pairs_and_missing_rows_are_padding(counts, hosts):
     indices = np.arange(sum(counts))
     shape = Shape(12, 60, 60)
     whole = assemble(PAIRS, indices, shape, np.array(counts, np.int64))
@@ -114,3 +112,25 @@ def test_rows_without_pairs_and_missing_rows_are_padding(counts: list[int], host
     apart = assemble(PAIRS, indices, shape, np.array(counts, np.int64), Share((0, 3), 4))
     for name, array in vars(apart).items():
         assert np.array_equal(array, vars(whole)[name][[0, 1, 2, 9, 10, 11]])
+
+
+@pytest.mark.parametrize("form", ["bucket", "pack"])
+def test_rows_read_as_the_text_that_was_put_in(form):
+    corpus = list(grammar("train", 150))
+    vocabularies = train_pair(corpus, VocabularyConfig(size=300))
+    src, tgt = zip(*corpus, strict=True)
+    pairs = in_memory(vocabularies.src.encode(src), vocabularies.tgt.encode(tgt))
+    planner = Planner(pairs, BatchConfig(form=form, tokens=2000, max_shapes=3), 1)
+    known = dict(corpus)
+    texts = list(batches_as_text(planner, vocabularies, batches=2, rows=3))
+    assert len(texts) == 2
+    for text in texts:
+        lines = text.split("\n")
+        assert lines[0].startswith("batch ") and "; filled " in lines[0]
+        for source, target in zip(lines[1::2], lines[2::2], strict=True):
+            sides = [line.split(": ", 1)[1].split(BORDER) for line in (source, target)]
+            assert [known[sentence] for sentence in sides[0]] == sides[1]
+            assert (len(sides[0]) > 1) == (form == "pack")
+    table = shapes_table(planner).split("\n")
+    assert len(table) == len(planner.shapes) + 2
+    assert "% of their positions are padding" in table[-1]

@@ -24,7 +24,7 @@ Shares = dict[tuple[int, ...], float]
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
-def vocabularies(request: pytest.FixtureRequest) -> Vocabularies:
+def vocabularies(request):
     return train_pair(TEXT, VocabularyConfig(size=300, kind=request.param))
 
 
@@ -33,21 +33,13 @@ def stored(vocabularies: Vocabularies) -> TokenPairs:
     return in_memory(vocabularies.src.encode(src), vocabularies.tgt.encode(tgt))
 
 
-def drawn(
-    vocabularies: Vocabularies,
-    indices: list[int],
-    epoch: int,
-    limits: tuple[int, int] = (200, 200),
-    strength: float = 0.2,
-) -> list[list[int]]:
+def drawn(vocabularies, indices, epoch, limits=(200, 200), strength=0.2):
     resampler = Resampler(vocabularies, strength, seed=4)
     pairs = resampler.draw(stored(vocabularies), np.array(indices), epoch, limits)
     return listed(pairs, "src")
 
 
-def test_the_text_is_the_same_and_the_cuts_differ_between_epochs(
-    vocabularies: Vocabularies,
-) -> None:
+def test_the_text_is_the_same_and_the_cuts_differ_between_epochs(vocabularies):
     first, second = (drawn(vocabularies, EVERYTHING, epoch) for epoch in (0, 1))
     for cut in (first, second):
         assert all(ids[-1] == EOS for ids in cut)
@@ -59,7 +51,7 @@ def test_the_text_is_the_same_and_the_cuts_differ_between_epochs(
         assert cut == listed(stored(vocabularies), "src")
 
 
-def test_a_cut_depends_on_seed_epoch_and_pair_alone(vocabularies: Vocabularies) -> None:
+def test_a_cut_depends_on_seed_epoch_and_pair_alone(vocabularies):
     whole = drawn(vocabularies, list(range(20)), 3)
     assert drawn(vocabularies, [7, 2, 19], 3) == [whole[7], whole[2], whole[19]]
     # In another process as well.
@@ -95,9 +87,7 @@ def unigram(text: str, ids: dict[str, int], scores: list[float], alpha: float) -
 
 
 @pytest.mark.parametrize("strength", [0.1, 0.5])
-def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(
-    vocabularies: Vocabularies, strength: float
-) -> None:
+def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(vocabularies, strength):
     """Four words at 30,000 places each of three epochs, against all their cuts."""
     vocabulary, epochs = vocabularies.src, 3
     types = vocabulary.types()
@@ -126,7 +116,7 @@ def test_within_a_run_cuts_come_as_often_as_their_probabilities_say(
             assert error < 4.5 * math.sqrt(share * (1 - share) / draws) + 2 / draws
 
 
-def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies: Vocabularies) -> None:
+def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies):
     pairs = stored(vocabularies)
     limit = int(pairs.src_lengths[5])
     for epoch in range(5):
@@ -138,7 +128,7 @@ def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies: Vocab
     assert listed(found, "src") == [[UNK, UNK, EOS]]
 
 
-def test_plans_are_made_of_the_cuts(vocabularies: Vocabularies) -> None:
+def test_plans_are_made_of_the_cuts(vocabularies):
     pairs, resampler = stored(vocabularies), Resampler(vocabularies, 0.2, seed=4)
     window = Planner(pairs, BatchConfig(tokens=2000), 1, resampler=resampler).window(0, 0)
     limits = int(pairs.src_lengths.max()), int(pairs.tgt_lengths.max())

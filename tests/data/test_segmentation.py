@@ -46,7 +46,7 @@ def trained(number: int) -> Vocabulary:
 # nfkc: U+FF76 becomes a letter which, once it stands there, would compose with a mark.
 @example(sentences=["a \u30ab\u200b\u3099 b"])
 @example(sentences=["☃漢 漢☃", "☃ ☃", "\u200b", "a \u200b b", "か\u200b\u3099", "か \u3099a"])
-def test_tokens_are_those_of_whole_sentences(number: int, sentences: list[str]) -> None:
+def test_tokens_are_those_of_whole_sentences(number, sentences):
     vocabulary = trained(number)
     flat, lengths = vocabulary.encode_flat([sentence.encode() for sentence in sentences])
     expected = [[*tokens, EOS] for tokens in vocabulary.encode(sentences)]
@@ -55,12 +55,12 @@ def test_tokens_are_those_of_whole_sentences(number: int, sentences: list[str]) 
     assert flat.dtype == lengths.dtype == np.int32
 
 
-def test_bpe_goes_by_words_and_unigram_does_not() -> None:
+def test_bpe_goes_by_words_and_unigram_does_not():
     words = [trained(number)._words for number in range(len(MODELS))]
     assert [found and found._rules for found in words] == [False, False, True, True, None]
 
 
-def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgetting_changes_nothing(monkeypatch):
     vocabulary = Vocabulary(trained(0).model)
     encoded = [sentence.encode() for sentence in SENTENCES]
     first = vocabulary.encode_flat(encoded)
@@ -71,7 +71,7 @@ def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vocabulary._words is not None and len(vocabulary._words._tokens) == 1
 
 
-def test_a_model_with_types_across_blanks_is_not_cut() -> None:
+def test_a_model_with_types_across_blanks_is_not_cut():
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(SENTENCES),

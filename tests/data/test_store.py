@@ -6,7 +6,6 @@ import itertools
 import json
 import pickle
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,15 +29,7 @@ def append(writer: StoreWriter, split: str, src: list[list[int]], tgt: list[list
     writer.append(split, *itertools.chain(*((s.flat, np.diff(s.offsets)) for s in sides)))
 
 
-def write(
-    directory: Path,
-    src: list[list[int]] = SRC,
-    tgt: list[list[int]] = TGT,
-    valid: list[list[int]] = VALID,
-    *,
-    size: int = 100,
-    shard_tokens: int = 1 << 27,
-) -> Path:
+def write(directory, src=SRC, tgt=TGT, valid=VALID, *, size=100, shard_tokens=1 << 27):
     directory.mkdir(parents=True)
     writer = StoreWriter(
         directory, vocabulary_size=size, vocabulary_digest="v" * 64, shard_tokens=shard_tokens
@@ -54,9 +45,7 @@ def write(
 @pytest.mark.parametrize(
     ("size", "bits", "shard_tokens"), [(65_536, 16, 1), (65_537, 32, 6), (9, 16, 1 << 27)]
 )
-def test_pairs_come_back_with_their_end_mark(
-    tmp_path: Path, size: int, bits: int, shard_tokens: int
-) -> None:
+def test_pairs_come_back_with_their_end_mark(tmp_path, size, bits, shard_tokens):
     directory = write(tmp_path / "data", size=size, shard_tokens=shard_tokens)
     store = Store.open(directory, vocabulary_digest="v" * 64)
     # Also in another process, to which goes where the files are.
@@ -71,7 +60,7 @@ def test_pairs_come_back_with_their_end_mark(
     assert store.train.sides["src"].shards[0].flat.dtype.itemsize * 8 == bits
 
 
-def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path: Path) -> None:
+def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path):
     """Of training text, and neither of validation's nor of the names of files."""
     first = Store.open(write(tmp_path / "first")).train.digest
     assert first == Store.open(write(tmp_path / "valid", valid=[[7], [8]])).train.digest
@@ -88,7 +77,7 @@ def test_the_digest_of_pairs_is_of_what_an_order_counts(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_any_choice_from_any_shards_equals_one_by_one(data: st.DataObject) -> None:
+def test_any_choice_from_any_shards_equals_one_by_one(data):
     token = st.integers(4, 99)
     sentences = data.draw(st.lists(st.lists(token, min_size=1, max_size=9), min_size=1))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sentences)), max_size=3)))
@@ -102,7 +91,7 @@ def test_any_choice_from_any_shards_equals_one_by_one(data: st.DataObject) -> No
     assert pairs.src_lengths.tolist() == [len(sentence) + 1 for sentence in sentences]
 
 
-def test_how_often_each_two_lengths_occur() -> None:
+def test_how_often_each_two_lengths_occur():
     pairs = in_memory([[5], [5, 6], [7], [8]], [[5], [5], [9], [5, 6]])
     found = np.stack(pairs.length_counts()).T.tolist()
     assert sorted(found) == [[2, 2, 2], [2, 3, 1], [3, 2, 1]]
@@ -110,7 +99,7 @@ def test_how_often_each_two_lengths_occur() -> None:
         in_memory([[5], [6]], [[7]])
 
 
-def test_the_corpora_of_a_split_are_known(tmp_path: Path) -> None:
+def test_the_corpora_of_a_split_are_known(tmp_path):
     with StoreWriter(
         tmp_path, vocabulary_size=100, vocabulary_digest="v", shard_tokens=3
     ) as writer:
@@ -128,9 +117,7 @@ def test_the_corpora_of_a_split_are_known(tmp_path: Path) -> None:
     assert len(store.train) == 5 and len(store.train.sides["src"].shards) > 2
 
 
-def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "_VERIFIED", 32)
     monkeypatch.setattr(store_module, "_BLOCK", 4)
     folder = write(tmp_path / "data", [[5] * 99], [[5] * 99])
@@ -146,7 +133,7 @@ def test_of_large_files_blocks_are_verified_and_all_bytes_if_asked(
         path.write_bytes(content)
 
 
-def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path: Path) -> None:
+def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path):
     folder = write(tmp_path / "kept")
     # Advice names what holds the damage, not a link to it.
     (tmp_path / "data").symlink_to(folder)
@@ -171,7 +158,7 @@ def test_truncated_changed_and_missing_files_are_refused_by_name(tmp_path: Path)
         Store.open(folder, vocabulary_digest="w" * 64)
 
 
-def test_a_damaged_index_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_damaged_index_is_refused_by_name(tmp_path):
     index = write(tmp_path / "data", size=70_000) / "store.json"
     recorded = json.loads(index.read_text())
     changes: tuple[tuple[str | dict[str, object], str], ...] = (

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from flaxformer_mt.config import expected_types
-from flaxformer_mt.config.schema import (
-    CorpusConfig,
-    DataConfig,
-    FilterConfig,
-    VocabularyConfig,
-)
+from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.prepare import prepare, read_manifest, valid_text
 from flaxformer_mt.data.sampling import Resampler
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, train_pair
 from tests.data.pairs import in_memory, listed
-from tests.data.prepare.corpora import write
+from tests.data.prepare.corpora import data_config, write
 
 TREES = [
     ("the cat sleeps .", "(S (NP XX XX )NP (VP XX )VP XX )S"),
@@ -30,7 +23,7 @@ CONFIG = VocabularyConfig(
 WORDS = {word for _, target in TREES for word in target.split(" ")} | set(CONFIG.tgt_words)
 
 
-def test_each_word_is_one_token_and_comes_back() -> None:
+def test_each_word_is_one_token_and_comes_back():
     pair = train_pair(TREES, CONFIG)
     vocabulary = pair.tgt
     assert pair.src.size == 50 and expected_types(CONFIG) == (50, 8)
@@ -56,17 +49,11 @@ def test_each_word_is_one_token_and_comes_back() -> None:
     assert listed(drawn, "tgt") == [[*word, EOS] for word in words]
 
 
-def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path: Path) -> None:
+def test_a_store_has_no_unknown_target_word_and_says_which_was_left_out(tmp_path):
     odd = ("so it is", "(SINV XX (NP XX )NP XX )SINV")
     for name, pairs in (("train", TREES), ("valid", [TREES[0], odd])):
         write(tmp_path, name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
-    config = DataConfig(
-        folder=str(tmp_path),
-        train=(CorpusConfig(name="trees", src="train.en", tgt="train.de"),),
-        valid=CorpusConfig(src="valid.en", tgt="valid.de"),
-        vocabulary=CONFIG,
-        filter=FilterConfig(max_length=40),
-    )
+    config = data_config(tmp_path, vocabulary=CONFIG)
     store = prepare(config, seed=1, directory=tmp_path / "run", workers=0)
     assert len(store.train) == 3 and len(store.valid) == 1
     account = read_manifest(tmp_path / "run" / "data")["corpora"][1]

@@ -6,7 +6,6 @@ import functools
 import io
 import json
 import pickle
-from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -54,7 +53,7 @@ def tabled(*more: str, kind: str = "unigram") -> Vocabulary:
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_ids_are_the_tables_and_other_pieces_are_unknown(kind: str) -> None:
+def test_ids_are_the_tables_and_other_pieces_are_unknown(kind):
     vocabulary = tabled("<extra>", kind=kind)
     assert vocabulary.table is not None and vocabulary.size == 4 + 1 + 28 + 1 + 1
     assert vocabulary.pieces([4, 0]) == [">>fra<<", "<pad>"]
@@ -71,7 +70,7 @@ def test_ids_are_the_tables_and_other_pieces_are_unknown(kind: str) -> None:
         assert not set(vocabulary.encode([text])[0]) & {PAD, BOS, EOS}
 
 
-def test_pieces_of_the_other_language_and_language_codes_have_their_ids() -> None:
+def test_pieces_of_the_other_language_and_language_codes_have_their_ids():
     """As the tables of joint vocabularies are used: by the written piece."""
     vocabulary = tabled("\u2581gar\u00e7on")
     assert vocabulary.table is not None
@@ -91,7 +90,7 @@ def test_pieces_of_the_other_language_and_language_codes_have_their_ids() -> Non
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_spans_cut_the_text_where_its_tokens_are(kind: str) -> None:
+def test_spans_cut_the_text_where_its_tokens_are(kind):
     vocabulary = tabled("\u2581gar\u00e7on", kind=kind)
     for text in ("the cat sees", "  a é  dog ", "✗✗ the", ">>fra<< the cat", ">>fra<<é", "", ">>x"):
         tokens, spans = vocabulary.encode_with_spans(text)
@@ -103,7 +102,7 @@ def test_spans_cut_the_text_where_its_tokens_are(kind: str) -> None:
 
 
 @given(st.lists(st.integers(0, 34), max_size=8))
-def test_spans_of_any_tokens_cut_the_decoded_text(tokens: list[int]) -> None:
+def test_spans_of_any_tokens_cut_the_decoded_text(tokens):
     vocabulary = tabled("\u2581gar\u00e7on")
     assert vocabulary.size == 35
     text, spans = vocabulary.decode_with_spans(tokens)
@@ -118,7 +117,7 @@ def test_spans_of_any_tokens_cut_the_decoded_text(tokens: list[int]) -> None:
             assert said.strip() == piece.replace("\u2581", " ").strip()
 
 
-def test_saved_and_loaded(tmp_path: Path) -> None:
+def test_saved_and_loaded(tmp_path):
     pair = Vocabularies(tabled(), tabled("<extra>"))
     pair.save(tmp_path / "vocabulary")
     assert Vocabularies.load(tmp_path / "vocabulary") == pair == pickle.loads(pickle.dumps(pair))
@@ -128,7 +127,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert table[4] == "4\t>>fra<<"
 
 
-def test_a_changed_table_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_table_is_noticed(tmp_path):
     Vocabularies(tabled(), tabled()).save(tmp_path / "vocabulary")
     file = tmp_path / "vocabulary" / "shared.table.json"
     content = file.read_text()
@@ -146,7 +145,7 @@ def test_a_changed_table_is_noticed(tmp_path: Path) -> None:
             Vocabularies.load(tmp_path / "vocabulary")
 
 
-def test_subword_regularisation_cuts_what_the_model_knows() -> None:
+def test_subword_regularisation_cuts_what_the_model_knows():
     vocabulary = tabled()
     kinds, own = vocabulary.types(), processor()
     # The model has neither the first five nor the last.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ def made(src: str = HOSTILE, **picked: Any) -> str:
     return attention_page(FOUND, opens, src=src, tgt=src, origin="runs/x", whose="the model's")
 
 
-def test_it_holds_every_weight_and_opens_with_what_was_picked() -> None:
+def test_it_holds_every_weight_and_opens_with_what_was_picked():
     data = data_of(made(kind="cross", layer=1, heads=(2,), query="sehen"))
     assert data["opens"] == {"kind": "cross", "layer": 0, "heads": [1], "row": 3}
     assert [kind["kind"] for kind in data["kinds"]] == list(KINDS)
@@ -36,7 +35,7 @@ def test_it_holds_every_weight_and_opens_with_what_was_picked() -> None:
     assert decoder["columns"] == ["‹begin›", *map(shown, TARGET[:-1])]
 
 
-def test_a_sentence_never_becomes_code() -> None:
+def test_a_sentence_never_becomes_code():
     reader = Reader(made())
     assert reader.open == []
     assert sum(tag == "script" for tag, _ in reader.tags) == 2  # the data and ours
@@ -48,7 +47,7 @@ def test_a_sentence_never_becomes_code() -> None:
 
 @pytest.mark.browser
 @pytest.mark.extended
-def test_in_a_browser_pointing_and_keys_show_weights(browser: Any, tmp_path: Path) -> None:
+def test_in_a_browser_pointing_and_keys_show_weights(browser, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(made(), encoding="utf-8")
     page = browser.new_page(viewport={"width": 1000, "height": 900})

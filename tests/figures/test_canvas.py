@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from flaxformer_mt.figures import FigureError
-from flaxformer_mt.figures.canvas import Layout, Size, check_form, compact, head_colours, rendered
+from flaxformer_mt.figures.canvas import Layout, Size, compact, head_colours, rendered
 from tests.conftest import ROOT
 from tests.figures.examples import png_size, svg_size, svg_texts
 
@@ -22,7 +22,7 @@ def layout(text: str = "text") -> Layout:
     return Layout(natural=Size(200, 100), draw=draw)
 
 
-def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be() -> None:
+def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be():
     assert png_size(rendered(layout(), "png", size=Size(641, 377))) == (641, 377)
     assert png_size(rendered(layout(), "png")) == (400, 200)
     assert svg_size(rendered(layout(), "svg", size=Size(640, 380))) == pytest.approx((640, 380))
@@ -41,7 +41,7 @@ def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be() -> None:
             rendered(layout(), "png", size=size)
 
 
-def test_text_stays_text_and_characters_that_no_font_has_are_told() -> None:
+def test_text_stays_text_and_characters_that_no_font_has_are_told():
     for text in ("$x^2$", "<b>&amp;", r"\frac{1}{2}"):
         assert svg_texts(rendered(layout(text), "svg")) == [text]
     told: list[str] = []
@@ -52,21 +52,14 @@ def test_text_stays_text_and_characters_that_no_font_has_are_told() -> None:
     assert len(told) == 1
 
 
-def test_the_user_s_own_style_neither_shows_nor_changes() -> None:
+def test_the_user_s_own_style_neither_shows_nor_changes():
     plain = rendered(layout(), "svg")
     with matplotlib.rc_context({"savefig.transparent": True, "text.color": "red"}):
         assert rendered(layout(), "svg") == plain
         assert matplotlib.rcParams["text.color"] == "red"
 
 
-def test_names_say_the_form() -> None:
-    assert check_form("a/b.PNG") == "png" and check_form("x.html", others=("html",)) == "html"
-    for name in ("x", "x.html", "png"):
-        with pytest.raises(FigureError, match=f"{name}: name a file that ends in .png, .svg or"):
-            check_form(name)
-
-
-def test_matplotlib_is_imported_when_it_is_needed_and_never_its_global_state() -> None:
+def test_matplotlib_is_imported_when_it_is_needed_and_never_its_global_state():
     for path in (ROOT / "flaxformer_mt").rglob("*.py"):
         assert not re.search(r"^(import|from) matplotlib|pyplot", path.read_text(), re.M), path
     before = "matplotlib.pyplot" in sys.modules
@@ -74,7 +67,7 @@ def test_matplotlib_is_imported_when_it_is_needed_and_never_its_global_state() -
     assert ("matplotlib.pyplot" in sys.modules) == before
 
 
-def test_colours_tell_heads_apart_and_numbers_are_short() -> None:
+def test_colours_tell_heads_apart_and_numbers_are_short():
     for count in (8, 32):
         colours = head_colours(count)
         assert len(set(colours)) == count

@@ -1,22 +1,24 @@
-"""Curves of made-up runs as picture and as page."""
+"""Curves of made-up runs as picture and as page; the paper's formulas as pictures."""
 
 from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
 
+import numpy as np
 import pytest
 
+from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import rendered
 from flaxformer_mt.figures.curves import curves, curves_page
-from flaxformer_mt.figures.runs import RunLog, panels, read_runs
+from flaxformer_mt.figures.paper import positions, schedule
+from flaxformer_mt.figures.runs import panels, read_runs
 from tests.figures.examples import Reader, svg_texts
 from tests.figures.test_runs import make, train, valid
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> list[RunLog]:
+def runs(tmp_path):
     """One that went well; one with a gap, a NaN, two starts and no validation."""
     well = [train(100 * n, 5 / n, perplexity=100 / n) for n in range(1, 7)]
     well += [valid(600, 21.5)]
@@ -30,10 +32,10 @@ def runs(tmp_path: Path) -> list[RunLog]:
     )
 
 
-def test_a_gap_is_no_line_and_a_lone_point_a_dot(runs: list[RunLog]) -> None:
+def test_a_gap_is_no_line_and_a_lone_point_a_dot(runs):
     """A NaN leaves 100 and 300 alone; nothing joins 300 and 800."""
 
-    def strokes(run: RunLog) -> tuple[int, int]:
+    def strokes(run):
         content = rendered(curves([run], panels([run], ["loss"])), "svg").decode()
         lines = re.findall(r'<path d="([^"]+)"[^>]*style="fill: none; stroke: #0072b2', content)
         joined = sum(line.count("L") for line in lines if "C" not in line)
@@ -43,7 +45,7 @@ def test_a_gap_is_no_line_and_a_lone_point_a_dot(runs: list[RunLog]) -> None:
     assert strokes(runs[1]) == (1, 2)
 
 
-def test_a_page_holds_picture_table_and_notes(runs: list[RunLog]) -> None:
+def test_a_page_holds_picture_table_and_notes(runs):
     text = curves_page(runs, panels(runs), axis="hours")
     reader = Reader(text)
     assert reader.open == [] and "21.5 (21.5)" in reader.text
@@ -60,3 +62,21 @@ def test_a_page_holds_picture_table_and_notes(runs: list[RunLog]) -> None:
     texts = set(svg_texts(base64.b64decode(content)))
     assert titles | labels | notes | {"hours of training steps"} <= texts
     assert not re.search(r"https?:|//[a-z]|url\(|@import", text.replace(source or "", ""))
+
+
+def test_the_schedule_peaks_where_the_warm_up_ends():
+    content = rendered(schedule([100, 400], d_model=512, steps=1000), "svg")
+    assert {"100 warm-up steps", "400 warm-up steps", "steps"} <= set(svg_texts(content))
+    for colour, warmup in (("#0072b2", 100), ("#d55e00", 400)):
+        paths = re.findall(rf'<path d="([^"]+)"[^>]*fill: none; stroke: {colour}', content.decode())
+        points = np.array(re.findall(r"[ML] ([\d.]+) ([\d.]+)", max(paths, key=len)), float)
+        left, right = points[0, 0], points[-1, 0]
+        peak = 1 + 999 * (points[points[:, 1].argmin(), 0] - left) / (right - left)
+        assert peak == pytest.approx(warmup, abs=3)
+
+
+def test_positions_are_drawn():
+    layout = positions(40, d_model=64)
+    assert "sinusoids, d_model 64 (blue −1, white 0, red 1)" in svg_texts(rendered(layout, "svg"))
+    with pytest.raises(FigureError, match="d_model 7 is odd"):
+        positions(40, d_model=7)

@@ -33,7 +33,7 @@ def drawn(picked: Picked) -> tuple[list[tuple[str, float, float]], list[str]]:
     return strokes, svg_texts(content)
 
 
-def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour() -> None:
+def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour():
     weights = np.zeros((2, 8, 8), np.float32)
     weights[0, 2, 3], weights[1, 2, 5], weights[1, 0, 0] = 0.25, 0.75, FAINTEST / 2
     picked = dataclasses.replace(pick(FOUND, kind="encoder", heads=(1, 3)), weights=weights)
@@ -44,7 +44,7 @@ def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour() 
     assert thick > thin > 0
 
 
-def test_labels_are_texts_and_a_query_leaves_other_lines_out() -> None:
+def test_labels_are_texts_and_a_query_leaves_other_lines_out():
     everything = pick(FOUND, kind="encoder")
     lines, texts = drawn(everything)
     assert len(lines) == (everything.weights >= FAINTEST).sum()
@@ -56,7 +56,7 @@ def test_labels_are_texts_and_a_query_leaves_other_lines_out() -> None:
     assert texts.count("see") == 2
 
 
-def test_every_map_has_its_labels_and_darker_is_more() -> None:
+def test_every_map_has_its_labels_and_darker_is_more():
     picked = pick(FOUND, kind="cross")
     content = rendered(heat_maps(picked), "svg")
     texts = svg_texts(content)
@@ -70,7 +70,7 @@ def test_every_map_has_its_labels_and_darker_is_more() -> None:
         assert image.max() > image.min() + 0.3
 
 
-def test_rows_that_are_not_asked_for_are_left_out() -> None:
+def test_rows_that_are_not_asked_for_are_left_out():
     content = rendered(heat_maps(pick(FOUND, kind="encoder", heads=(1,), query="cats")), "svg")
     assert maps(content)[0].shape == (2, 8)
     texts = svg_texts(content)

@@ -15,7 +15,7 @@ from tests.figures.examples import SOURCE, TARGET, made_up
 FOUND = made_up()
 
 
-def test_layers_and_heads_count_from_one_and_the_last_layer_is_shown() -> None:
+def test_layers_and_heads_count_from_one_and_the_last_layer_is_shown():
     picked = pick(FOUND, kind="cross", heads=(3, 1))
     np.testing.assert_array_equal(picked.weights, FOUND.cross[1, [0, 2]])
     assert (picked.layer, picked.heads) == (2, (1, 3))
@@ -27,7 +27,7 @@ def test_layers_and_heads_count_from_one_and_the_last_layer_is_shown() -> None:
     assert own.title().endswith("heads 1–3")
 
 
-def test_a_query_is_a_word_at_all_its_places_or_a_number() -> None:
+def test_a_query_is_a_word_at_all_its_places_or_a_number():
     queries = {"CATS": (1, 2), "3": (2,), "<b>": (5,), "the": (0,), "8": (7,)}
     for query, rows in queries.items():
         assert pick(FOUND, kind="encoder", query=query).queries == rows
@@ -36,7 +36,7 @@ def test_a_query_is_a_word_at_all_its_places_or_a_number() -> None:
     assert pick(made_up(pieces), kind="encoder", query="law").queries == (1,)
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_what_is_not_there_is_refused():
     refused: dict[str, dict[str, Any]] = {
         "no layer 3: the encoder has 1 to 2": {"kind": "encoder", "layer": 3},
         "no head 4: a layer of the cross kind has 1 to 3": {"kind": "cross", "heads": (1, 4)},
@@ -48,7 +48,7 @@ def test_what_is_not_there_is_refused() -> None:
             pick(FOUND, **settings)
 
 
-def test_labels_say_where_words_begin() -> None:
+def test_labels_say_where_words_begin():
     labels = {
         **{"▁cat": "cat", "s": "-s", ".": ".", "▁": "▁", "▁.": ".", "猫": "-猫"},
         **{"</s>": "‹end›", "<s>": "‹begin›", "<unk>": "‹unknown›", "▁New▁York": "New York"},
@@ -57,7 +57,7 @@ def test_labels_say_where_words_begin() -> None:
     assert {piece: shown(piece) for piece in labels} == labels
 
 
-def test_words_and_their_pieces() -> None:
+def test_words_and_their_pieces():
     pieces = ("<s>", "▁Flas", "chen", ".", "▁it", "'", "s", "</s>")
     found = [(word, list(span)) for word, span in words(pieces)]
     assert found == [("<s>", [0]), ("Flaschen.", [1, 2, 3]), ("it's", [4, 5, 6]), ("</s>", [7])]
@@ -66,7 +66,7 @@ def test_words_and_their_pieces() -> None:
     assert words(()) == []
 
 
-def test_pronouns_begin_where_their_word_does() -> None:
+def test_pronouns_begin_where_their_word_does():
     pieces = ("▁It", "'", "s", "▁her", "s", "▁her", "▁item", ",", "▁it", ",", "</s>")
     assert pronoun_places(pieces, pronouns_of("en")) == (0, 3, 5, 8)
     assert pronoun_places(pieces, pronouns_of("xx")) == ()

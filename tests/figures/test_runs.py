@@ -36,7 +36,7 @@ def make(path: Path, reports: list[dict[str, Any]], *, starts: int = 1) -> Path:
     return path
 
 
-def test_tokens_and_hours_are_sums_of_rates(tmp_path: Path) -> None:
+def test_tokens_and_hours_are_sums_of_rates(tmp_path):
     reports = [
         train(100, 5.0),
         valid(150, 1.0),
@@ -55,7 +55,7 @@ def test_tokens_and_hours_are_sums_of_rates(tmp_path: Path) -> None:
     assert run.label() == "a (stopped at step 250)" and run.notes == ()
 
 
-def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path: Path) -> None:
+def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path):
     steps = (100, 200, 300, 600, 700, 800)
     reports = [train(step, step / 100) for step in steps]
     reports[1]["loss"], reports[4]["loss"] = math.nan, math.inf
@@ -75,7 +75,7 @@ def test_what_the_log_lacks_is_a_gap_and_is_told(tmp_path: Path) -> None:
     assert "unknown from there on" in run.notes[2]
 
 
-def test_a_resumed_run_says_so_and_steps_told_twice_count_once(tmp_path: Path) -> None:
+def test_a_resumed_run_says_so_and_steps_told_twice_count_once(tmp_path):
     reports = [train(100, 5.0), train(200, 4.0), valid(200, 1.0), train(300, 9.0), train(200, 4.5)]
     reports += [valid(200, 2.0), train(300, 3.0)]
     (run,) = read_runs([str(make(tmp_path / "a", reports, starts=3))])
@@ -86,7 +86,7 @@ def test_a_resumed_run_says_so_and_steps_told_twice_count_once(tmp_path: Path) -
     assert run.notes[1].startswith("3 starts; the log does not say at which steps")
 
 
-def test_names_are_as_short_as_they_can_be(tmp_path: Path) -> None:
+def test_names_are_as_short_as_they_can_be(tmp_path):
     for name in ("x/run", "y/run", "z=1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         make(tmp_path / name, [train(1, 1.0)])
@@ -100,7 +100,7 @@ def test_names_are_as_short_as_they_can_be(tmp_path: Path) -> None:
         read_runs([str(make(tmp_path / "empty", []))])
 
 
-def test_panels_are_of_what_was_reported(tmp_path: Path) -> None:
+def test_panels_are_of_what_was_reported(tmp_path):
     first = make(tmp_path / "a", [train(1, 1.0, mfu=0.4)])
     second = make(tmp_path / "b", [train(1, 1.0), valid(1, 3.0)])
     runs = read_runs([str(first), str(second)])

@@ -11,11 +11,11 @@ from tests.decoding.runs import PAIRS, make_run
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+def translator(tmp_path_factory):
     return Translator.load(make_run(tmp_path_factory.mktemp("runs") / "run", {1: 10.0}).path)
 
 
-def test_lines_that_cannot_be_used_are_counted_or_refused(translator: Translator) -> None:
+def test_lines_that_cannot_be_used_are_counted_or_refused(translator):
     long = f"{PAIRS[0][0]} " * 9
     sources = ["", PAIRS[0][0], long, " ", PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]]
     found = sentences_of(translator, sources, most=2, translated=False)
@@ -27,7 +27,7 @@ def test_lines_that_cannot_be_used_are_counted_or_refused(translator: Translator
     ]
 
 
-def test_translations_are_those_given_or_the_model_s(translator: Translator) -> None:
+def test_translations_are_those_given_or_the_model_s(translator):
     sources, targets = zip(*PAIRS, strict=True)
     given = sentences_of(translator, sources, targets, most=9)
     assert [each.tgt for each in given.used] == list(targets)
@@ -39,7 +39,7 @@ def test_translations_are_those_given_or_the_model_s(translator: Translator) -> 
     assert sentence_of(translator, sources[0], None) == made
 
 
-def test_what_cannot_be_looked_at_is_refused(translator: Translator) -> None:
+def test_what_cannot_be_looked_at_is_refused(translator):
     with pytest.raises(FigureError, match="2 source lines and 1 translations"):
         sentences_of(translator, ["a", "b"], ["c"], most=9)
     with pytest.raises(FigureError, match="no sentence to look at"):

@@ -18,11 +18,11 @@ DECODER = [[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25, 0.5, 0.25, 0.0], [
 
 
 def of_one(weights: object, kind: Kind, **settings: object) -> dict[str, float]:
-    sums = measure(np.array(weights)[None, None], kind, **settings)  # type: ignore[arg-type]
+    sums = measure(np.array(weights)[None, None], kind, **settings)
     return {name: float(value[0, 0]) for name, value in sums.values().items()}
 
 
-def test_the_encoder_s() -> None:
+def test_the_encoder_s():
     assert of_one(ENCODER, "encoder", far=2, pronouns=(2,)) == pytest.approx(
         {
             "distance": (0.25 + 2 * 0.25 + 1 + 2 * 0.5) / 2.75,
@@ -41,7 +41,7 @@ def test_the_encoder_s() -> None:
     )
 
 
-def test_the_decoder_s_own() -> None:
+def test_the_decoder_s_own():
     found = of_one(DECODER, "decoder", far=2)
     wanted = {"entropy": 2.5 / 2, "mark": 0.75 / 2, "previous": 0.75 / 2, "far": 0.5 / 2}
     wanted |= {"diagonal": 0, "next": 0, "distance": (0.5 + 2 * 0.5 + 0.25) / 1.25}
@@ -50,7 +50,7 @@ def test_the_decoder_s_own() -> None:
     assert math.isnan(found["anaphora"])
 
 
-def test_places_over_the_source_lie_in_proportion() -> None:
+def test_places_over_the_source_lie_in_proportion():
     assert [int(np.flatnonzero(row == 0)[0]) for row in offsets("cross", 3, 5)] == [0, 2, 4]
     weights = np.zeros((4, 6))
     weights[[0, 1, 2, 3], [0, 2, 4, 5]] = 1
@@ -59,7 +59,7 @@ def test_places_over_the_source_lie_in_proportion() -> None:
     assert math.isnan(found["anaphora"])
 
 
-def test_what_reaches_and_what_is_an_antecedent() -> None:
+def test_what_reaches_and_what_is_an_antecedent():
     found = of_one(np.full((13, 13), 1 / 13), "encoder", far=5)  # spread out
     assert found["entropy"] == pytest.approx(math.log2(13))
     assert found["far"] > 0.3 and found["reach"] == pytest.approx(1 / 13)
@@ -69,7 +69,7 @@ def test_what_reaches_and_what_is_an_antecedent() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_add_up_and_sentences_too(kind: Kind) -> None:
+def test_shares_add_up_and_sentences_too(kind):
     first, second = (weights_of(made_up(seed=seed), kind) for seed in (1, 2))
     one, two = (measure(weights, kind, far=2) for weights in (first, second))
     values = one.values()

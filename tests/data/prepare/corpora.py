@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, FilterConfig, VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
@@ -45,24 +47,24 @@ def messy(size: int) -> list[tuple[bytes, bytes]]:
     return made
 
 
+def data_config(folder: Path, train: Sequence[str] = ("train",), **settings: Any) -> DataConfig:
+    """Training corpora that `write` made in a folder, and "valid" to validate on."""
+    defaults = {"vocabulary": VocabularyConfig(size=60), "filter": FilterConfig(max_length=40)}
+    named = (CorpusConfig(name=name, src=f"{name}.en", tgt=f"{name}.de") for name in train)
+    valid = CorpusConfig(src="valid.en", tgt="valid.de")
+    settings = {"folder": str(folder), "train": tuple(named), "valid": valid, **defaults} | settings
+    return DataConfig(**settings)
+
+
 def two_corpora(folder: Path, size: int) -> DataConfig:
     """Two messy training corpora, the second of which repeats pairs of the first."""
     all_pairs = messy(size)
     write(folder, "one", all_pairs[: size // 2])
     write(folder, "two", all_pairs[size // 3 :])
     write(folder, "valid", all_pairs[:20])
-    return DataConfig(
-        src_lang="en",
-        tgt_lang="de",
-        folder=str(folder),
-        train=(
-            CorpusConfig(name="one", src="one.en", tgt="one.de"),
-            CorpusConfig(name="two", src="two.en", tgt="two.de"),
-        ),
-        valid=CorpusConfig(src="valid.en", tgt="valid.de"),
-        vocabulary=VocabularyConfig(size=200, character_coverage=0.999),
-        filter=ALL_FILTERS,
-    )
+    vocabulary = VocabularyConfig(size=200, character_coverage=0.999)
+    settings = {"src_lang": "en", "tgt_lang": "de", "vocabulary": vocabulary}
+    return data_config(folder, ("one", "two"), filter=ALL_FILTERS, **settings)
 
 
 def contents(directory: Path) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ SENTENCES = {
 }
 
 
-def test_a_sentence_is_in_the_script_of_its_language_alone() -> None:
+def test_a_sentence_is_in_the_script_of_its_language_alone():
     sentences = [sentence.encode() for sentence in SENTENCES.values()]
     for number, language in enumerate(SENTENCES):
         letters, own = count_letters(sentences, script_of(language) or "")
@@ -32,7 +32,7 @@ def test_a_sentence_is_in_the_script_of_its_language_alone() -> None:
             assert other == language or found == 0 or {other, language} <= {"ja", "ko", "zh"}
 
 
-def test_codes_with_subtags() -> None:
+def test_codes_with_subtags():
     codes = "pt-BR DE sr-Latn sr_latn_RS sr zh-Hant zh_CN xx".split()
     assert [*map(script_of, codes)] == [*["Latn"] * 4, "Cyrl", "Hant", "Hani", None]
     assert script_of("") is None
@@ -40,19 +40,19 @@ def test_codes_with_subtags() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=20), min_size=1))
-def test_letters_are_counted_as_unicode_does(texts: list[str]) -> None:
+def test_letters_are_counted_as_unicode_does(texts):
     letters, own = count_letters([text.encode() for text in texts], "Latn")
     expected = [sum(unicodedata.category(c).startswith("L") for c in text) for text in texts]
     assert letters.tolist() == expected and (own <= letters).all()
 
 
-def test_letters_of_several_scripts_or_of_none() -> None:
+def test_letters_of_several_scripts_or_of_none():
     sentences = [text.encode() for text in ("5 µg", "ـ", "ー", "A・ー")]
     for script, own in (("Latn", [2, 0, 0, 1]), ("Arab", [1, 1, 0, 0]), ("Jpan", [1, 0, 1, 1])):
         assert count_letters(sentences, script)[1].tolist() == own
 
 
-def test_the_share_of_letters_in_the_script_decides() -> None:
+def test_the_share_of_letters_in_the_script_decides():
     sentences = [text.encode() for text in ("abcж", "abжж", "aжжж", "12 ?!", "日本", "é ñ", "")]
     found = other_script(sentences, "Latn", 0.5)
     assert found.tolist() == [False, False, True, False, True, False, False]
@@ -69,7 +69,7 @@ KEYS = (
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(KEYS, max_size=50), max_size=5))
-def test_it_is_a_set(batches: list[list[int]]) -> None:
+def test_it_is_a_set(batches):
     seen, reference = Seen(), set()
     for batch in batches:
         expected = []
@@ -80,7 +80,7 @@ def test_it_is_a_set(batches: list[list[int]]) -> None:
         assert seen.add(np.array(batch, np.uint64)).tolist() == expected
 
 
-def test_it_grows_and_stays_small() -> None:
+def test_it_grows_and_stays_small():
     keys = np.random.default_rng(1).integers(1, 2**64, 300_000, np.uint64)
     seen = Seen()
     for part in np.split(keys, 30):
@@ -90,7 +90,7 @@ def test_it_grows_and_stays_small() -> None:
     assert 12 * len(keys) <= seen._table.nbytes <= 24 * len(keys)
 
 
-def test_texts_are_equal_but_for_blanks_at_the_ends() -> None:
+def test_texts_are_equal_but_for_blanks_at_the_ends():
     pairs = [(b"a", b"b"), (b" a", b"b\t"), (b"ab", b""), (b"", b"ab"), (b"b", b"a"), (b"a b", b"")]
     found = hashes(pairs)
     assert found[0] == found[1] and len(set(found.tolist())) == 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ prepare = functools.partial(whole, seed=1, workers=0)
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, bytes]]:
+def prepared(tmp_path_factory):
     """A configuration, and what an uninterrupted call makes of it."""
     folder = tmp_path_factory.mktemp("prepared")
     config = two_corpora(folder / "text", 420)
@@ -33,17 +32,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, b
 
 
 @pytest.mark.parametrize("vocabulary", ["none", "empty", "put meanwhile"])
-def test_a_stopped_call_leaves_nothing_of_its_own(
-    prepared: tuple[Any, dict[str, bytes]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    vocabulary: str,
-) -> None:
+def test_a_stopped_call_leaves_nothing_of_its_own(prepared, tmp_path, monkeypatch, vocabulary):
     run, place = tmp_path / "run", tmp_path / "run" / "vocabulary"
+    put = vocabulary == "put meanwhile"
     error: BaseException
 
-    def stop(*_: Any, **__: Any) -> None:
-        if vocabulary == "put meanwhile":
+    def stop(*_, **__):
+        if put:
             place.mkdir()
             (place / "vocabulary.json").touch()
         raise error
@@ -59,7 +54,7 @@ def test_a_stopped_call_leaves_nothing_of_its_own(
             error = Interrupt()
             with pytest.raises(Interrupt):
                 prepare(prepared[0], directory=run)
-            assert [*contents(run)] == ["vocabulary/vocabulary.json"] * (vocabulary[:3] == "put")
+            assert [*contents(run)] == ["vocabulary/vocabulary.json"] * put
             shutil.rmtree(place, ignore_errors=True)
             error = OSError(28, "No space left on device")
             message = r"run/data\.partial: cannot be written: No space left on device$"
@@ -69,20 +64,20 @@ def test_a_stopped_call_leaves_nothing_of_its_own(
         shutil.rmtree(place, ignore_errors=True)
 
 
-def test_what_a_killed_call_left_is_removed_and_said(
-    prepared: tuple[Any, dict[str, bytes]], tmp_path: Path
-) -> None:
+def test_what_a_killed_call_left_is_removed_and_said(prepared, tmp_path):
     config, expected = prepared
     run, aside = tmp_path / "run", tmp_path / "run" / "data.partial"
     other = dataclasses.replace(config.vocabulary, size=150)
     prepare(dataclasses.replace(config, vocabulary=other), directory=run)
     (run / "data").rename(aside)
     (run / "vocabulary").rename(aside / "vocabulary")
-    lines: list[str] = []
-    prepare(config, directory=run, report=lines.append)
-    message = f"prepare: starting over: an interrupted call left {aside}, which is removed"
-    assert lines[0] == message
-    assert contents(run) == expected
+    damaged = shutil.copytree(run, tmp_path / "damaged")
+    (damaged / "data.partial" / "manifest.json").write_text("{")
+    for run in (damaged, tmp_path / "run"):
+        aside, lines = run / "data.partial", list[str]()
+        prepare(config, directory=run, report=lines.append)
+        message = f"prepare: starting over: an interrupted call left {aside}, which is removed"
+        assert lines[0] == message and contents(run) == expected
     # The last step of a call that was killed before it is done by the next.
     for empty in (False, True):
         (run / "vocabulary").rename(run / "data" / "vocabulary")

@@ -12,11 +12,10 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from flaxformer_mt.config.schema import DataConfig, FilterConfig, VocabularyConfig
+from flaxformer_mt.config.schema import FilterConfig, VocabularyConfig
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
@@ -30,17 +29,23 @@ from flaxformer_mt.data.prepare import (
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies
 from tests.data.pairs import listed
-from tests.data.prepare.corpora import GOOD, contents
+from tests.data.prepare.corpora import GOOD, contents, data_config, write
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def config(tmp_path):
+    """A corpus in tmp_path/text of 24 good pairs, and one of the first four for validation."""
+    for name, pairs in (("train", GOOD), ("valid", GOOD[:4])):
+        write(tmp_path / "text", name, [(src.encode(), tgt.encode()) for src, tgt in pairs])
+    return data_config(tmp_path / "text")
+
+
+@pytest.fixture
+def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(
-    config: DataConfig, tmp_path: Path, run: Path
-) -> None:
+def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(config, tmp_path, run):
     store = prepare(config, seed=1, directory=run)
     vocabularies = Vocabularies.load(run / "vocabulary")
     assert len(store.train) == 24 and len(store.valid) == 4
@@ -51,9 +56,8 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(
     assert store.vocabulary_digest == vocabularies.digest
     assert sorted(path.name for path in run.iterdir()) == ["data", "vocabulary"]
     manifest = read_manifest(run / "data")
-    assert [file["key"] for file in manifest["inputs"]] == [
-        *("data.train.good.src", "data.train.good.tgt", "data.valid.src", "data.valid.tgt")
-    ]
+    keys = ["data.train.train.src", "data.train.train.tgt", "data.valid.src", "data.valid.tgt"]
+    assert [file["key"] for file in manifest["inputs"]] == keys
     assert manifest["store"] == store.digest == Store.open(run / "data").digest
     lengths = manifest["lengths"]["train"]["tgt"]
     assert lengths["tokens"] == store.train.tgt_lengths.sum()
@@ -67,9 +71,7 @@ def test_the_store_holds_the_corpus_and_a_second_call_reuses_it(
     assert "does not exist" in lines[0] and "the store made from it is used" in lines[0]
 
 
-def test_nothing_left_is_an_error_with_the_counts(
-    config: DataConfig, tmp_path: Path, run: Path
-) -> None:
+def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
     short = replace(config, filter=FilterConfig(max_length=3))
     file = tmp_path / "text" / "train.en"
     left = r"data\.train: none of the 24 pairs read is left: 24"
@@ -89,7 +91,7 @@ def test_nothing_left_is_an_error_with_the_counts(
     assert list(run.iterdir()) == []
 
 
-def test_changed_settings_are_named(config: DataConfig, run: Path) -> None:
+def test_changed_settings_are_named(config, run):
     prepare(config, seed=1, directory=run)
     before = contents(run)
     vocabulary = VocabularyConfig(size=60, byte_fallback=True)
@@ -103,7 +105,7 @@ def test_changed_settings_are_named(config: DataConfig, run: Path) -> None:
         "Put them back, or use a new directory"
     )
     more = replace(config, train=(*config.train, replace(config.train[0], name="b")))
-    with pytest.raises(PrepareError, match=r"data\.train: \['good'\] then, \['good', 'b'\] now"):
+    with pytest.raises(PrepareError, match=r"data\.train: \['train'\] then, \['train', 'b'\] now"):
         prepare(more, seed=1, directory=run)
     # What is drawn while training is no matter of the store, and neither is a language's name.
     sampled = replace(config.vocabulary, sampling=0.1)
@@ -112,7 +114,7 @@ def test_changed_settings_are_named(config: DataConfig, run: Path) -> None:
     # A setting that was not there when the store was made had what is its default now.
     file = run / "data" / "manifest.json"
     manifest = json.loads(file.read_text("utf-8"))
-    for name in ("train.good.weight", "vocabulary.normalization", "filter.identical"):
+    for name in ("train.train.weight", "vocabulary.normalization", "filter.identical"):
         del manifest["settings"][f"data.{name}"]
     file.write_text(json.dumps(manifest), "utf-8")
     prepare(config, seed=1, directory=run)
@@ -121,9 +123,7 @@ def test_changed_settings_are_named(config: DataConfig, run: Path) -> None:
         prepare(changed, seed=1, directory=run)
 
 
-def test_changed_files_are_named_and_moved_ones_recognised(
-    config: DataConfig, tmp_path: Path, run: Path
-) -> None:
+def test_changed_files_are_named_and_moved_ones_recognised(config, tmp_path, run):
     prepare(config, seed=1, directory=run)
     shutil.copytree(tmp_path / "text", tmp_path / "moved")
     moved = replace(config, folder=str(tmp_path / "moved"))
@@ -131,12 +131,12 @@ def test_changed_files_are_named_and_moved_ones_recognised(
     os.utime(path, ns=(1, 1))
     prepare(moved, seed=1, directory=run)
     path.write_bytes(path.read_bytes().replace(b"Hund", b"Hase"))
-    message = f"data.train.good.tgt: the contents of {path} are not those that were read"
+    message = f"data.train.train.tgt: the contents of {path} are not those that were read"
     with pytest.raises(PrepareError, match=re.escape(message)):
         prepare(moved, seed=1, directory=run)
 
 
-def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path, run: Path) -> None:
+def test_a_vocabulary_that_is_there_is_used(config, tmp_path, run):
     prepare(config, seed=1, directory=tmp_path / "first")
     shutil.copytree(tmp_path / "first" / "vocabulary", run / "vocabulary")
     lines: list[str] = []
@@ -149,10 +149,10 @@ def test_a_vocabulary_that_is_there_is_used(config: DataConfig, tmp_path: Path, 
     prepare(other, seed=1, directory=run)
 
 
-def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_even_and_deterministic(monkeypatch):
     monkeypatch.setattr(sampling, "_AT_A_TIME", 7)
 
-    def sample(seed: int, size: int = 20, pairs: int = 100) -> list[int]:
+    def sample(seed, size=20, pairs=100):
         stream = ((number, (b"", b"")) for number in range(pairs))
         return [number for number, _ in sampling.sample(stream, size, seed)]
 
@@ -165,9 +165,7 @@ def test_a_sample_is_even_and_deterministic(monkeypatch: pytest.MonkeyPatch) -> 
     assert 60 - 5 * 7 < min(counts) and max(counts) < 60 + 5 * 7
 
 
-def test_what_cannot_be_validated_on_is_found_before_training_text_is_read(
-    config: DataConfig, tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validation_text_is_read_before_training_text(config, tmp_path, run, monkeypatch):
     # It would be a TypeError.
     monkeypatch.setattr(manifests, "describe_inputs", None)
     valid = tmp_path / "text" / "valid.en"
@@ -177,7 +175,7 @@ def test_what_cannot_be_validated_on_is_found_before_training_text_is_read(
             prepare(config, seed=1, directory=run)
 
 
-def test_corpora_and_their_weights_are_in_the_store(config: DataConfig, run: Path) -> None:
+def test_corpora_and_their_weights_are_in_the_store(config, run):
     a, b = (replace(config.train[0], name=name) for name in "ab")
     a, weighted = replace(a, weight=2.0), replace(b, weight=0.5)
     store = prepare(replace(config, train=(a, weighted)), seed=1, directory=run)
@@ -187,7 +185,7 @@ def test_corpora_and_their_weights_are_in_the_store(config: DataConfig, run: Pat
         prepare(replace(config, train=(a, b)), seed=1, directory=run)
 
 
-def test_a_sample_of_defective_pairs_alone_is_drawn_again(config: DataConfig, run: Path) -> None:
+def test_a_sample_of_defective_pairs_alone_is_drawn_again(config, run):
     for lang in ("en", "de"):
         text = Path(config.folder) / f"train.{lang}"
         text.write_bytes(b"\n" * 3000 + text.read_bytes())
@@ -196,7 +194,7 @@ def test_a_sample_of_defective_pairs_alone_is_drawn_again(config: DataConfig, ru
     assert read_manifest(run / "data")["vocabulary"]["sample"] == 2
 
 
-def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path, run: Path) -> None:
+def test_damage_is_refused_by_name(config, tmp_path, run):
     prepare(config, seed=1, directory=run)
     text, manifest = run / "data" / "valid.tgt.txt", run / "data" / "manifest.json"
     whole, recorded = text.read_bytes(), manifest.read_text()
@@ -214,7 +212,7 @@ def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path, run: Path
         with contextlib.nullcontext() if sound else pytest.raises(StoreError, match=message):
             assert len(valid_text(run / "data")[1]) == 4
 
-    def refused(message: str) -> None:
+    def refused(message):
         with pytest.raises(PrepareError, match=message):
             prepare(config, seed=1, directory=run)
 
@@ -233,20 +231,18 @@ def test_damage_is_refused_by_name(config: DataConfig, tmp_path: Path, run: Path
     refused(r"holds files but no manifest\.json")
 
 
-def test_a_file_that_changes_or_fails_meanwhile_is_an_error(
-    config: DataConfig, tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, run, monkeypatch):
     real, whole = encode_corpora.StoreWriter.finish, manifests.paths.open_binary
 
-    def touch_and_finish(self: Any) -> str:
+    def touch_and_finish(self):
         os.utime(tmp_path / "text" / "train.en", ns=(1, 1))
         return real(self)
 
     class Failing(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read(self, size=-1):
             raise OSError(errno.EIO, "Input/output error")
 
-    def opened(path: Path) -> Any:
+    def opened(path):
         return Failing() if path.name == "train.en" else whole(path)
 
     monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)

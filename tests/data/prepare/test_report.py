@@ -6,7 +6,6 @@ import functools
 import gzip
 import lzma
 import random
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -28,7 +27,7 @@ LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=60)
 
 @settings(deadline=None)
 @given(LENGTHS)
-def test_figures_are_those_of_the_lengths_written_out(values: list[int]) -> None:
+def test_figures_are_those_of_the_lengths_written_out(values):
     kinds, counts = np.unique(values, return_counts=True)
     found = percentiles(kinds[::-1], counts[::-1], (0, 50, 95, 99, 100))
     assert found == pytest.approx(np.percentile(values, [0, 50, 95, 99, 100]))
@@ -44,7 +43,7 @@ def test_figures_are_those_of_the_lengths_written_out(values: list[int]) -> None
     assert sum(bins) == sum(sides["tgt"]["histogram"]["counts"]) == len(values)
 
 
-def test_the_picture_shows_lengths_and_drops(tmp_path: Path) -> None:
+def test_the_picture_shows_lengths_and_drops(tmp_path):
     prepare(two_corpora(tmp_path / "text", 300), seed=1, directory=tmp_path / "run")
     data = tmp_path / "run" / "data"
     manifest = read_manifest(data)
@@ -61,9 +60,7 @@ def test_the_picture_shows_lengths_and_drops(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
-def test_how_much_text_there_is_is_known_beforehand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
+def test_how_much_text_there_is_is_known_beforehand(tmp_path, monkeypatch, suffix):
     packers: dict[str, Any] = {"": bytes, ".gz": gzip.compress, ".zst": zstd.compress}
     pack = packers.get(suffix, functools.partial(lzma.compress, preset=0))
     source = open_source(CorpusConfig(kind="synthetic", size=1000))

@@ -39,16 +39,14 @@ def slow(chunk: Chunk) -> int:
     return chunk.first_line
 
 
-def test_any_number_of_workers_and_any_parts_give_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch):
     config = two_corpora(tmp_path / "text", 600)
     prepare(config, seed=1, directory=tmp_path / "0", workers=0)
     vocabularies = Vocabularies.load(tmp_path / "0" / "vocabulary")
     made = encode.Settings(vocabularies, config, ("Latn", "Latn"))
     source = open_source(config.train[0], config.folder)
 
-    def encoded(*ranges: tuple[int, int | None]) -> list[Any]:
+    def encoded(*ranges):
         """`encode_range` needs nothing but its arguments, which can be sent anywhere."""
         account = encode_corpora.new_account("train", "one")
         tokens = []
@@ -67,9 +65,9 @@ def test_any_number_of_workers_and_any_parts_give_the_same(
     assert contents(tmp_path / "3") == contents(tmp_path / "0")
 
 
-def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported() -> None:
+def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported():
     read = itertools.count()
-    with Workers(slow, 2) as processes:  # type: ignore[arg-type]
+    with Workers(slow, 2) as processes:
         results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
         assert next(results)[1] == 1
         assert next(read) <= encode_corpora.SHORT + 2 * 3
@@ -77,15 +75,6 @@ def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported() 
             assert result == number
         with pytest.raises(WorkerDied, match="a worker process of `prepare` died"):
             list(results)
-
-
-@pytest.mark.extended
-def test_short_corpora_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode_corpora, "_default_count", lambda: 2)
-    for count in (0, 1, encode_corpora.SHORT - 1, encode_corpora.SHORT):
-        with Workers(slow) as processes:  # type: ignore[arg-type]
-            assert len(list(processes.encode(chunks(count)))) == count
-            assert (processes._pool is not None) == (count == encode_corpora.SHORT)
 
 
 SCRIPT = """
@@ -106,7 +95,7 @@ if __name__ == "__main__":
 
 @pytest.mark.extended
 @pytest.mark.parametrize("end", ["killed", "Ctrl-C"])
-def test_workers_end_with_their_parent(tmp_path: Path, end: str) -> None:
+def test_workers_end_with_their_parent(tmp_path, end):
     """Killed, or by Ctrl-C, which ends it quietly and leaves nothing."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
