@@ -9,7 +9,7 @@ import shlex
 import numpy as np
 
 from flaxformer_mt.decoding import Attention
-from flaxformer_mt.figures.find import command, find_heads, highlights, legend, table, to_json
+from flaxformer_mt.figures.find import command, find_heads, highlights, table, to_json
 from flaxformer_mt.figures.sentences import Sentence
 from tests.figures.examples import made_up
 
@@ -36,12 +36,12 @@ def attend(sentence: Sentence) -> Attention:
     return dataclasses.replace(made, encoder=encoder)
 
 
-def found(**settings: object):  # type: ignore[no-untyped-def]
+def found(**settings: object):
     pronouns = (frozenset({"its"}), frozenset[str]())
     return find_heads(SENTENCES, attend, kinds=("encoder",), pronouns=pronouns, **settings)
 
 
-def test_each_search_finds_its_head() -> None:
+def test_each_search_finds_its_head():
     heads = {head.search.name: head for head in reversed(found().heads)}
     assert {name: head.head for name, head in heads.items()} == {
         "long distance": 2,
@@ -56,18 +56,18 @@ def test_each_search_finds_its_head() -> None:
     assert [(each.query, each.key) for each in far.examples] == [("ball", "dog")]
 
 
-def test_the_link_of_a_long_distance_is_one_of_words() -> None:
+def test_the_link_of_a_long_distance_is_one_of_words():
     """The full stop's is the stronger one, and the only one where no word's is far enough."""
     pieces = ("▁the", "▁dog", "▁that", "▁we", "▁saw", "▁ran", "▁.", "</s>")
 
-    def far_away(sentence: Sentence) -> Attention:
+    def far_away(sentence):
         encoder = np.zeros((1, 1, 8, 8), np.float32)
         encoder[0, 0, :, -1] = 1.0
         encoder[0, 0, 5, [0, -1]] = 0.7, 0.3
         encoder[0, 0, 6, [0, -1]] = 0.9, 0.1
         return dataclasses.replace(made_up(pieces, ("▁x", "</s>"), layers=1), encoder=encoder)
 
-    def queries(far: int) -> list[str]:
+    def queries(far):
         found = find_heads(SENTENCES[:1], far_away, kinds=("encoder",), far=far)
         heads = [head for head in found.heads if head.search.name == "long distance"]
         return [example.query for head in heads for example in head.examples]
@@ -75,23 +75,20 @@ def test_the_link_of_a_long_distance_is_one_of_words() -> None:
     assert queries(5) == ["ran"] and queries(6) == ["."]
 
 
-def test_reports_say_what_they_count() -> None:
+def test_reports_say_what_they_count():
     made = found()
-    first, *lines = table(made).split("\n")
-    assert first.split()[:4] == ["kind", "layer", "head", "distance"] and "anaphora" in first
+    _, *lines = table(made).split("\n")
     assert len(lines) == 3 and lines[0].split()[8] == "100.0%"
     assert lines[0].split()[3] == "–"  # no piece is looked at: there is no distance
-    assert "at least 5 pieces away" in legend(made)
     content = json.loads(json.dumps(to_json(made), allow_nan=False))
     assert content["pronouns"] == {"encoder": 1} and content["queries"] == {"encoder": 11}
     assert content["heads"][0]["distance"] is None
-    assert content["found"][0]["examples"][0]["line"] == 7
     assert "line 7: ball → dog 100%" in highlights(made, model=MODEL, decoding=DECODING)
     # What no head does is not named.
     assert "long distance" not in {head.search.name for head in found(far=7).heads}
 
 
-def test_the_command_that_draws_an_example_is_complete() -> None:
+def test_the_command_that_draws_an_example_is_complete():
     head = next(head for head in found().heads if head.search.name == "anaphora")
     (example,) = head.examples
     cross = dataclasses.replace(head, kind="cross")

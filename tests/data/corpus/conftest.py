@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,7 +28,7 @@ class Bucket(MemoryFileSystem):
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def bucket(monkeypatch):
     for name in ("gcs", "gs"):
         monkeypatch.setitem(_registry, name, Bucket)
     backend.fsspec_backend._get_filesystem.cache_clear()

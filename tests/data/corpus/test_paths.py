@@ -6,7 +6,6 @@ import gzip
 import pickle
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from etils.epath import backend
@@ -29,7 +28,7 @@ from tests.data.corpus.conftest import Bucket, write_shard
 PAIRS = [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
 
 
-def test_files_are_streamed_from_a_store(bucket: Bucket, tmp_path: Path) -> None:
+def test_files_are_streamed_from_a_store(bucket, tmp_path):
     (tmp_path / "a.de").write_bytes(b"eins\nzwei\n")
     for suffix, pack in (("", bytes), (".gz", gzip.compress), (".zst", zstd.compress)):
         bucket.pipe(f"gs://b/wmt/a.en{suffix}", pack(b"one\ntwo\n"))
@@ -47,7 +46,7 @@ def test_files_are_streamed_from_a_store(bucket: Bucket, tmp_path: Path) -> None
     assert defect is not None and defect.file == "gs://b/wmt/a.en.zst"
 
 
-def test_shards_on_a_store_match_a_pattern(bucket: Bucket, tmp_path: Path) -> None:
+def test_shards_on_a_store_match_a_pattern(bucket, tmp_path):
     for number, pair in enumerate(PAIRS):
         local = tmp_path / "shard"
         write_shard(local, [b'{"en": "%s", "de": "%s"}' % tuple(x.encode() for x in pair[1:])])
@@ -66,15 +65,13 @@ def test_shards_on_a_store_match_a_pattern(bucket: Bucket, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("method", ["read1", "read"])
-def test_what_the_client_raises_names_the_path(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_what_the_client_raises_names_the_path(bucket, monkeypatch, method):
     """Files of some clients have both methods, of others the second alone."""
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*_, **__):
         raise Exception("no such account")  # Of a class of the client's.
 
-    def refuse_later(file: MemoryFile, size: int) -> bytes:
+    def refuse_later(file, size):
         whole = super(MemoryFile, file).read
         return whole(size) if file.tell() == 0 else refuse()
 
@@ -93,9 +90,7 @@ def test_what_the_client_raises_names_the_path(
         list(read_pairs(corpus))
 
 
-def test_without_the_extra_the_message_names_it(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_the_message_names_it(bucket, monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     for name in ("gcs", "gs"):
         monkeypatch.delitem(_registry, name, raising=False)
@@ -104,12 +99,12 @@ def test_without_the_extra_the_message_names_it(
         list(read_pairs(CorpusConfig(kind="tsv", path="gs://b/a.tsv")))
 
 
-def test_local_errors_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_errors_name_the_file(tmp_path, monkeypatch):
     for name in ("a.en", "a.de"):
         (tmp_path / name).write_bytes(b"one\n")
     corpus = CorpusConfig(src="a.en", tgt="a.de")
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", refuse)
