@@ -80,7 +80,8 @@ def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
         raise ExportError(f"{place}: is there already; name another folder, or remove it")
     with contextlib.ExitStack() as stack:
         if threading.current_thread() is threading.main_thread():
-            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _end))
+            before = signal.signal(signal.SIGTERM, _end)
+            stack.callback(signal.signal, signal.SIGTERM, before)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with replacing(place) as folder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +77,14 @@ def write_tokenizer(folder: Path, *, separate: bool) -> tuple[int, int]:
     return len(src), len(tgt)
 
 
-def settings(src_size: int, tgt_size: int, separate: bool) -> dict[str, Any]:
-    """What stands in the `config.json` of an OPUS-MT model; padding is the last type."""
-    return {
+def write_arrays(folder: Path, *, separate: bool = False, **changes: Any) -> dict[str, np.ndarray]:
+    """A checkpoint with these changes of its config; its random float16 arrays are returned."""
+    from safetensors.numpy import save_file
+
+    src_size, tgt_size = write_tokenizer(folder, separate=separate)
+    config = {
+        "model_type": "marian",
+        "num_beams": 6,
         "vocab_size": src_size,
         "decoder_vocab_size": tgt_size,
         "share_encoder_decoder_embeddings": not separate,
@@ -95,23 +99,20 @@ def settings(src_size: int, tgt_size: int, separate: bool) -> dict[str, Any]:
         "pad_token_id": tgt_size - 1,
         "decoder_start_token_id": tgt_size - 1,
         **SIZES,
+        **changes,
     }
-
-
-def write_arrays(folder: Path, *, separate: bool = False, seed: int = 0) -> dict[str, np.ndarray]:
-    """A checkpoint without PyTorch: random float16 arrays under Marian's names, returned too."""
-    from safetensors.numpy import save_file
-
-    src_size, tgt_size = write_tokenizer(folder, separate=separate)
-    config = {"model_type": "marian", "num_beams": 6, **settings(src_size, tgt_size, separate)}
     (folder / "config.json").write_text(json.dumps(config))
     d_model, d_ff = SIZES["d_model"], SIZES["encoder_ffn_dim"]
     shapes: dict[str, tuple[int, ...]] = {"final_logits_bias": (1, tgt_size)}
-    if separate:
+    # Since version 5 transformers has each side's own table where it ties none.
+    tied = changes.get("tie_word_embeddings", True)
+    if separate or not tied:
         shapes["model.encoder.embed_tokens.weight"] = (src_size, d_model)
         shapes["model.decoder.embed_tokens.weight"] = (tgt_size, d_model)
-    else:
+    if not separate and tied:
         shapes["model.shared.weight"] = (src_size, d_model)
+    if not tied:
+        shapes["lm_head.weight"] = (tgt_size, d_model)
     for side in ("encoder", "decoder"):
         attentions = ["self_attn"] + ["encoder_attn"] * (side == "decoder")
         for number in range(SIZES[f"{side}_layers"]):
@@ -126,37 +127,10 @@ def write_arrays(folder: Path, *, separate: bool = False, seed: int = 0) -> dict
     for name, shape in list(shapes.items()):
         if ".layers." in name:
             shapes[name.replace(".weight", ".bias")] = shape[:1]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     state = {
         name: np.float16(name.endswith("norm.weight") + 0.2 * rng.standard_normal(shape))
         for name, shape in shapes.items()
     }
     save_file(state, str(folder / "model.safetensors"))
     return state
-
-
-def write_model(
-    folder: Path, *, separate: bool = False, seed: int = 0, pickled: bool = False, **changes: Any
-) -> Any:
-    """A model with random weights, no bias 0 and no scale 1; the model itself is returned."""
-    import torch
-    import transformers
-
-    src_size, tgt_size = write_tokenizer(folder, separate=separate)
-    config = transformers.MarianConfig(**(settings(src_size, tgt_size, separate) | changes))
-    torch.manual_seed(seed)
-    model = transformers.MarianMTModel(config).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "embed_positions" not in name:
-                centre = 1.0 if name.endswith("norm.weight") else 0.0
-                scale = config.d_model**-0.5 if "embed" in name or "shared" in name else 0.15
-                parameter.copy_(centre + scale * torch.randn_like(parameter))
-        model.final_logits_bias.normal_()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.save_pretrained(folder)
-    if pickled:
-        torch.save(model.state_dict(), folder / "pytorch_model.bin")
-        (folder / "model.safetensors").unlink()
-    return model

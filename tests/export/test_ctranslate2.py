@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-import types
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -17,6 +17,7 @@ from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabular
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.export import ExportError, ctranslate2
 from flaxformer_mt.export.export import Sample, export
+from flaxformer_mt.export.folder import language_codes
 from flaxformer_mt.export.parity import Parity, Reference, compare
 from tests.export.test_runners import greedily, greedy_settings, model_of
 from tests.export.translators import LINES, translator, vocabularies
@@ -123,10 +124,12 @@ def test_what_is_never_generated_here_is_not_there(tmp_path: Path) -> None:
 
 
 def test_language_codes_are_cut_off(tmp_path: Path) -> None:
-    pieces = vocabularies(shared=True).src.pieces()
-    assert not pieces[-1].startswith(">>")
-    table = TypeTable((*pieces[:-1], ">>fra<<"))
-    coded = Vocabulary(vocabularies(shared=True).src.model, table)
+    """They are whole pieces of a table, and a vocabulary without one has none."""
+    plain = vocabularies(shared=True).src
+    coded = Vocabulary(
+        plain.model, TypeTable((*plain.pieces()[:-3], ">>x<<y<<", "a>>b<<", ">>fra<<"))
+    )
+    assert (language_codes(plain), language_codes(coded)) == ([], [">>fra<<"])
     made = greedy_settings(translator(pair=Vocabularies(coded, coded)))
     runtime = written(made, tmp_path)
     lines = [f">>fra<< {LINES[0]}", f">>deu<< {LINES[0]}", LINES[0]]
@@ -141,28 +144,11 @@ def test_the_folders_search_is_the_runs_where_it_has_that(tmp_path: Path) -> Non
     changes = {"length_norm": "average", "length_penalty": 0.7, "no_repeat_ngram": 3}
     made.config = dataclasses.replace(made.config, beam_size=3, **changes)
     written(made, tmp_path)
-    model = model_of(tmp_path)
-    asked: list[tuple[object, ...]] = []
-
-    class Noting:
-        def translate_batch(self, sources, **how):
-            names = ("beam_size", "length_penalty", "no_repeat_ngram_size")
-            asked.append(tuple(how[name] for name in names))
-            return [types.SimpleNamespace(hypotheses=[source]) for source in sources]
-
-    model.translator = Noting()
+    model, asked = model_of(tmp_path), mock.Mock()
+    asked.translate_batch.side_effect = lambda sources, **_: [mock.Mock(hypotheses=sources)]
+    model.translator = asked
     assert model.translate([LINES[0]]) == [LINES[0]]
     model.translate([LINES[0]], beam_size=1, length_penalty=0.0)
-    assert asked == [(3, 0.7, 3), (1, 0.0, 3)]
-
-
-def test_the_comparison_runs_the_folders_own_file(tmp_path: Path) -> None:
-    made = translator()
-    written(made, tmp_path)
-    runner = tmp_path / "translate.py"
-    text = runner.read_text()
-    runner.write_text(text.replace("rest if coded else line", "'x ' + line"))
-    runtime = ctranslate2.Runtime(tmp_path, made.vocabularies, quantization="float32")
-    with pytest.raises(ExportError, match="cuts .* into tokens"):
-        compare(Reference(made), runtime, LINES, "lines", bound=1e-4)
-    assert not (tmp_path / "__pycache__").exists()
+    names = ("beam_size", "length_penalty", "no_repeat_ngram_size")
+    calls = [[call.kwargs[name] for name in names] for call in asked.translate_batch.mock_calls]
+    assert calls == [[3, 0.7, 3], [1, 0.0, 3]]

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
-import re
 import sys
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
+from flaxformer_mt.export import ExportError, huggingface
+from flaxformer_mt.export.export import export
 from flaxformer_mt.export.folder import search_of
 from flaxformer_mt.export.import_run import import_marian
 from flaxformer_mt.export.parity import Reference
+from flaxformer_mt.export.weights import from_model, reorder_channels
 from tests.export.translators import LINES, translator
 
 pytest.importorskip("safetensors", reason="needs the [export] extra")
@@ -49,12 +50,10 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
     assert tokenizer["source_lang"] == "en" and not tokenizer["separate_vocabs"]
     assert tokenizer["clean_up_tokenization_spaces"] is False
     assert not (tmp_path / "target_vocab.json").exists()
-
-
-def test_two_vocabularies_are_two(tmp_path: Path) -> None:
+    # Two vocabularies are two.
     huggingface.write(translator(tie="target"), tmp_path, languages=LANGUAGES)
     assert read(tmp_path / "tokenizer_config.json")["separate_vocabs"]
-    assert read(tmp_path / "target_vocab.json") != read(tmp_path / "vocab.json")
+    assert read(tmp_path / "target_vocab.json") != vocab
     assert not read(tmp_path / "config.json")["share_encoder_decoder_embeddings"]
 
 
@@ -63,30 +62,44 @@ def test_two_vocabularies_are_two(tmp_path: Path) -> None:
     [
         ({"norm": "pre"}, "its layers are post-LN, and model.norm = 'pre'"),
         ({"positions": "learned"}, "its positions are sinusoids, and model.positions = 'learned'"),
-        ({"d_v": 12}, "divides d_model by the number of heads: model.d_k = 8 and model.d_v = 12"),
+        ({"d_k": 9}, "divides d_model by the number of heads: model.d_k = 9 and model.d_v = 8"),
+        ({"d_v": 12}, "model.d_k = 8 and model.d_v = 12"),
+        ({"num_heads": 3, "d_k": 4, "d_v": 4}, "do not fit into 16 / 3"),
     ],
 )
 def test_what_it_cannot_hold_is_refused(form, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=reason):
         huggingface.write(translator(**form), tmp_path, languages=LANGUAGES)
-    assert not list(tmp_path.iterdir())
 
 
 def test_without_the_package_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = translator()
-    for package, write in {
-        "safetensors.numpy": functools.partial(huggingface.write, languages=LANGUAGES),
-        "ctranslate2": functools.partial(ctranslate2.write, quantization="float32"),
-        "flatbuffers": stablehlo.write,
-    }.items():
+    for package, form in (
+        ("safetensors.numpy", "huggingface"),
+        ("ctranslate2", "ctranslate2"),
+        ("flatbuffers", "stablehlo"),
+    ):
         monkeypatch.setitem(sys.modules, package, None)
-        name = package.removesuffix(".numpy")
-        message = f"{name}, which is not installed: pip install 'flaxformer-mt[export]'"
-        with pytest.raises(ExportError, match=re.escape(message)):
-            write(made, tmp_path)
+        message = r", which is not installed: pip install 'flaxformer-mt\[export\]'"
+        with pytest.raises(ExportError, match=package.removesuffix(".numpy") + message):
+            export(translator(), tmp_path / "x", form=form, languages=LANGUAGES, sample=None)
     assert not list(tmp_path.iterdir())
+
+
+def log_probs(made: Translator) -> np.ndarray:
+    sources = [[*ids, EOS] for ids in made.vocabularies.src.encode(LINES)]
+    return np.concatenate(Reference(made).log_probs(sources, sources))
+
+
+@pytest.mark.parametrize("form", [{"attention_bias": True}, {"norm": "pre"}], ids=str)
+def test_reordered_channels_compute_the_same(form) -> None:
+    """With learned positions, which are reordered along, nothing tells the orders apart."""
+    made = translator(positions="learned", tie="target", **form)
+    expected = log_probs(made)
+    order = np.random.default_rng(0).permutation(made.model.config.d_model)
+    made.params = unflatten_dict(reorder_channels(from_model(made), order), sep="/")
+    np.testing.assert_allclose(log_probs(made), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +129,4 @@ def test_there_and_back_is_the_same_model(
     if made.model.config.attention_bias:
         jax.tree.map(np.testing.assert_array_equal, back.params, made.params)
         return
-    sources = [[*ids, EOS] for ids in made.vocabularies.src.encode(LINES)]
-    ours, theirs = (Reference(each).log_probs(sources, sources) for each in (made, back))
-    np.testing.assert_allclose(np.concatenate(ours), np.concatenate(theirs), atol=1e-4)
+    np.testing.assert_allclose(log_probs(made), log_probs(back), atol=1e-4)

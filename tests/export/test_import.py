@@ -121,15 +121,12 @@ def change(path: Path, **values: Any) -> None:
         ({"decoder_ffn_dim": 7}, "encoder_ffn_dim = 48 and decoder_ffn_dim = 7"),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model = 32 with 5 heads"),
         ({"d_model": "wide"}, "d_model = 'wide' is no whole number of at least 1"),
-        ({"encoder_layers": 2.0}, "encoder_layers = 2.0 is no whole number"),
         ({"dropout": "some"}, "config.json: is not a Marian model's: ValueError"),
         ({"vocab_size": 10**15}, "where config.json describes 1000000000000000 x 32"),
-        ({"d_model": 10**12}, "where config.json describes .* x 1000000000000"),
         ({"max_position_embeddings": 10**9}, "no form for max_position_embeddings = 1000000000"),
         ({"bad_words_ids": 5}, "bad_words_ids = 5 is no list"),
         ({"eos_token_id": "\x1b[2J"}, r"eos_token_id is '.x1b.2J'"),
         ({"decoder_start_token_id": "<pad>"}, "decoder_start_token_id = '<pad>' is no id"),
-        ({"length_penalty": "high"}, "marian: .*length_penalty|marian: .*high"),
         ({"num_beams": 0}, "'decoding.beam_size' = 0 must be at least 1"),
         ({"decoder_start_token_id": 0}, "decoder_start_token_id = 0 fits no mark"),
         ({"eos_token_id": 5}, "eos_token_id is 5 in config.json and 0 in the vocabulary"),
@@ -139,7 +136,6 @@ def change(path: Path, **values: Any) -> None:
             {"encoder_ffn_dim": 50, "decoder_ffn_dim": 50},
             "'model.encoder.layers.0.fc1.weight' is 48 x 32, where config.json describes 50 x 32",
         ),
-        ({"max_position_embeddings": 0}, "max_position_embeddings = 0 is no whole number"),
     ],
 )
 def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message: str) -> None:
@@ -152,28 +148,18 @@ def test_other_models_are_refused(folder: Path, tmp_path: Path, values, message:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "config.json",
-            None,
-            "marian: has no config.json: name the folder of",
-        ),
+        ("config.json", None, "marian: has no config.json: name the folder of"),
         ("config.json", b"{", "config.json:1: is not JSON"),
         ("config.json", b"[]", "config.json: is not a JSON object"),
         ("vocab.json", None, "vocab.json: cannot be read"),
         ("vocab.json", b'{"a": "b"}', "vocab.json: 'a' has no whole number"),
         ("vocab.json", b'{"a": 1, "b": 1}', "vocab.json: two pieces have the same id"),
         ("vocab.json", b'{"\\ud800": 1}', r"vocab.json: has half a character, U.D800"),
-        (
-            "vocab.json",
-            b'{"</s>": 0, "<pad>": 1, "<unk>": 900}',
-            "ids up to 900, and the model",
-        ),
+        ("vocab.json", b'{"</s>": 0, "<pad>": 1, "<unk>": 900}', "ids up to 900, and the model"),
         ("tokenizer_config.json", b'{"pad_token": ["<pad>"]}', r"no pad mark \['<pad>'\]"),
         ("tokenizer_config.json", b'{"eos_token": {"content": {}}}', "has no eos mark"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "its vocabulary has no pad mark '<pad>'"),
-        ("generation_config.json", b'{"a": "\\ud800"}', "config.json: has half a character"),
         ("source.spm", b"", "source.spm: is not a SentencePiece model"),
-        ("target.spm", b"nonsense", "target.spm: is not a SentencePiece model"),
         ("model.safetensors", b"nonsense", "model.safetensors: cannot be read"),
         ("model.safetensors", None, "holds neither model.safetensors nor pytorch_model.bin"),
     ],
@@ -203,7 +189,6 @@ def test_positions_that_are_no_sinusoids_are_refused(folder: Path, tmp_path: Pat
     ("name", "value", "message"),
     [
         ("model.encoder.layers.0.fc1.bias", np.full(48, np.nan), "fc1.bias' holds values that are"),
-        ("model.encoder.layers.0.fc1.bias", np.full(48, np.inf), "fc1.bias' holds values that are"),
         ("final_logits_bias", np.zeros((1, 20)), "'final_logits_bias' is 1 x 20, where config.j"),
         # Names cannot steer a terminal.
         ("\x1b[2J", np.zeros(1), "arrays that stand for nothing"),
@@ -261,56 +246,40 @@ def put_arrays(folder: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.ndar
     return state
 
 
-OWN = np.random.default_rng(3).standard_normal((3, len(vocabulary("en", "de")), SIZES["d_model"]))
-
-
 def test_a_softmax_of_its_own_beside_a_shared_table(folder: Path, tmp_path: Path) -> None:
-    own = np.float32(OWN[0])
-    state = put_arrays(folder, {"lm_head.weight": own})
+    own = np.random.default_rng(3).standard_normal((len(vocabulary("en", "de")), SIZES["d_model"]))
+    state = put_arrays(folder, {"lm_head.weight": np.float32(own)})
     with pytest.raises(ExportError, match=r"'lm_head.weight' is another than the table"):
         import_marian(folder, tmp_path / "run", ["x"])
     change(folder / "config.json", tie_word_embeddings=False)
     made = imported(tmp_path)
     assert made.model.config.tie == "none"
     assert made.vocabularies.src.pieces() == made.vocabularies.tgt.pieces()
-    np.testing.assert_array_equal(code_row(made, "softmax"), own[-2][ORDER])
+    np.testing.assert_array_equal(code_row(made, "softmax"), np.float32(own[-2][ORDER]))
     for name in ("source", "target"):
         shared = np.float32(state["model.shared.weight"][-2][ORDER])
         np.testing.assert_array_equal(code_row(made, name), shared)
 
 
 def test_tables_that_nothing_ties_are_each_sides_own(folder: Path, tmp_path: Path) -> None:
-    """So transformers, since version 5, reads and writes a model whose embeddings are not tied."""
     change(folder / "config.json", tie_word_embeddings=False)
     with pytest.raises(ExportError, match=r"has no array 'lm_head.weight'"):
         import_marian(folder, tmp_path / "run", ["x"])
-    names = {
-        "source": "model.encoder.embed_tokens.weight",
-        "target": "model.decoder.embed_tokens.weight",
-        "softmax": "lm_head.weight",
-    }
-    tables = dict(zip(names, np.float32(OWN), strict=True))
-    put_arrays(folder, {name: tables[side] for side, name in names.items()})
+    state = write_arrays(folder, tie_word_embeddings=False)
     made = imported(tmp_path)
-    for side, table in tables.items():
-        np.testing.assert_array_equal(code_row(made, side), table[-2][ORDER])
+    for side, name in (
+        ("source", "model.encoder.embed_tokens.weight"),
+        ("target", "model.decoder.embed_tokens.weight"),
+        ("softmax", "lm_head.weight"),
+    ):
+        np.testing.assert_array_equal(code_row(made, side), np.float32(state[name][-2][ORDER]))
 
 
-@pytest.mark.parametrize(
-    ("separate", "name"),
-    [
-        (False, "lm_head.weight"),
-        (False, "model.decoder.embed_tokens.weight"),
-        (True, "lm_head.weight"),
-    ],
-)
-def test_a_tied_table_may_be_there_twice_if_it_is_the_same(
-    tmp_path: Path, separate: bool, name: str
-) -> None:
-    state = write_arrays(tmp_path / "marian", separate=separate)
-    table = state["model.decoder.embed_tokens.weight" if separate else "model.shared.weight"]
+@pytest.mark.parametrize("name", ["lm_head.weight", "model.decoder.embed_tokens.weight"])
+def test_a_tied_table_may_be_there_twice_if_it_is_the_same(tmp_path: Path, name: str) -> None:
+    table = write_arrays(tmp_path / "marian")["model.shared.weight"]
     put_arrays(tmp_path / "marian", {name: table})
-    import_marian(tmp_path / "marian", tmp_path / "run", ["x"])
+    imported(tmp_path)
     put_arrays(tmp_path / "marian", {name: table + np.float16(0.5)})
     with pytest.raises(ExportError, match="is another than the table that config.json ties"):
         import_marian(tmp_path / "marian", tmp_path / "other", ["x"])
