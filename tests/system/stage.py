@@ -38,7 +38,7 @@ exec "${{warm[@]}}" "$command" "$@"
 """
 CURL = """#!/bin/bash
 port=$(sed -n 's/.*http:[^ ]*:\\([0-9]*\\).*/\\1/p' serve.log | head -n 1)
-exec {curl} --silent --show-error "${{@//127.0.0.1:8000/127.0.0.1:$port}}"
+exec {curl} --silent --show-error --fail-with-body "${{@//127.0.0.1:8000/127.0.0.1:$port}}"
 """
 
 

@@ -106,29 +106,21 @@ def test_first_call_installs_and_later_ones_do_not(checkout):
     assert (done.returncode, done.stderr, calls) == (75, "", [])
 
 
-def test_tests_add_the_development_tools_and_changed_requirements_install_all(checkout):
-    checkout.run("x")
-    done, calls = checkout.run("test", "-k", "a or b")
-    assert done.returncode == 0, done.stderr
-    assert calls == [
-        f"pip {checkout.root}[dev]",
-        f"pytest -n 2 --dist worksteal -k a or b in {checkout.root}",
-    ]
-    # Whoever has the tools keeps them: a plain command after the tests installs nothing.
-    assert checkout.run("x")[1] == []
-    for name in ("pyproject.toml", "constraints.txt"):
-        with (checkout.root / name).open("a") as file:
-            file.write("# changed\n")
-        assert checkout.run("x")[1] == [f"pip {checkout.root}[dev]"]
-
-
-def test_extras_are_installed_once_and_unknown_ones_refused(checkout):
+def test_tools_and_extras_are_added_once_and_changed_requirements_install_all(checkout):
     done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
     assert done.returncode == 2 and calls == []
     assert "'tpus' is none of tpu, cuda, gcs, export, serve, figures, docs, dev" in done.stderr
-    done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpu,export")
-    assert calls == ["venv", f"pip {checkout.root}[tpu,export]"], done.stderr
+    _, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpu,export")
+    assert calls == ["venv", f"pip {checkout.root}[tpu,export]"]
+    tests = f"pytest -n 2 --dist worksteal -k a or b in {checkout.root}"
+    install = f"pip {checkout.root}[dev,export,tpu]"
+    assert checkout.run("test", "-k", "a or b")[1] == [install, tests]
+    # What is there stays: a plain command installs nothing.
     assert checkout.run("x", FLAXFORMER_EXTRAS="tpu")[1] == []
+    for name in ("pyproject.toml", "constraints.txt"):
+        with (checkout.root / name).open("a") as file:
+            file.write("# changed\n")
+        assert checkout.run("x")[1] == [install]
 
 
 def test_what_fails_is_said_and_tried_again(checkout):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -29,22 +28,8 @@ def committed(path: Path) -> int:
         return -1
 
 
-ENDS = {
-    signal.SIGTERM: (75, "SIGTERM received; the same command goes on with"),
-    signal.SIGINT: (130, "not finished; the same command goes on with"),
-    signal.SIGKILL: (-9, ""),
-}
-
-
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        (signal.SIGKILL, signal.SIGTERM),
-        pytest.param((signal.SIGINT,), marks=pytest.mark.extended),
-    ],
-)
-def test_gone_on_with_is_equal_to_the_byte(
-    run: Run, workdir: Path, tmp_path: Path, kinds: tuple[signal.Signals, ...]
+def test_a_killed_and_stopped_output_is_equal_to_the_byte(
+    run: Run, workdir: Path, tmp_path: Path
 ) -> None:
     lines = [source for source, _ in PAIRS]
     source, output, whole = (tmp_path / name for name in ("in", "out", "whole"))
@@ -53,12 +38,14 @@ def test_gone_on_with_is_equal_to_the_byte(
     translate += ("--output-format", "jsonl", "--tokens", "--output")
     done = run(*translate, whole)
     assert done.status == 0, done.errors
-    for kind, after in zip(kinds, (8, 60), strict=False):
+    for kind, after, status, message in (
+        (signal.SIGKILL, 8, -9, ""),
+        (signal.SIGTERM, 60, 75, "SIGTERM received; the same command goes on with"),
+    ):
         process = started(*translate, output)
         wait_until(lambda after=after: committed(output) >= after, process)
         process.send_signal(kind)
         _, errors = process.communicate(timeout=100)
-        status, message = ENDS[kind]
         assert process.returncode == status, errors
         assert message in errors and "Traceback" not in errors
         assert not output.exists() and committed(output) >= after
@@ -67,18 +54,3 @@ def test_gone_on_with_is_equal_to_the_byte(
     assert "out.part: going on after line " in again.stderr
     assert output.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "whole"]
-
-
-@pytest.mark.extended
-def test_sigterm_without_an_output_file_acts_as_usual(workdir: Path) -> None:
-    options = ("--workdir", workdir, "--window", 1, "--beam-size", 1)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = started("translate", *options, streams=pipes)
-    assert process.stdin is not None and process.stdout is not None
-    # A line at a time, for a program that waits for each answer.
-    process.stdin.write("the small cat\n")
-    process.stdin.flush()
-    assert process.stdout.readline().endswith("\n")
-    process.terminate()
-    process.communicate(timeout=100)
-    assert process.returncode == -signal.SIGTERM
