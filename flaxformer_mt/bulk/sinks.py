@@ -135,6 +135,8 @@ class _Continued(Sink):
                 raise ValueError(f"has format {version}, and this program reads {FORMAT}")
             done, made = Consumed(**record["consumed"]), int(record["output"])
             then: dict[str, Any] = dict(record["identity"])
+            if not all(isinstance(number, int) for number in (done.lines, done.size)):
+                raise ValueError("its counts are no integers")
         except (RunDirectoryError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise OutputError(
                 f"{self._record}: cannot be continued: {error}; begin anew with --restart"

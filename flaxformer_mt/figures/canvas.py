@@ -10,6 +10,7 @@ import colorsys
 import dataclasses
 import io
 import math
+import unicodedata
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -208,7 +209,11 @@ def head_colours(count: int) -> tuple[str, ...]:
 
 def widest(texts: Iterable[str], pixels: float) -> float:
     """About how wide the longest text is in type of a height, both in pixels."""
-    return 0.62 * pixels * max(map(len, texts), default=0)
+
+    def ems(character: str) -> float:
+        return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.62
+
+    return pixels * max((sum(map(ems, text)) for text in texts), default=0.0)
 
 
 def _default_size(natural: Size, form: Form) -> Size:

@@ -33,7 +33,7 @@ def tree_digest(tree: Any) -> dict[str, str]:
     sums = {}
     for path, leaf in leaves.items():
         sums[path] = _lanes(leaf)
-        if isinstance(leaf, jax.Array) and jax.default_backend() == "cpu":
+        if isinstance(leaf, jax.Array) and next(iter(leaf.devices())).platform == "cpu":
             # XLA's CPU client starts programs as threads become free: some tens of sums over
             # devices at a time, each waiting for its partners' part, can wait for each other for
             # ever. Accelerators keep the order in which programs were dispatched.
@@ -62,8 +62,8 @@ def _lanes(leaf: Any) -> tuple[Any, Any]:
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     size, dtype = leaf.dtype.itemsize, leaf.dtype
-    partial = jnp.issubdtype(dtype, jnp.complexfloating) or dtype.name in _SUB_BYTE
-    if partial or size not in _UNSIGNED | {8: ""}:
+    divided = jnp.issubdtype(dtype, jnp.complexfloating) or dtype.name in _SUB_BYTE
+    if divided or size not in (1, 2, 4, 8):
         raise TypeError(f"no digest for dtype {dtype}")
     if leaf.size * max(1, size // 4) > 1 << 32:
         raise ValueError(f"no digest for an array of shape {leaf.shape}: over 2^32 words")
