@@ -179,6 +179,9 @@ class Board:
             # What could not be written has been said where it was shown.
             with contextlib.suppress(OSError):
                 writer.close()
+            # Which ends where its flush fails, with the file still open.
+            with contextlib.suppress(OSError):
+                writer._py_recordio_writer.close()
 
 
 class Telemetry:
