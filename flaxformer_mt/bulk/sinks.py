@@ -207,20 +207,19 @@ class FileSink(_Continued):
 
     def _opened(self) -> BinaryIO:
         """FILE.part, which no other process has open for writing; neither cut nor read."""
-        descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        stream = os.fdopen(descriptor, "r+b")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Otherwise another process has just finished it, which made it FILE.
-            ours = os.path.samestat(os.fstat(descriptor), self._part.stat())
-        except (BlockingIOError, FileNotFoundError):
-            ours = False
-        except OSError:
-            ours = True  # a file system without locks
-        if not ours:
-            stream.close()
-            raise OutputError(f"{self._part}: another process is writing it")
-        return stream
+        while True:
+            descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(descriptor)
+                raise OutputError(f"{self._part}: another process is writing it") from error
+            except OSError:
+                pass  # a file system without locks
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), self._part.stat()):
+                    return os.fdopen(descriptor, "r+b")
+            os.close(descriptor)  # another process has just finished it, which made it FILE
 
     def _earlier(self) -> tuple[Consumed, int]:
         found = os.fstat(self._stream.fileno()).st_size

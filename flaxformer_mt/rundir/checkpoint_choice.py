@@ -107,7 +107,7 @@ def has_average(directory: Path) -> bool:
 
 
 def average_folder(directory: Path) -> Path:
-    """Where averaged parameters lie: under another name, if replacing them was killed."""
+    """Where averaged parameters lie, or will: under another name, if replacing them was killed."""
     place, before = directory / AVERAGE, directory / BEFORE
     return before if not is_remote(place) and not place.is_dir() and before.is_dir() else place
 
@@ -168,7 +168,7 @@ def regular_steps(directory: Path) -> list[int]:
     irregular = {
         step
         for step, meta in readable_metas(directory)
-        if kind_of(meta) not in ("regular", "end" if step == steps[-1] else "")
+        if kind_of(meta) != "regular" and not (kind_of(meta) == "end" and step == steps[-1])
     }
     return [step for step in steps if step not in irregular]
 

@@ -274,7 +274,8 @@ def reading(folder: Path, name: str, read: Callable[[], T]) -> T:
     is the machine's or the store's and says nothing about the checkpoint: it is tried again unless
     memory or rights are wanting, and then is an UnreadError.
     """
-    for wait in (*(() if is_remote(folder) else _WAITS), None):
+    waits = () if is_remote(folder) else _WAITS
+    for wait in (*waits, None):
         try:
             if not is_remote(folder):
                 # Orbax asks whether there is something, and takes any failure for a no.

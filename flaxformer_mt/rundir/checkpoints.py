@@ -77,8 +77,8 @@ class Checkpoints:
     """The checkpoints of one run, for the process that trains: it holds the run's lock.
 
     Opening removes what a killed save left behind. `report` receives a sentence about every
-    checkpoint that is set aside. `before_save` is done when the step is there. Raises
-    CheckpointError if the directory is not usable.
+    checkpoint that is set aside. `before_save` is called before each save. Raises CheckpointError
+    if the directory is not usable.
     """
 
     def __init__(

@@ -176,12 +176,11 @@ class Board:
     def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            # What could not be written has been said where it was shown.
-            with contextlib.suppress(OSError):
-                writer.close()
-            # Which ends where its flush fails, with the file still open.
-            with contextlib.suppress(OSError):
-                writer._py_recordio_writer.close()
+            # What could not be written has been said where it was shown. A writer whose flush fails
+            # leaves its file open.
+            for close in (writer.close, writer._py_recordio_writer.close):
+                with contextlib.suppress(OSError):
+                    close()
 
 
 class Telemetry:
