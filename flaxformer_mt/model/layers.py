@@ -52,7 +52,7 @@ def _normalised(x: Array, epsilon: float) -> tuple[Array, Array]:
 
 
 # Left to automatic differentiation, the gradient takes one mean after the other. Written out, both
-# are means of what is at hand; the same to rounding, so float32 runs keep the bits that they had.
+# are means of what is at hand. The two agree to rounding only: float32 stays with the first.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _normalised_in_one_pass(x: Array, epsilon: float) -> Array:
     return _normalised(x, epsilon)[0]
