@@ -112,7 +112,7 @@ def trees(size: int) -> list[str]:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(p, marks=[] if p.stem == "translating" else pytest.mark.extended, id=p.stem)
+        pytest.param(p, marks=[] if p.stem == "data" else pytest.mark.extended, id=p.stem)
         for p in PAGES
     ],
 )
@@ -123,7 +123,7 @@ def test_the_blocks_of_a_page_run_as_they_stand(
         furnish(tmp_path, corpus)
     if page.stem not in (*STORIES, "README"):
         # The default suite trains no other run.
-        made = "trained" if page.stem == "translating" else "finished"
+        made = "trained" if page.stem == "data" else "finished"
         finished = request.getfixturevalue(made)
         for name in ("mine", "quickstart", "base", "big", "other"):
             shutil.copytree(finished, tmp_path / "runs" / name)
