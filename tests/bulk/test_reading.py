@@ -43,15 +43,16 @@ def test_lines_of_plain_and_compressed_files_and_their_share(tmp_path, suffix, p
     with open_lines(str(path)) as lines:
         assert list(lines) == [] and not lines.share(0)
     # It grows with what is done, although text is read ahead of that, and the file ahead of text.
+    # Python 3.12 reads 128 KiB of a .gz at a time: a fiftieth of this one.
     rng = random.Random(0)
-    text = [b"%d\n" % rng.getrandbits(200) for _ in range(60_000)]
+    text = [rng.randbytes(320).hex().encode() + b"\n" for _ in range(20_000)]
     path.write_bytes(pack(b"".join(text)))
     with open_lines(str(path)) as lines:
         done = 0
         for number, line in enumerate(lines, start=1):
             done += len(line) + 1
-            if number in (112, 24_000, 48_000):
-                assert lines.share(done) == pytest.approx(number / 60_000, abs=accuracy)
+            if number in (40, 8_000, 16_000):
+                assert lines.share(done) == pytest.approx(number / 20_000, abs=accuracy)
         assert lines.share(done // 2) == pytest.approx(0.5, abs=0.01)
 
 
