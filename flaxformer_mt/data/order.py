@@ -82,7 +82,9 @@ class Order:
             return self._stream(whole, 0, epoch, start, stop)
         start, stop = (epoch * self.pairs_per_epoch + self._bound(window + side) for side in (0, 1))
         drawn = []
-        for number, (part, share) in enumerate(zip(self.parts, self._shares(), strict=True)):
+        total = sum(Fraction(part.weight) for part in self.parts)
+        for number, part in enumerate(self.parts):
+            share = Fraction(part.weight) / total
             at, end = (math.floor(share * bound) for bound in (start, stop))
             while at < end:
                 turn, within = divmod(at, part.size)
@@ -93,10 +95,6 @@ class Order:
 
     def _bound(self, window: int) -> int:
         return self.pairs_per_epoch * window // self.windows
-
-    def _shares(self) -> list[Fraction]:
-        weights = [Fraction(part.weight) for part in self.parts]
-        return [weight / sum(weights) for weight in weights]
 
     def _stream(
         self, part: Part, number: int, turn: int, start: int, stop: int

@@ -45,7 +45,8 @@ def check_space(place: Path, cache: Path | None) -> Iterator[Finding]:
     folders = [] if is_remote(place) else [place]
     folders += [cache] if cache is not None and "://" not in str(cache) else []
     for folder in dict.fromkeys(folders):
-        free = shutil.disk_usage(_existing(folder)).free
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(existing).free
         advice = "a base model's checkpoint takes 0.7 GB, a big one's 2.5 GB, and several are kept"
         state: State = "FAIL" if free < _TOO_LITTLE else "warn" if free < _ENOUGH else "ok"
         text = f"{free / _GB:,.0f} GB free in {folder}"
@@ -105,9 +106,3 @@ def _remove(folder: Path) -> None:
         folder.rmtree(missing_ok=True)  # type: ignore[attr-defined]
     else:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _existing(folder: Path) -> Path:
-    while not folder.exists():
-        folder = folder.parent
-    return folder

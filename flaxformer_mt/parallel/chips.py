@@ -53,10 +53,6 @@ class Chip:
     wraps_at: int = 0  # a side of the slice of this many chips, or a multiple, is closed to a ring
     half: str = "bfloat16"
 
-    @property
-    def is_tpu(self) -> bool:
-        return self.kinds[0].startswith("TPU")
-
 
 def _chip(
     name: str,

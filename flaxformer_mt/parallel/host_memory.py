@@ -106,13 +106,11 @@ def _left_in_groups(root: Path) -> Iterator[int]:
         for group in (place / path, *(place / above for above in path.parents), place):
             most, taken = _text(group / limit), _text(group / used)
             if most.isdigit() and taken.isdigit():
-                yield int(most) - int(taken) + _reclaimable(group)
-
-
-def _reclaimable(group: Path) -> int:
-    """Bytes of files that are kept in memory while nobody needs it."""
-    fields = dict(line.split(" ", 1) for line in _text(group / "memory.stat").splitlines())
-    return int(fields.get("total_inactive_file", fields.get("inactive_file", "0")))
+                stat = _text(group / "memory.stat").splitlines()
+                fields = dict(line.split(" ", 1) for line in stat)
+                # Of files that are kept in memory while nobody needs it.
+                cached = fields.get("total_inactive_file", fields.get("inactive_file", "0"))
+                yield int(most) - int(taken) + int(cached)
 
 
 def _kib(path: Path, name: str) -> int:

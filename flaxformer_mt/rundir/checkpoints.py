@@ -9,6 +9,7 @@ was killed halfway is either not committed or does not match its digests, and ne
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import shutil
@@ -73,7 +74,7 @@ class Snapshot:
     kind: Kind = "regular"
 
 
-class Checkpoints:
+class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, for the process that trains: it holds the run's lock.
 
     Opening removes what a killed save left behind. `report` receives a sentence about every
@@ -189,9 +190,6 @@ class Checkpoints:
             self.wait()
         finally:
             self._close_manager()
-
-    def __enter__(self) -> Checkpoints:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -23,7 +23,7 @@ from flaxformer_mt.rundir.paths import explained
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-class MetricsLog:
+class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
     """An append-only log whose every line has an integer `step` and is in the file once written.
 
     A killed process loses none of them; a machine that goes down may lose what was written last.
@@ -83,9 +83,6 @@ class MetricsLog:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> MetricsLog:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

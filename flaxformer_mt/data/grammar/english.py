@@ -101,7 +101,8 @@ def noun_phrase(out: list[str], tree: t.NounPhrase) -> None:
     """Append a noun phrase; "a" becomes "an" before a vowel sound."""
     word, noun = tree.determiner.english[tree.plural], tree.noun.english[tree.plural]
     following = noun if tree.adjective is None else tree.adjective.english
-    if word == "a" and _vowel_sound(following):
+    vowel_sound = following[0] in "aeiou" and following != "university"
+    if word == "a" and (vowel_sound or following == "honest"):
         word = "an"
     if word:
         out.append(word)
@@ -148,7 +149,3 @@ def _verb_group(tree: t.Clause) -> tuple[str, str]:
     if support:
         return _DO[person], base
     return "", (third if person == THIRD else base)
-
-
-def _vowel_sound(word: str) -> bool:
-    return word == "honest" or (word[0] in "aeiou" and word != "university")
