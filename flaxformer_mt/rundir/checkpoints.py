@@ -166,7 +166,13 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                 continue
             self._set_aside(damaged, snapshot.step)
             return snapshot
-        raise CheckpointError(_none_whole(self.directory, damaged))
+        if not damaged:
+            raise CheckpointError(f"{self.directory}: holds no checkpoint")
+        reasons = "\n".join(f"  {reason}" for reason in damaged.values())
+        raise CheckpointError(
+            f"{self.directory}: none of the checkpoints {joined(sorted(damaged))} can be used; "
+            f"they stay where they are:\n{reasons}"
+        )
 
     def steps(self) -> list[int]:
         """Steps on disk or on their way there, in order."""
@@ -337,16 +343,6 @@ def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
         position=position,
         metrics=meta["metrics"],
         kind=kind_of(meta),
-    )
-
-
-def _none_whole(directory: Path, damaged: Mapping[int, str]) -> str:
-    if not damaged:
-        return f"{directory}: holds no checkpoint"
-    reasons = "\n".join(f"  {reason}" for reason in damaged.values())
-    return (
-        f"{directory}: none of the checkpoints {joined(sorted(damaged))} can be used; they stay "
-        f"where they are:\n{reasons}"
     )
 
 
