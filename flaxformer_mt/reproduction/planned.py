@@ -24,7 +24,7 @@ from flaxformer_mt.reproduction.settings import paper_config
 SENTENCE = 25
 """Tokens of a sentence where nothing is known of the text: about newstest's in word-pieces."""
 LAYERS = (1, 2)
-_WHOLE = re.compile(r"(base|big)_(v\w+?)_(\d+)_paper_step_ms")
+_WHOLE = re.compile(r"(?P<size>base|big)_(?P<chip>v\w+?)_(?P<chips>\d+)_paper_step_ms")
 # What decides a step's program, beside the sizes of the vocabularies. The longest sentence is the
 # length of a row.
 _OF_A_STEP = (
@@ -77,31 +77,28 @@ def planned_steps(config: ExperimentConfig, plans: Sequence[Result]) -> Iterator
     for plan in plans:
         for name in plan.metrics:
             found = _WHOLE.fullmatch(name)
-            if found and _step(paper_config(f"wmt14_en_de:{found[1]}")) == wanted:
-                yield _planned(plan, found, 2, [plan.commit], whole=True)
+            if found and _step(paper_config(f"wmt14_en_de:{found['size']}")) == wanted:
+                yield _planned(plan, found, [plan.commit], whole=True)
 
 
 def planned_by_layers(
     row: Row, config: ExperimentConfig, plans: Sequence[Result]
 ) -> Planned | None:
     """The row's step by one and two of its layers; None if it was not asked for, or has changed."""
-    wanted = re.compile(rf"{key_of(row)}_(v\w+?)_(\d+)_step_ms")
+    wanted = re.compile(rf"{key_of(row)}_(?P<chip>v\w+?)_(?P<chips>\d+)_step_ms")
     for plan in plans:
         digest, *commits = plan.details.get(key_of(row), "none").split()
         for found in filter(None, map(wanted.fullmatch, plan.metrics)):
             if digest == step_digest(config):
                 whole = len(compiled_layers(config)) == 1
-                return _planned(plan, found, 1, commits, whole=whole)
+                return _planned(plan, found, commits, whole=whole)
     return None
 
 
-def _planned(
-    plan: Result, found: re.Match[str], chip: int, commits: Sequence[str], *, whole: bool
-) -> Planned:
-    """`chip` is the group of the metric's name that is a chip, before how many there are."""
+def _planned(plan: Result, found: re.Match[str], commits: Sequence[str], *, whole: bool) -> Planned:
     return Planned(
-        chip=found[chip],
-        chips=int(found[chip + 1]),
+        chip=found["chip"],
+        chips=int(found["chips"]),
         step_ms=plan.metrics[found[0]],
         gib=plan.metrics[found[0].replace("_step_ms", "_gib")],
         whole=whole,
