@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import jax
 import pytest
@@ -24,16 +22,3 @@ def test_the_flag_joins_the_users_own_before_a_gpu_is_in_use(monkeypatch):
     for _ in range(2):
         make_deterministic()
     assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=/tmp/x {determinism.FLAG}"
-
-
-@pytest.mark.extended
-def test_xla_knows_the_flag():
-    """An unknown flag ends a process as soon as a device is used."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import jax; print(jax.device_count())"],
-        env={**os.environ, "XLA_FLAGS": determinism.FLAG},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ import pytest
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.parallel import MeshError
+from flaxformer_mt.parallel import MeshError, determinism
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.digests import tree_digest
@@ -199,7 +199,8 @@ def results(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What came of each mesh, data x fsdp x tensor, and of a single device."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        # A flag that XLA doesn't know ends the process.
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {determinism.FLAG}",
         # Programs that are run for three steps: nothing to optimise them for.
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
