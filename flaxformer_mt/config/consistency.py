@@ -271,8 +271,8 @@ def _of_other_kinds(config: ExperimentConfig) -> Iterator[tuple[str, str]]:
         value = getattr(schedule, name)
         if kind != schedule.kind and value != default:
             yield (
-                f"'{group}.{name}' = {value} is for '{group}.kind' = '{kind}', and that is "
-                f"'{schedule.kind}': set it to '{kind}', or {name} to {default}",
+                f"'{group}.{name}' = {value} has no effect while '{group}.kind' is "
+                f"'{schedule.kind}': set kind to '{kind}', or {name} to {default}",
                 f"{group}.{name}",
             )
     for key, corpus in _corpora(config.data):

@@ -171,8 +171,8 @@ class FilterConfig:
     duplicates: bool = setting(False, "drop all but the first of equal pairs, over all corpora")
     script: float = setting(
         0.0,
-        "drop pairs with a side of whose letters less than this share is in its language's script "
-        "(0: keep)",
+        "drop pairs where, on either side, less than this share of the letters is in that "
+        "language's script (0: keep)",
     )
 
 

@@ -184,7 +184,7 @@ class Translator:
         A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
         line's), and has none of the pieces `suppress` names. With `sampling`, the `n_best`
         likeliest of beam_size draws are given; draws depend on the seed and on the line's number,
-        of which the first is `first`.
+        counted from `first`.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, and
         ValueError for settings that contradict each other.
@@ -311,7 +311,7 @@ class Translator:
 
     def _forcing(self, what: str) -> TeacherForcing:
         if len(self.members) > 1:
-            raise DecodingError(f"{what} one model's: load the runs of the ensemble one by one")
+            raise DecodingError(f"{what} one model's: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
 
 

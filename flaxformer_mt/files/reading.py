@@ -41,8 +41,7 @@ def load_json(path: Path) -> Any:
 def explained(error: type[UserError], path: Path, advice: str) -> Iterator[None]:
     """Whatever is wrong with the JSON file at `path`, or with what it holds, is an `error`.
 
-    `advice` says how to mend it, where a file is missing or damaged: a right that is missing is no
-    damage.
+    `advice` says how to mend a missing or damaged file; an error of permissions stands alone.
     """
     try:
         yield

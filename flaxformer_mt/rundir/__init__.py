@@ -10,8 +10,10 @@ class RunDirectoryError(FlaxformerError):
 
 
 class WorkdirError(RunDirectoryError):
-    """What was named is no run directory, cannot become one, is of a later format or has a damaged
-    file: another name, version or copy helps, another attempt does not."""
+    """A path that is not a usable run directory, is of a later format, or has a damaged file.
+
+    Trying again does not help; another path, version or copy may.
+    """
 
     exit_status = FINAL
 

@@ -45,7 +45,8 @@ class Training:
     these without a checkpoint beyond the place DivergenceError is raised. A checkpoint or report
     that cannot be written, as on a full disk, stops nothing: CheckpointError and RunDirectoryError
     are raised if that is so at the end, if reports of steps that are done again cannot be taken
-    back, and by a failing checkpoint of several processes. One of other pairs is a StoreError.
+    back, and by a failing checkpoint of several processes. A checkpoint trained on other
+    pairs raises StoreError.
 
     Several processes do all this in step, on their shares of each batch. Their decisions agree:
     metrics and `bad_run` come of the global batch, and evaluators give all the same scores. A stop

@@ -101,8 +101,8 @@ def test_corpora_are_added_and_changed_by_name():
 @pytest.mark.parametrize(
     ("spec", "override", "wanted"),
     [
-        ("wmt14_en_de", "training.schedule.peak=0.001", "is for 'training.schedule.kind' = 'peak'"),
-        ("multi30k", "training.schedule.factor=2", "is for 'training.schedule.kind' = 'paper'"),
+        ("wmt14_en_de", "training.schedule.peak=0.001", "set kind to 'peak', or peak to 0.0"),
+        ("multi30k", "training.schedule.factor=2", "set kind to 'paper', or factor to 1.0"),
         ("quickstart", "data.train.grammar.src=mine.en", "kind 'synthetic' (but of 'files' or"),
         ("multi30k", "data.train.multi30k.path=a.tsv", "kind 'files' (but of 'tsv' or 'jsonl'"),
         ("multi30k", "data.train.multi30k.split=train[:9]", "kind 'files', which is taken whole"),

@@ -256,6 +256,8 @@ def test_equals_sorting_everything(vocab, levels):
     if levels:
         # Few different values: many ties, within chunks and between them.
         logits = rng.integers(0, levels, size=logits.shape).astype(np.float32)
+        # One is above all of its beam's: what ties below it must still go by beam and token.
+        logits[np.arange(rows), 0, rng.integers(vocab, size=rows)] = levels
         logits[:, 1:] = logits[:, :1]
         log_probs = np.full_like(log_probs, -1.0)
     log_probs[0, 1:] = -np.inf

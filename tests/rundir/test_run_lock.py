@@ -1,4 +1,4 @@
-"""One that writes at a time on a run directory of this machine."""
+"""One writer at a time for each run directory on this machine."""
 
 from __future__ import annotations
 

@@ -83,6 +83,7 @@ def open_source(
         matches = paths.require_matches(corpus.path, folder, f"{key}.path")
         shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
         return JsonRecords(shards, corpus.path, read_array_record, corpus.src, corpus.tgt)
+    assert corpus.kind == "tfds"
     return tfds_sets.open_set(corpus, folder, key, make=make)
 
 

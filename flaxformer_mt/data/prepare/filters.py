@@ -68,7 +68,7 @@ _SCRIPT_OF = {code: script for script, codes in _LANGUAGES.items() for code in c
 def other_script(
     sentences: Sequence[bytes], script: str, share: float
 ) -> Bool[np.ndarray, " sentences"]:
-    """Sentences of whose letters less than this share is in `script` (0: none).
+    """Sentences with less than this share of their letters in `script` (0: none).
 
     A sentence without letters, such as a date in digits, is in every script.
     """
