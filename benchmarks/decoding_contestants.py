@@ -79,7 +79,7 @@ def ours(dtype: Literal["float32", "bfloat16"], work: Work) -> Decode:
 def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
     ctranslate2 = importlib.import_module("ctranslate2")
 
-    from flaxformer_mt.export.ctranslate2 import write
+    from flaxformer_mt.interop.ctranslate2 import write
 
     folder = workdir / "ctranslate2"
     pieces = ["<pad>", "<s>", "</s>", "<unk>", *(f"t{number}" for number in range(4, VOCAB))]

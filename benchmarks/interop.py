@@ -25,10 +25,10 @@ from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding import Translator
 from flaxformer_mt.evaluation.scoring import Scores, corpus_scores
-from flaxformer_mt.export import ctranslate2, huggingface
-from flaxformer_mt.export.ctranslate2 import QUANTIZATIONS
-from flaxformer_mt.export.export import Sample, export
-from flaxformer_mt.export.parity import Reference, sample_lines
+from flaxformer_mt.interop import ctranslate2, huggingface
+from flaxformer_mt.interop.ctranslate2 import QUANTIZATIONS
+from flaxformer_mt.interop.export import Sample, export
+from flaxformer_mt.interop.parity import Reference, sample_lines
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import open_run, read_record
 

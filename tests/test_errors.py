@@ -17,8 +17,8 @@ from flaxformer_mt.data.corpus.pairs import CorpusError
 from flaxformer_mt.data.corpus.text_files import zstd
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied
 from flaxformer_mt.errors import FAILED, FINAL, exit_status
-from flaxformer_mt.export import ExportError
 from flaxformer_mt.files.reading import JsonError
+from flaxformer_mt.interop import ExportError
 from flaxformer_mt.planning.topology import TopologyError
 from flaxformer_mt.rundir import RunDirectoryError, WorkdirError
 from flaxformer_mt.training.progress import DivergenceError

@@ -78,7 +78,7 @@ def imported_packages(path: Path) -> Iterator[str]:
 
 
 # Rooms that need an extra: only the commands that ask for it import them.
-EXTRAS = {"serving": "serve", "figures": "figures", "export": "export"}
+EXTRAS = {"serving": "serve", "figures": "figures", "interop": "export"}
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():

@@ -15,8 +15,8 @@ from flaxformer_mt.cli.arguments import (
     weights,
 )
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.export.export import FORMATS, QUANTIZATIONS, Sample, export
-from flaxformer_mt.export.parity import sample_lines
+from flaxformer_mt.interop.export import FORMATS, QUANTIZATIONS, Sample, export
+from flaxformer_mt.interop.parity import sample_lines
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory, open_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flaxformer_mt.cli.arguments import flags, make_parser, say
-from flaxformer_mt.export.import_run import BOUND, import_marian
+from flaxformer_mt.interop.import_run import BOUND, import_marian
 
 _NEEDED = {
     "--from DIR": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "

@@ -46,5 +46,5 @@ def test_requirements_are_pinned_where_they_are_compared():
         texts = [path.read_text() for path, _ in peer_environments.files(name)]
         assert any(package in text for text in texts)
         assert any("torch==2.13.0" in text.splitlines() for text in texts)
-    shared = peer_environments.REQUIREMENTS / "../../tests/export/peers.txt"
+    shared = peer_environments.REQUIREMENTS / "../../tests/interop/peers.txt"
     assert "torch==2.13.0" in shared.read_text()

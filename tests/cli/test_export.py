@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from flaxformer_mt.export import huggingface
+from flaxformer_mt.interop import huggingface
 from tests.cli.conftest import settings
 from tests.decoding.runs import make_run
-from tests.export.marian_models import ENGLISH, GERMAN, write_arrays
+from tests.interop.marian_models import ENGLISH, GERMAN, write_arrays
 
 pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 pytest.importorskip("safetensors", reason="needs the [export] extra")

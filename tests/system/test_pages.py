@@ -23,7 +23,7 @@ else:
 
 from tests.docs.markdown import ROOT, Block, blocks, guides
 from tests.docs.test_references import PAPER
-from tests.export.marian_models import write_arrays
+from tests.interop.marian_models import write_arrays
 from tests.system.conftest import SMALL, tiny
 from tests.system.stage import Stage
 

@@ -22,8 +22,8 @@ from jaxtyping import Float
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import PAD
-from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.weights import (
+from flaxformer_mt.interop import ExportError
+from flaxformer_mt.interop.weights import (
     Weights,
     interleaved_from_halves,
     reorder_channels,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, ctranslate2, huggingface, stablehlo
-from flaxformer_mt.export.folder import appearing, write_json
-from flaxformer_mt.export.parity import Parity, Reference, Runtime, compare
+from flaxformer_mt.interop import ExportError, ctranslate2, huggingface, stablehlo
+from flaxformer_mt.interop.folder import appearing, write_json
+from flaxformer_mt.interop.parity import Parity, Reference, Runtime, compare
 
 FORMATS = ("ctranslate2", "huggingface", "stablehlo")
 QUANTIZATIONS = ctranslate2.QUANTIZATIONS

@@ -15,12 +15,12 @@ from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, ctranslate2
-from flaxformer_mt.export.export import Sample, export
-from flaxformer_mt.export.folder import language_codes
-from flaxformer_mt.export.parity import Parity, Reference, compare
-from tests.export.test_runners import greedily, greedy_settings, model_of
-from tests.export.translators import LINES, translator, vocabularies
+from flaxformer_mt.interop import ExportError, ctranslate2
+from flaxformer_mt.interop.export import Sample, export
+from flaxformer_mt.interop.folder import language_codes
+from flaxformer_mt.interop.parity import Parity, Reference, compare
+from tests.interop.test_runners import greedily, greedy_settings, model_of
+from tests.interop.translators import LINES, translator, vocabularies
 
 pytest.importorskip("ctranslate2", reason="needs the [export] extra")
 

@@ -14,8 +14,8 @@ from typing import Any
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError
 from flaxformer_mt.files.atomic import replacing
+from flaxformer_mt.interop import ExportError
 
 
 def search_of(config: DecodingConfig, program: str) -> tuple[float, str]:

@@ -17,9 +17,10 @@ from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, huggingface, package_of_extra
-from flaxformer_mt.export.folder import appearing
-from flaxformer_mt.export.marian import (
+from flaxformer_mt.files.reading import explained, load_json
+from flaxformer_mt.interop import ExportError, huggingface, package_of_extra
+from flaxformer_mt.interop.folder import appearing
+from flaxformer_mt.interop.marian import (
     Types,
     from_state,
     is_shared,
@@ -27,8 +28,7 @@ from flaxformer_mt.export.marian import (
     renumbered,
     sizes,
 )
-from flaxformer_mt.export.parity import Parity, Reference, compare, sample_lines
-from flaxformer_mt.files.reading import explained, load_json
+from flaxformer_mt.interop.parity import Parity, Reference, compare, sample_lines
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot

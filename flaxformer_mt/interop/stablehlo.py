@@ -24,9 +24,9 @@ from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import package_of_extra, stablehlo_runner as runner
-from flaxformer_mt.export.folder import write_program, write_readme
-from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
+from flaxformer_mt.interop import package_of_extra, stablehlo_runner as runner
+from flaxformer_mt.interop.folder import write_program, write_readme
+from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
 

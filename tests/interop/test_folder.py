@@ -13,10 +13,10 @@ import pytest
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.prepare.manifest import MANIFEST
 from flaxformer_mt.data.vocabulary import UNK
-from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.folder import appearing, search_of
-from flaxformer_mt.export.parity import COUNT, sample_lines
-from tests.export.translators import vocabularies
+from flaxformer_mt.interop import ExportError
+from flaxformer_mt.interop.folder import appearing, search_of
+from flaxformer_mt.interop.parity import COUNT, sample_lines
+from tests.interop.translators import vocabularies
 
 
 def test_a_folder_appears_when_it_is_complete_and_on_the_disk(

@@ -1,6 +1,6 @@
 """Against transformers itself: log-probabilities to 1e-4 and greedy outputs exactly, both ways.
 
-Needs an environment with PyTorch and transformers (`tests/export/peers.txt`; CONTRIBUTING.md says
+Needs an environment with PyTorch and transformers (`tests/interop/peers.txt`; CONTRIBUTING.md says
 how to make one); skipped elsewhere.
 """
 
@@ -13,20 +13,20 @@ import pytest
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export.export import Sample, export
-from flaxformer_mt.export.import_run import import_marian
-from flaxformer_mt.export.parity import Reference
-from tests.export import marian_models
-from tests.export.translators import LINES, translator
+from flaxformer_mt.interop.export import Sample, export
+from flaxformer_mt.interop.import_run import import_marian
+from flaxformer_mt.interop.parity import Reference
+from tests.interop import marian_models
+from tests.interop.translators import LINES, translator
 
 pytestmark = [
     pytest.mark.interop,
     # What these packages and PyTorch say of themselves is theirs to mend.
     pytest.mark.filterwarnings("ignore"),
 ]
-torch = pytest.importorskip("torch", reason="needs PyTorch (tests/export/peers.txt)")
+torch = pytest.importorskip("torch", reason="needs PyTorch (tests/interop/peers.txt)")
 transformers = pytest.importorskip(
-    "transformers", reason="needs transformers (tests/export/peers.txt)"
+    "transformers", reason="needs transformers (tests/interop/peers.txt)"
 )
 
 TOLERANCE = 1e-4

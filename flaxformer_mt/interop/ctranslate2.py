@@ -17,10 +17,10 @@ import numpy as np
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import package_of_extra
-from flaxformer_mt.export.folder import search_of, write_program, write_readme
-from flaxformer_mt.export.parity import LogProbs, Rows, Runtime as ParityRuntime
-from flaxformer_mt.export.weights import Weights, from_model, linear, tables, usual_heads
+from flaxformer_mt.interop import package_of_extra
+from flaxformer_mt.interop.folder import search_of, write_program, write_readme
+from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
+from flaxformer_mt.interop.weights import Weights, from_model, linear, tables, usual_heads
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, sinusoids
 from flaxformer_mt.model.parameters import STACKS, layer_name
 

@@ -20,7 +20,7 @@ from flaxformer_mt.decoding.batch_search import output_limit
 from flaxformer_mt.decoding.batches import translate_ids
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
-from flaxformer_mt.export import ExportError
+from flaxformer_mt.interop import ExportError
 
 Rows = Sequence[Sequence[int]]  # token ids
 LogProbs = Float[np.ndarray, " tokens"]

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError
+from flaxformer_mt.interop import ExportError
 from flaxformer_mt.model.embedding import SOFTMAX_BIAS, SOFTMAX_TABLE, SOURCE_TABLE, TARGET_TABLE
 from flaxformer_mt.model.parameters import unstack_layers
 

@@ -15,9 +15,9 @@ import pytest
 
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ctranslate2, stablehlo
-from flaxformer_mt.export.parity import Reference, compare
-from tests.export.translators import BLANKS, LINES, digits, translator
+from flaxformer_mt.interop import ctranslate2, stablehlo
+from flaxformer_mt.interop.parity import Reference, compare
+from tests.interop.translators import BLANKS, LINES, digits, translator
 
 # A Python that finds no package of this project.
 BLOCKED = "import sys; sys.modules['flaxformer_mt'] = None; sys.argv = ['translate.py']\n"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.export import ExportError
-from flaxformer_mt.export.parity import Reference, compare
-from tests.export.translators import LINES, translator
+from flaxformer_mt.interop import ExportError
+from flaxformer_mt.interop.parity import Reference, compare
+from tests.interop.translators import LINES, translator
 
 
 class StandIn:

@@ -12,13 +12,13 @@ import pytest
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, huggingface
-from flaxformer_mt.export.import_run import import_marian
-from flaxformer_mt.export.marian import sinusoids_in_halves
-from flaxformer_mt.export.weights import interleaved_from_halves
+from flaxformer_mt.interop import ExportError, huggingface
+from flaxformer_mt.interop.import_run import import_marian
+from flaxformer_mt.interop.marian import sinusoids_in_halves
+from flaxformer_mt.interop.weights import interleaved_from_halves
 from flaxformer_mt.model.embedding import sinusoids
 from flaxformer_mt.rundir.layout import open_run, read_record
-from tests.export.marian_models import SIZES, vocabulary, write_arrays
+from tests.interop.marian_models import SIZES, vocabulary, write_arrays
 
 pytest.importorskip("safetensors", reason="needs the [export] extra")
 

@@ -15,13 +15,13 @@ from flax.traverse_util import unflatten_dict
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding import Translator
-from flaxformer_mt.export import ExportError, huggingface
-from flaxformer_mt.export.export import export
-from flaxformer_mt.export.folder import search_of
-from flaxformer_mt.export.import_run import import_marian
-from flaxformer_mt.export.parity import Reference
-from flaxformer_mt.export.weights import from_model, reorder_channels
-from tests.export.translators import LINES, translator
+from flaxformer_mt.interop import ExportError, huggingface
+from flaxformer_mt.interop.export import export
+from flaxformer_mt.interop.folder import search_of
+from flaxformer_mt.interop.import_run import import_marian
+from flaxformer_mt.interop.parity import Reference
+from flaxformer_mt.interop.weights import from_model, reorder_channels
+from tests.interop.translators import LINES, translator
 
 pytest.importorskip("safetensors", reason="needs the [export] extra")
 
