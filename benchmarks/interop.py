@@ -23,10 +23,9 @@ from benchmarks import RESULTS
 from flaxformer_mt.config import CorpusConfig, freeze
 from flaxformer_mt.data.corpus import read_pairs
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.scoring import Scores, corpus_scores
-from flaxformer_mt.interop import ctranslate2, huggingface
-from flaxformer_mt.interop.ctranslate2 import QUANTIZATIONS
+from flaxformer_mt.interop import QUANTIZATIONS, ctranslate2, huggingface
 from flaxformer_mt.interop.export import Sample, export
 from flaxformer_mt.interop.parity import Reference, sample_lines
 from flaxformer_mt.reproduction.result_file import write_result

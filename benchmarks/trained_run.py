@@ -19,6 +19,7 @@ from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.corpus import read_pairs
+from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.evaluation.evaluation_files import read_kept
 from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
@@ -39,7 +40,7 @@ def trained(
     """
     with contextlib.nullcontext() if seconds is None else stopped_after(seconds):
         status = train.train_run(str(workdir), spec, overrides, [benchmark, spec])
-    if status and (seconds is None or status != train.STOPPED):
+    if status and (seconds is None or status != STOPPED):
         raise SystemExit(status)
     run = open_run(workdir)
     if seconds is None:

@@ -1,5 +1,41 @@
-"""The Transformer of "Attention Is All You Need" (arXiv 1706.03762) for machine translation."""
+"""The Transformer of "Attention Is All You Need" (arXiv 1706.03762) for machine translation.
 
-# The one place of the version; the build reads it from here. Nothing is imported: rooms such as
-# `flaxformer_mt.config` load without JAX.
+    import flaxformer_mt as fm
+
+    config = fm.load_config("files", {"data.train.mine.src": "train.en", ...})
+    fm.train(config, "runs/mine")
+    fm.Translator.load("runs/mine").translate("The old dog sleeps.").text
+
+What is named here is loaded when it is first used: the import itself takes no time, and settings
+load without JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flaxformer_mt.api.settings import load_config as load_config
+    from flaxformer_mt.api.training import train as train
+    from flaxformer_mt.decoding.translator import Translator as Translator
+
+# The one place of the version; the build reads it from here.
 __version__ = "0.1.0"
+_ROOMS = {
+    "Translator": "decoding.translator",
+    "load_config": "api.settings",
+    "train": "api.training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOMS})

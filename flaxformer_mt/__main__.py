@@ -7,22 +7,26 @@ from types import FrameType
 
 
 def main() -> int:
-    """Runs the command; until its modules are imported, Ctrl-C ends the process at once.
+    """Runs the command; while modules are imported, Ctrl-C ends the process at once.
 
-    There is nothing to clean up yet, and extension modules lose a KeyboardInterrupt while they
-    are imported, or make an ImportError of it.
+    Extension modules lose a KeyboardInterrupt while they are imported, or make an ImportError of
+    it, and there is nothing to clean up that a killed process would not leave as well.
     """
-    usual = signal.getsignal(signal.SIGINT)
-    if usual is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     from flaxformer_mt.cli.main import main as run
 
-    return run(imported=lambda: signal.signal(signal.SIGINT, usual))
+    return run()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"interrupted\n")
-    os._exit(130)
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    caller = frame
+    while caller is not None:
+        if caller.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"interrupted\n")
+            os._exit(130)
+        caller = caller.f_back
+    signal.default_int_handler(number, frame)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import sys
 from typing import ClassVar
 
 FAILED = 1  # the next attempt may succeed: a full disk, a network, a machine that fails
+STOPPED = 75  # EX_TEMPFAIL: not finished, and the same command goes on
 FINAL = 2  # argparse's own for wrong usage, and for all else that no repetition mends
 
 

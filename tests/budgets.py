@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = "flaxformer_mt"
 PROCESSES = re.compile(r"\b(subprocess|Popen|multiprocessing)\b")
-LOADED = "import sys, flaxformer_mt.cli.train; print(*(m.__file__ for n, m in sys.modules.items() "
-LOADED += "if n.partition('.')[0] == 'flaxformer_mt'), sep='\\n')"
+LOADED = "import sys, flaxformer_mt.api.training; print(*(m.__file__ for n, m in "
+LOADED += "sys.modules.items() if n.partition('.')[0] == 'flaxformer_mt'), sep='\\n')"
 
 
 def counts() -> dict[str, int]:
@@ -27,7 +27,7 @@ def counts() -> dict[str, int]:
     pages = [*_files("docs", "*.md"), ROOT / "README.md"]
     loaded = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, check=True)
     modules = [Path(name) for name in loaded.stdout.decode().split()]
-    train = ROOT / PACKAGE / "cli" / "train.py"
+    train = ROOT / PACKAGE / "api" / "training.py"
     return {
         "test_lines": _lines(tests),
         "test_files_that_start_processes": sum(

@@ -26,9 +26,8 @@ from flaxformer_mt.cli import average, train
 from flaxformer_mt.cli.arguments import take_overrides
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.corpus import read_pairs
-from flaxformer_mt.decoding import Translator
-from flaxformer_mt.evaluation import Scoring, assess
-from flaxformer_mt.evaluation.scoring import Scores
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation.scoring import Scores, Scoring, assess
 from flaxformer_mt.reproduction.result_file import write_result
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.metrics_log import read_metrics

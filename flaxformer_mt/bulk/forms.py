@@ -10,15 +10,17 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flaxformer_mt.data.corpus.json_records import NoText, parsed, text_at
 from flaxformer_mt.data.vocabulary import Vocabulary
-from flaxformer_mt.decoding.alignment import Alignment
 from flaxformer_mt.decoding.segments import Target
-from flaxformer_mt.decoding.teacher_forcing import Scored
-from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.errors import UserError
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.alignment import Alignment
+    from flaxformer_mt.decoding.teacher_forcing import Scored
+    from flaxformer_mt.decoding.translation import Hypothesis, Translation
 
 Name = Literal["text", "tsv", "jsonl"]
 NAMES: tuple[Name, ...] = ("text", "tsv", "jsonl")

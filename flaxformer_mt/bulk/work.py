@@ -7,13 +7,16 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from flaxformer_mt.bulk.forms import Form, PairForm, PairRecord, Record, counted
 from flaxformer_mt.bulk.stream import Made, Window, made_of
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import Overlong
-from flaxformer_mt.decoding.translator import Translator
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.sampling import Sampling
+    from flaxformer_mt.decoding.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,12 @@ import functools
 import json
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from flaxformer_mt.config import DecodingConfig, ExperimentConfig, freeze
+from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.config.consistency import LARGEST_BEAM
 from flaxformer_mt.config.freeze import field_types
-from flaxformer_mt.rundir.layout import RunDirectory, read_record
-from flaxformer_mt.rundir.paths import is_primary
 
 _OVERRIDE = re.compile(r"--config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
@@ -91,17 +88,6 @@ def take_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             value = next(words, None) if match[2] is None else match[2]
             overrides.append(match[1] if value is None else f"{match[1]}={value}")
     return rest, overrides
-
-
-def config_of(run: RunDirectory) -> ExperimentConfig:
-    """The config that the run has recorded."""
-    return freeze(read_record(run).config, str(run.config_file))
-
-
-def say(text: str) -> None:
-    """A line for people, from the first of several processes; standard output is for results."""
-    if is_primary():
-        print(text, file=sys.stderr, flush=True)
 
 
 def print_json(content: Any) -> None:

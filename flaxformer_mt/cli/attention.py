@@ -6,20 +6,19 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, cast
 
+import flaxformer_mt as fm
+from flaxformer_mt.api import config_of, say
 from flaxformer_mt.cli.arguments import (
     WORKDIR,
     add_decoding,
-    config_of,
     flags,
     make_parser,
     print_json,
-    say,
     weights,
 )
 from flaxformer_mt.cli.pictures import add_size, drawn, make_folder, write_page, write_picture
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.data.normalization import is_blank
-from flaxformer_mt.decoding import Translator
 from flaxformer_mt.evaluation.evaluation_files import read_segments
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.attention_page import attention_page
@@ -88,7 +87,7 @@ def draw(options: argparse.Namespace, which: Any) -> int:
     if is_blank(options.src):
         raise FigureError("--src is empty: give a sentence")
     kind: Kind = options.kind or "cross"
-    translator = as_asked(options, Translator.load(options.workdir, which=which))
+    translator = as_asked(options, fm.Translator.load(options.workdir, which=which))
     needed = form == "html" or kind != "encoder"  # the encoder knows of no translation
     sentence = sentence_of(translator, options.src, options.tgt, translated=needed)
     attention = attend(translator, sentence)
@@ -134,7 +133,7 @@ def _find(options: argparse.Namespace, which: Any) -> int:
     sources = read_segments(options.input)
     targets = None if options.target is None else read_segments(options.target)
     chosen = chosen_weights(open_run(options.workdir), which)
-    translator = as_asked(options, Translator.load(options.workdir, which=chosen))
+    translator = as_asked(options, fm.Translator.load(options.workdir, which=chosen))
     kinds = KINDS if options.kind is None else (options.kind,)
     sentences = sentences_of(
         translator,
@@ -176,7 +175,7 @@ def _pronouns(options: argparse.Namespace) -> tuple[frozenset[str], frozenset[st
 
 
 def _write_found(
-    options: argparse.Namespace, found: Found, translator: Translator, chosen: Chosen
+    options: argparse.Namespace, found: Found, translator: fm.Translator, chosen: Chosen
 ) -> None:
     content = to_json(found)
     if options.output is not None:
@@ -193,7 +192,7 @@ def _write_found(
     print("\n\n".join(text).rstrip())
 
 
-def _draw_found(options: argparse.Namespace, translator: Translator, found: Found) -> None:
+def _draw_found(options: argparse.Namespace, translator: fm.Translator, found: Found) -> None:
     """A picture of each example of each head that was found."""
     folder = make_folder(options.draw)
     for head in found.heads:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import WORKDIR, config_of, flags, make_parser, say
-from flaxformer_mt.rundir import CheckpointError
-from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
-from flaxformer_mt.rundir.checkpoint_choice import averaged_steps, has_average, stale_average
-from flaxformer_mt.rundir.layout import RunDirectory, open_run
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.cli.arguments import WORKDIR, flags, make_parser
+from flaxformer_mt.rundir.layout import open_run
 
 _WHICH = {
     "--last N:int": "average the N newest regular checkpoints",
@@ -21,6 +19,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, WORKDIR, required=True)
     flags(parser.add_mutually_exclusive_group(), _WHICH)
     options = parser.parse_args(arguments)
+    from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+
     run = open_run(options.workdir)
     if options.best is not None:
         params, steps = average_checkpoints(run, options.best, "best")
@@ -35,19 +35,3 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         "translate and evaluate use the mean"
     )
     return 0
-
-
-def tell_of_average(run: RunDirectory) -> None:
-    """Says, where a run that is trained on has an average, what becomes of it."""
-    if not has_average(run.checkpoints):
-        return
-    try:
-        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
-        say(
-            stale_average(run)
-            or f"the average of steps {steps} is out of date with the next checkpoint: run "
-            "`average` again after training"
-        )
-    except CheckpointError as error:
-        # Training makes no use of it.
-        say(f"warning: {error}; until then, translate and evaluate fail")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import flags, make_parser, print_json, say
+from flaxformer_mt.api import say
+from flaxformer_mt.cli.arguments import flags, make_parser, print_json
 from flaxformer_mt.cli.scoring import (
     TESTSET,
     add_scoring,

@@ -8,20 +8,18 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jax
-
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, say, take_overrides
+from flaxformer_mt.api import say
+from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import ExperimentConfig, load_config
-from flaxformer_mt.diagnosis import machine
-from flaxformer_mt.diagnosis.machine import Check, Finding, examined
-from flaxformer_mt.diagnosis.step import check_experiment, check_step
-from flaxformer_mt.diagnosis.storage import check_cache, check_checkpoint, check_space
 from flaxformer_mt.errors import FINAL
-from flaxformer_mt.parallel import Processes, joined
-from flaxformer_mt.parallel.compile_cache import folder_in_use
 from flaxformer_mt.rundir.paths import as_path
+
+if TYPE_CHECKING:
+    from flaxformer_mt.diagnosis.machine import Check, Finding
+    from flaxformer_mt.parallel import Processes
 
 _WHAT = {
     "--workdir DIR": "where runs will be, local or gs://BUCKET/FOLDER: tried with a checkpoint "
@@ -41,6 +39,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         parser.error(f"--config.{overrides[0]} changes a setting of which config? Give --config")
     config = None if options.config is None else load_config(options.config, overrides)
     place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
+    from flaxformer_mt.parallel import joined
+
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         findings = []
         for finding in examine(place, config, processes):
@@ -56,6 +56,13 @@ def examine(
     place: Path, config: ExperimentConfig | None, processes: Processes
 ) -> Iterator[Finding]:
     """Every check in turn. All processes go through them together."""
+    import jax
+
+    from flaxformer_mt.diagnosis import machine
+    from flaxformer_mt.diagnosis.step import check_experiment, check_step
+    from flaxformer_mt.diagnosis.storage import check_cache, check_checkpoint, check_space
+    from flaxformer_mt.parallel.compile_cache import folder_in_use
+
     device = jax.local_devices()[0]
     folder = folder_in_use()  # where the command's start has put it
     checks: dict[str, Check] = {
@@ -72,11 +79,13 @@ def examine(
     if config is not None:
         checks["config"] = functools.partial(check_experiment, config)
     for name, check in checks.items():
-        yield from examined(name, check)
+        yield from machine.examined(name, check)
 
 
 def _report(told: Sequence[Sequence[str]], *, as_json: bool) -> int:
     """Says what the other processes have found wrong, and the sum; the number of failures."""
+    from flaxformer_mt.diagnosis.machine import Finding
+
     by_process = [[Finding(**item) for item in json.loads(text)] for (text,) in told]
     if as_json:
         listed = [

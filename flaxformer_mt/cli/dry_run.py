@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import say
-from flaxformer_mt.cli.preparation import open_data, planner_of, prepare_only
-from flaxformer_mt.cli.resolve import continued_config
+from flaxformer_mt.api import say
+from flaxformer_mt.api.preparation import open_data, planner_of, prepare_only
+from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
@@ -36,7 +36,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
 
     def begin() -> dict[str, object]:
         if layout.has_record(run):
-            config = continued_config(run, spec, overrides)[0]
+            config = continued(run, settled(run, spec, overrides))[0]
         elif spec is None:
             raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to try")
         elif is_remote(run.path):

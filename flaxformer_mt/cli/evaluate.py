@@ -8,17 +8,11 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flaxformer_mt.cli.arguments import (
-    add_decoding,
-    config_of,
-    flags,
-    make_parser,
-    print_json,
-    say,
-    weights,
-)
+import flaxformer_mt as fm
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.cli.arguments import add_decoding, flags, make_parser, print_json, weights
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.scoring import (
     TESTSET,
@@ -32,15 +26,16 @@ from flaxformer_mt.cli.scoring import (
     sets_of,
 )
 from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
-from flaxformer_mt.decoding.translator import Translator, translate_together
 from flaxformer_mt.evaluation.evaluate import Evaluation, check, evaluate
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import assess
-from flaxformer_mt.parallel import HEARTBEAT, Processes, joined
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.rundir.paths import as_path
+
+if TYPE_CHECKING:
+    from flaxformer_mt.parallel import Processes
 
 _WHAT = {
     "--workdir DIR": "run directory, local or gs://BUCKET/FOLDER",
@@ -81,6 +76,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     _check_flags(options, parser)
     if options.hypotheses is not None:
         return score_file(options, parser)
+    from flaxformer_mt.parallel import joined
+
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         return evaluate_run(options, parser, processes)
 
@@ -89,6 +86,8 @@ def evaluate_run(
     options: argparse.Namespace, parser: argparse.ArgumentParser, processes: Processes
 ) -> int:
     """Several processes share the sentences of each set; the first scores and prints."""
+    from flaxformer_mt.decoding.translator import translate_together
+
     run = open_run(options.workdir)
     data = config_of(run).data
     if options.langpair not in (None, f"{data.src_lang}-{data.tgt_lang}"):
@@ -107,7 +106,7 @@ def evaluate_run(
     which = weights(options.weights, parser)
     # The first one's choice: a run that still trains may have another a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
-    translator = as_asked(options, Translator.load(run.path, which=Chosen(**chosen)))
+    translator = as_asked(options, fm.Translator.load(run.path, which=Chosen(**chosen)))
     results: dict[str, Any] = {}
     for each in sets:
         start = time.perf_counter()
@@ -171,7 +170,6 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         parser.error("--testset, --set, and --src with --ref exclude each other, and --folder")
     if options.hypotheses is not None:
         given -= {"weights"} if options.weights == "auto" else set()
-        given -= {"heartbeat"} if options.heartbeat == HEARTBEAT else set()
         for name in sorted(given & _OF_RUNS | set(given_settings(options))):
             parser.error(f"--hypotheses and --{name.replace('_', '-')} do not go together")
         if (options.ref is None) == (options.testset is None):

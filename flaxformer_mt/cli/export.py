@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flaxformer_mt.cli.arguments import (
-    WORKDIR,
-    add_weights,
-    config_of,
-    flags,
-    make_parser,
-    say,
-    weights,
-)
-from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.interop.export import FORMATS, QUANTIZATIONS, Sample, export
-from flaxformer_mt.interop.parity import sample_lines
+import flaxformer_mt as fm
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.cli.arguments import WORKDIR, add_weights, flags, make_parser, weights
+from flaxformer_mt.interop import FORMATS, QUANTIZATIONS
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
@@ -43,8 +35,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(arguments)
     if options.unchecked and (options.sample is not None or options.bound is not None):
         parser.error("--unchecked compares nothing: leave --sample and --bound out")
+    from flaxformer_mt.interop.export import Sample, export
+    from flaxformer_mt.interop.parity import sample_lines
+
     run = open_run(options.workdir)
-    translator = Translator.load(run.path, which=weights(options.weights, parser))
+    translator = fm.Translator.load(run.path, which=weights(options.weights, parser))
     sample = None
     if not options.unchecked:
         sample = Sample(*sample_lines(translator.vocabularies, _data(run), options.sample))

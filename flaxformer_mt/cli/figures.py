@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import cast
 
-from flaxformer_mt.cli.arguments import flags, make_parser, say
+from flaxformer_mt.api import say
+from flaxformer_mt.cli.arguments import flags, make_parser
 from flaxformer_mt.cli.pictures import add_size, write_page, write_picture
 from flaxformer_mt.figures.canvas import Form, check_form, require_matplotlib
 from flaxformer_mt.figures.curves import all_notes, curves, curves_page

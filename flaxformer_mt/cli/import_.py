@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import flags, make_parser, say
-from flaxformer_mt.interop.import_run import BOUND, import_marian
+from flaxformer_mt.api import say
+from flaxformer_mt.cli.arguments import flags, make_parser
+from flaxformer_mt.interop import BOUND
 
 _NEEDED = {
     "--from DIR": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "
@@ -23,6 +24,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, _NEEDED, required=True)
     flags(parser, _WHAT, bound=BOUND)
     options = parser.parse_args(arguments)
+    from flaxformer_mt.interop.import_run import import_marian
+
     parity = import_marian(
         getattr(options, "from"),
         options.workdir,

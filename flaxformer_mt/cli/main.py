@@ -12,7 +12,7 @@ import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flaxformer_mt.errors import FlaxformerError, exit_status
@@ -74,10 +74,8 @@ _OF_THE_MACHINE = {
 }
 
 
-def main(
-    arguments: Sequence[str] | None = None, *, imported: Callable[[], object] = lambda: None
-) -> int:
-    """Runs one command; returns its exit status. `imported` is called before the command begins."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit status."""
     _prepare_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
@@ -91,17 +89,17 @@ def main(
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, purpose in COMMANDS.items():
         commands.add_parser(name, help=purpose, add_help=False)
-    # The command's own parser sees the rest: only the chosen command's rooms are imported.
+    # The command's own parser sees the rest: only the chosen command's rooms are imported, and JAX
+    # only when the arguments are read.
     chosen, rest = parser.parse_args(arguments[:1]), arguments[1:]
     _quiet_libraries()
-    if chosen.command not in _WITHOUT_PROGRAMS:
+    if chosen.command not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*rest}:
         from flaxformer_mt.parallel.compile_cache import keep_compiled
         from flaxformer_mt.rundir.cache import cache_folder
 
         keep_compiled(cache_folder() / "xla")
     command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
     try:
-        imported()
         status: int = command.main(
             rest, f"flaxformer-mt {chosen.command}", COMMANDS[chosen.command]
         )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flaxformer_mt.cli.arguments import say
-from flaxformer_mt.decoding import Attention
+from flaxformer_mt.api import say
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.canvas import Form, Layout, Size, rendered
 from flaxformer_mt.figures.drawings import heat_maps, line_drawing
 from flaxformer_mt.figures.maps import Picked, weights_of
 from flaxformer_mt.rundir.paths import as_path, is_remote, write_bytes, write_text
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.teacher_forcing import Attention
 
 _Parser = argparse.ArgumentParser | argparse._ArgumentGroup
 

@@ -6,7 +6,8 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, say, take_overrides
+from flaxformer_mt.api import say
+from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
 from flaxformer_mt.config import load_config
 from flaxformer_mt.planning import set_for_compiler
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flaxformer_mt.cli.arguments import (
-    CONFIG,
-    WORKDIR,
-    config_of,
-    flags,
-    make_parser,
-    say,
-    take_overrides,
-)
-from flaxformer_mt.cli.preparation import planner_of, prepared
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.api.preparation import planner_of, prepared
+from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
 from flaxformer_mt.config import ExperimentConfig, check_resume, differences, load_config, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.inspect import batches_as_text, shapes_table

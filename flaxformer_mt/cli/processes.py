@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import TYPE_CHECKING
 
-from flaxformer_mt.parallel import HEARTBEAT, Cluster
+if TYPE_CHECKING:
+    from flaxformer_mt.parallel import Cluster
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
@@ -22,16 +24,17 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--heartbeat",
         type=int,
-        default=HEARTBEAT,
         metavar="SECONDS",
-        help="when a process dies, the others end within this time",
+        help="when a process dies, the others end within this time (default: 100)",
     )
 
 
 def cluster(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Cluster | None:
     """What the flags of `add_processes` say; None where there are none."""
+    from flaxformer_mt.parallel import Cluster
+
     found = (options.coordinator, options.num_processes, options.process_id)
-    if options.heartbeat < 1:
+    if options.heartbeat is not None and options.heartbeat < 1:
         parser.error(f"--heartbeat {options.heartbeat}: must be at least 1 second")
     if found == (None, None, None):
         return None

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+import flaxformer_mt as fm
+from flaxformer_mt.api import say
 from flaxformer_mt.cli import average, evaluate, train
-from flaxformer_mt.cli.arguments import flags, make_parser, say, take_overrides
+from flaxformer_mt.cli.arguments import flags, make_parser, take_overrides
 from flaxformer_mt.config import DataConfig, load_config
 from flaxformer_mt.data.synthetic import Split, pairs
-from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.errors import UserError
 
 # Of the test split, so that training cannot have seen them; not the seed of those it is scored on.
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     say("\nscores on held-out sentences, whose words and constructions never met in training:")
     evaluate.main(["--workdir", options.workdir], prog, purpose)
 
-    translator = Translator.load(options.workdir)
+    translator = fm.Translator.load(options.workdir)
     unseen = list(itertools.islice(pairs("test", UNSEEN, seed=UNSEEN_SEED), UNSEEN))
     translations = translator.translate([source for source, _ in unseen])
     print("\nsentences it has never seen:")

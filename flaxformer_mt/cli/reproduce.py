@@ -6,19 +6,19 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from flaxformer_mt.api import say
 from flaxformer_mt.cli import train
-from flaxformer_mt.cli.arguments import flags, make_parser, say, take_overrides
+from flaxformer_mt.cli.arguments import flags, make_parser, take_overrides
 from flaxformer_mt.cli.pictures import make_folder
+from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.figures.canvas import require_matplotlib
 from flaxformer_mt.reproduction import report as page
 from flaxformer_mt.reproduction.experiment import Experiment, resolve
 from flaxformer_mt.reproduction.orderings import write_orderings
 from flaxformer_mt.reproduction.paper import TABLES, RowError, rows_of
-from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
 from flaxformer_mt.reproduction.planned import is_plan
 from flaxformer_mt.reproduction.records import read_records
 from flaxformer_mt.reproduction.result_file import ResultError, read_result
-from flaxformer_mt.reproduction.run_rows import Ending, Rows, listing
 from flaxformer_mt.reproduction.settings import RULE, TEXTS, Corpus, Settings
 from flaxformer_mt.rundir.layout import RunDirectory, open_run
 from flaxformer_mt.rundir.paths import as_path, is_remote, write_text
@@ -77,6 +77,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     for line in refused:
         say(line)
     if options.dry_run:
+        from flaxformer_mt.reproduction.run_rows import listing
+
         print(listing(experiments, options.results))
         return 1 if refused else 0
     status = _run(options, experiments, [*prog.split(), *arguments])
@@ -87,11 +89,11 @@ def _run(
     options: argparse.Namespace, experiments: Sequence[Experiment], command: Sequence[str]
 ) -> int:
     """Does what is not done, compares, writes the report; returns the exit status."""
-    # Here, as main imports the commands.
-    from flaxformer_mt.cli.main import explained
+    from flaxformer_mt.cli.main import explained  # which imports the commands
+    from flaxformer_mt.reproduction.run_rows import Ending, Rows
 
     def trained(run: RunDirectory, changes: Sequence[str]) -> Ending:
-        endings: dict[int, Ending] = {0: "finished", train.STOPPED: "stopped"}
+        endings: dict[int, Ending] = {0: "finished", STOPPED: "stopped"}
         return endings[train.train_run(str(run), None, changes, command)]
 
     rows = Rows(
@@ -114,7 +116,7 @@ def _run(
     for outcome in outcomes:
         print(f"{outcome.experiment.name}: {outcome.kind} {outcome.message}".rstrip())
     kinds = {outcome.kind for outcome in outcomes}
-    return train.STOPPED if "stopped" in kinds else int("failed" in kinds)
+    return STOPPED if "stopped" in kinds else int("failed" in kinds)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -141,6 +143,8 @@ def _report(options: argparse.Namespace) -> int:
 
 def _figures(workdir: Path, run_dir: str | None, *, dry_run: bool) -> int:
     """Draws the formulas, and figures 3 to 5 where there is a run; status 1 where there is none."""
+    from flaxformer_mt.reproduction.pictures import FIGURES, base_run, draw_formulas, draw_run
+
     found = open_run(run_dir) if run_dir is not None else base_run(workdir)
     if dry_run:
         print("schedule, positions: formulas of the paper, no run needed")

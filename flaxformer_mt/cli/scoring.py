@@ -7,8 +7,10 @@ import dataclasses
 import functools
 import re
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from flaxformer_mt.cli.arguments import count, flags, say
+from flaxformer_mt.api import say
+from flaxformer_mt.cli.arguments import count, flags
 from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import CorpusError, read_pairs
 from flaxformer_mt.data.prepare import valid_text
@@ -20,9 +22,11 @@ from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.significance import RESAMPLES, SEED
 from flaxformer_mt.evaluation.testsets import check_testset, load_testset
-from flaxformer_mt.parallel import ALONE, Processes
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
+
+if TYPE_CHECKING:
+    from flaxformer_mt.parallel import Processes
 
 VALID = "valid"  # what the set is called that training validates on
 
@@ -162,7 +166,7 @@ def sets_of(
 
 
 def given_text(
-    options: argparse.Namespace, processes: Processes = ALONE
+    options: argparse.Namespace, processes: Processes | None = None
 ) -> tuple[list[str] | None, list[str] | None]:
     """Sources and references of `--testset` or of `--src` and `--ref`; None: not given.
 
@@ -173,8 +177,9 @@ def given_text(
         sources, references = (None if path is None else read_segments(path) for path in files)
         return sources, references
     load = functools.cache(lambda: load_testset(options.testset, options.langpair))
-    # One fetches it first: those that share its disk then find it there.
-    processes.first(lambda: load() and None)
+    if processes is not None:
+        # One fetches it first: those that share its disk then find it there.
+        processes.first(lambda: load() and None)
     found = load()
     if found.further_references:
         say(f"{found.name}: has {found.further_references} more references, which are not used")

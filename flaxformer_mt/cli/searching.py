@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import flaxformer_mt as fm
 from flaxformer_mt.cli.arguments import add_settings, flags, not_negative
 from flaxformer_mt.config import ConfigError, DecodingConfig
-from flaxformer_mt.decoding.sampling import Sampling
-from flaxformer_mt.decoding.translator import Translator
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.sampling import Sampling
 
 DTYPE = {
     "--dtype float32|bfloat16": "of the operands of matrix products, by default the run's "
@@ -31,7 +33,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     flags(group, DTYPE)
 
 
-def as_asked(options: argparse.Namespace, translator: Translator) -> Translator:
+def as_asked(options: argparse.Namespace, translator: fm.Translator) -> fm.Translator:
     """The model with those settings and the dtype that the command has and that were given.
 
     Raises ConfigError for a diversity of groups where there is one alone, and for a beam that its
@@ -68,6 +70,8 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 def sampling_of(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Sampling | None:
     """What was asked for; None: a search."""
+    from flaxformer_mt.decoding.sampling import Sampling
+
     try:
         sampling = Sampling(
             temperature=options.temperature,

@@ -13,18 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from flaxformer_mt.cli.arguments import (
-    WORKDIR,
-    add_decoding,
-    config_of,
-    flags,
-    integer,
-    make_parser,
-    say,
-    weights,
-)
+import flaxformer_mt as fm
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, integer, make_parser, weights
 from flaxformer_mt.cli.searching import DTYPE, as_asked
-from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.serving.model_info import Model
@@ -74,10 +66,10 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace, which: Any) -> tuple[Translator, Model]:
+def _load(options: argparse.Namespace, which: Any) -> tuple[fm.Translator, Model]:
     run = open_run(options.workdir)
     config = config_of(run)
-    translator = as_asked(options, Translator.load(options.workdir, which=which))
+    translator = as_asked(options, fm.Translator.load(options.workdir, which=which))
     src = translator.vocabularies.src
     return translator, Model(
         src_lang=config.data.src_lang,

@@ -13,18 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
-import flaxformer_mt
+import flaxformer_mt as fm
+from flaxformer_mt.api import say
 from flaxformer_mt.bulk.reading import Lines, TwoInputs
 from flaxformer_mt.bulk.sinks import BucketSink, FileSink, OutputError, Sink, StreamSink
 from flaxformer_mt.bulk.stream import WINDOW, stream
 from flaxformer_mt.bulk.work import ScoreSettings, TranslateSettings
-from flaxformer_mt.cli.arguments import say, weights
+from flaxformer_mt.cli.arguments import weights
 from flaxformer_mt.cli.searching import as_asked
-from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.progress import Meter
-from flaxformer_mt.rundir.digests import tree_digest
-
-NOT_FINISHED = 75  # as `train` says that the same command goes on
 
 
 class Stopped(BaseException):
@@ -87,12 +85,14 @@ def _device(path: str) -> Iterator[BinaryIO]:
             device.close()
 
 
-def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
+def identity(translator: fm.Translator, **settings: Any) -> dict[str, Any]:
     """What decides of the output, but for the input: another command must not go on with it.
 
     Settings within a mapping are named "its name.their name". The size of batches decides of
     rounding alone, and what has run out of memory must be able to go on with smaller ones.
     """
+    from flaxformer_mt.rundir.digests import tree_digest
+
     decoding = dataclasses.asdict(translator.config)
     del decoding["batch_tokens"]
     flat: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def identity(translator: Translator, **settings: Any) -> dict[str, Any]:
     digests = tree_digest([params for params, _ in translator.members])
     listed = "".join(f"{path} {digest}\n" for path, digest in sorted(digests.items()))
     return {
-        "program": f"flaxformer_mt {flaxformer_mt.__version__}",
+        "program": f"flaxformer_mt {fm.__version__}",
         "weights": translator.name,
         "parameters": hashlib.sha256(listed.encode()).hexdigest()[:16],
         "vocabulary": translator.vocabularies.digest[:16],
@@ -149,7 +149,7 @@ def streamed(
             sink = stack.enter_context(writing(options, named))
             runs = [options.workdir, *getattr(options, "ensemble", ())]
             which = weights(options.weights, parser)
-            translator = as_asked(options, Translator.load_ensemble(runs, which=which))
+            translator = as_asked(options, fm.Translator.load_ensemble(runs, which=which))
             beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
             if n_best > beam_size:
                 parser.error(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
@@ -168,7 +168,7 @@ def streamed(
                 meter=meter,
             )
     except Stopped:
-        return NOT_FINISHED
+        return STOPPED
     for line in settings.describe(sums):
         say(line)
     say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")

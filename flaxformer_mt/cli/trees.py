@@ -11,8 +11,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from flaxformer_mt.api import say
 from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
-from flaxformer_mt.cli.arguments import flags, make_parser, print_json, say
+from flaxformer_mt.cli.arguments import flags, make_parser, print_json
 from flaxformer_mt.parsing import linearization
 from flaxformer_mt.parsing.evalb import (
     describe_left_out,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flaxformer_mt.config.languages import contradicted, undecided
@@ -235,7 +235,7 @@ def _batches(config: ExperimentConfig) -> Iterator[str]:
         yield "'data.batch.src_length' and '.tgt_length' go together: set both, or neither"
 
 
-def unused_settings(config: ExperimentConfig, overrides: Sequence[str] = ()) -> Iterator[str]:
+def unused_settings(config: ExperimentConfig, overrides: Iterable[str] = ()) -> Iterator[str]:
     """Settings that nothing reads: an error in a new run, harmless in a recorded one.
 
     If one of `overrides` changes a `kind`, the config's settings for the former kind are no error.

@@ -8,7 +8,7 @@ import os
 import re
 import traceback
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from flaxformer_mt.config.consistency import unused_settings
 from flaxformer_mt.config.freeze import (
     ConfigError,
+    check_value,
     complete,
     corpus,
     field_types,
@@ -55,9 +56,12 @@ def find_config(name: str) -> Path:
 
 
 def load_config(
-    spec: str, overrides: Sequence[str] = (), *, recorded: ExperimentConfig | None = None
+    spec: str,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    *,
+    recorded: ExperimentConfig | None = None,
 ) -> ExperimentConfig:
-    """`FILE[:variant]` and `a.b=value` overrides to a frozen config.
+    """`FILE[:variant]` and overrides, `a.b=value` or `{"a.b": value}`, to a frozen config.
 
     It may say in vain what `recorded`, that of a run to go on with, says too. Raises ConfigError
     naming the file or the override, the key and the nearest valid name.
@@ -86,8 +90,7 @@ def load_config(
             f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
         )
     complete(config, spec)
-    for override in overrides:
-        apply_override(config, override)
+    apply_overrides(config, overrides)
     frozen = freeze(config, spec)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
     return frozen
@@ -95,7 +98,7 @@ def load_config(
 
 def refuse_vain(
     config: ExperimentConfig,
-    overrides: Sequence[str],
+    overrides: Iterable[str],
     origin: str,
     *,
     recorded: ExperimentConfig | None,
@@ -128,12 +131,24 @@ def _explained(error: Exception, path: Path) -> str:
     return f"{where}: {kind}{text}"
 
 
-def apply_override(config: ConfigDict, override: str) -> None:
-    """Sets one `a.b=value` in place; the schema's type decides how the text is read."""
-    origin = f"--config.{override}"
-    key, equals, text = override.partition("=")
-    if not equals:
-        raise ConfigError(f"{origin}: write --config.KEY=VALUE")
+def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> None:
+    """Sets each `a.b=value` or `{"a.b": value}` in place.
+
+    The schema's type decides how a text is read, and what else a value may be.
+    """
+    if isinstance(overrides, Mapping):
+        for key, value in overrides.items():
+            _apply(config, key, value)
+        return
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--config.{override}: write --config.KEY=VALUE")
+        _apply(config, key, text)
+
+
+def _apply(config: ConfigDict, key: str, value: Any) -> None:
+    origin = f"--config.{key}={value}"
     cls: Any = ExperimentConfig
     node, parts = config, key.split(".")
     for depth, part in enumerate(parts, start=1):
@@ -153,7 +168,10 @@ def apply_override(config: ConfigDict, override: str) -> None:
         else:
             # The schema's type holds, whatever the file has put there.
             with node.ignore_type():
-                node[part] = parse_value(text, cls, origin)
+                if isinstance(value, str):
+                    node[part] = parse_value(value, cls, origin)
+                else:
+                    node[part] = check_value(value, cls, key, origin)
             return
     if is_corpora(cls):
         raise ConfigError(f"{origin}: write --config.{key}.NAME.KEY=VALUE")

@@ -20,6 +20,7 @@ from flaxformer_mt.decoding import search
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
+from flaxformer_mt.decoding.segments import output_limit
 from flaxformer_mt.model import Transformer, table_rows
 from flaxformer_mt.model.cache import grown
 
@@ -197,12 +198,6 @@ def _by_rows(state: State) -> State:
         return nn.with_logical_constraint(leaf, ("batch", *[None] * (leaf.ndim - 1)))
 
     return jax.tree.map(lambda leaf: split(leaf) if leaf.ndim else leaf, state)
-
-
-def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
-    """How many tokens the output for so many source tokens may have, the end mark in both."""
-    # Past `longest` a product could be beyond any integer.
-    return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 
 
 def parts_of(mesh: Mesh) -> int:

@@ -17,7 +17,6 @@ from flaxformer_mt.decoding.batch_search import (
     Models,
     Params,
     Sources,
-    output_limit,
     padding,
     parts_of,
     rules_for,
@@ -25,7 +24,7 @@ from flaxformer_mt.decoding.batch_search import (
 from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, State, Weights
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.decoding.segments import DecodingError, output_limit
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
@@ -33,10 +32,6 @@ SHORTEST = 16  # source positions of the smallest batch shape
 NO_NUMBERS = (
     "not numbers: its parameters are damaged or its training diverged; use another checkpoint"
 )
-
-
-class DecodingError(UserError):
-    """A sentence that the model cannot take, or a model whose outputs are not numbers."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

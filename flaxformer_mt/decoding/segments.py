@@ -10,8 +10,7 @@ from typing import Literal
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK, Vocabularies, Vocabulary
-from flaxformer_mt.decoding.batch_search import output_limit
-from flaxformer_mt.decoding.batches import DecodingError
+from flaxformer_mt.errors import UserError
 
 Overlong = Literal["split", "refuse"]
 Target = str | Sequence[int]
@@ -23,6 +22,10 @@ _BOUNDARIES = (
     re.compile(r"[,;:]\s+|\s[-–—]+\s+|[，；：、]\s*"),  # between clauses
     re.compile(r"\s+"),  # between words
 )
+
+
+class DecodingError(UserError):
+    """A sentence that the model cannot take, or a model whose outputs are not numbers."""
 
 
 class LineError(DecodingError):
@@ -182,6 +185,12 @@ def types_of(pieces: Sequence[str], tgt: Vocabulary) -> tuple[int, ...]:
                 "with '\u2581'"
             )
     return tuple(ids[piece] for piece in pieces)
+
+
+def output_limit(config: DecodingConfig, source: int, longest: int) -> int:
+    """How many tokens the output for so many source tokens may have, the end mark in both."""
+    # Past `longest` a product could be beyond any integer.
+    return min(int(min(config.max_ratio * source, longest)) + config.max_extra_tokens, longest)
 
 
 def prefix_tokens(

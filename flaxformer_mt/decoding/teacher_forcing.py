@@ -21,13 +21,12 @@ from flaxformer_mt.decoding.batch_search import parts_of
 from flaxformer_mt.decoding.batches import (
     NO_NUMBERS,
     SHORTEST,
-    DecodingError,
     in_batches,
     power_of_two_at_least,
     power_of_two_at_most,
 )
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
-from flaxformer_mt.decoding.segments import Part
+from flaxformer_mt.decoding.segments import DecodingError, Part
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer, layer_name
 from flaxformer_mt.parallel import on_mesh, place_batch

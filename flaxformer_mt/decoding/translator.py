@@ -14,9 +14,10 @@ from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
-from flaxformer_mt.decoding.batches import Decoder, DecodingError
+from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.segments import (
+    DecodingError,
     Overlong,
     OverlongError,
     Part,

@@ -6,12 +6,15 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flaxformer_mt.decoding.translation import Translation
-from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.evaluation_files import Files, check_place, keep
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Assessment, Scores, Scoring, assess
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.translation import Translation
+    from flaxformer_mt.decoding.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

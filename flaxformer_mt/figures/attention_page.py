@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flaxformer_mt.decoding import Attention
 from flaxformer_mt.figures.canvas import head_colours
 from flaxformer_mt.figures.maps import KINDS, NAMES, SIDES, Kind, Picked, shown, sides, weights_of
 from flaxformer_mt.pages import asset, standalone, text
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.teacher_forcing import Attention
 
 UNITS = 65535  # weights are kept as whole numbers of 1/UNITS
 _HERE = "flaxformer_mt.figures"

@@ -6,12 +6,11 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from flaxformer_mt.decoding import Attention
 from flaxformer_mt.figures.maps import KINDS, Kind, punctuation, shown, sides, weights_of
 from flaxformer_mt.figures.sentences import Sentence
 from flaxformer_mt.figures.statistics import (
@@ -25,6 +24,9 @@ from flaxformer_mt.figures.statistics import (
     strongest,
 )
 from flaxformer_mt.text_table import aligned
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.teacher_forcing import Attention
 
 Pronouns = tuple[Collection[str], Collection[str]]  # of the source and of the target
 

@@ -6,13 +6,15 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float32
 
-from flaxformer_mt.decoding import Attention
 from flaxformer_mt.figures import FigureError
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.teacher_forcing import Attention
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

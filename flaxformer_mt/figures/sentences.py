@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flaxformer_mt.data.normalization import is_blank
-from flaxformer_mt.decoding import Attention, Translator
 from flaxformer_mt.decoding.segments import fits
 from flaxformer_mt.figures import FigureError
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.teacher_forcing import Attention
+    from flaxformer_mt.decoding.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,10 @@ from typing import Any
 
 from flaxformer_mt.errors import UserError
 
+FORMATS = ("ctranslate2", "huggingface", "stablehlo")
+QUANTIZATIONS = ("float32", "float16", "int8", "int7")  # of ctranslate2
+BOUND = 1e-3  # nats a token by which two programs in float32 may differ
+
 
 class ExportError(UserError):
     """A model that a format or this program cannot hold, a missing package, outputs that differ."""

@@ -7,13 +7,11 @@ import os
 from collections.abc import Sequence
 
 from flaxformer_mt.config import DataConfig
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, ctranslate2, huggingface, stablehlo
 from flaxformer_mt.interop.folder import appearing, write_json
 from flaxformer_mt.interop.parity import Parity, Reference, Runtime, compare
 
-FORMATS = ("ctranslate2", "huggingface", "stablehlo")
-QUANTIZATIONS = ctranslate2.QUANTIZATIONS
 PARITY = "parity.json"
 
 
@@ -53,8 +51,7 @@ def export(
             f"{'is' if len(names) == 1 else 'are'} not installed: pip install {' '.join(names)}, "
             "or write the folder without the check by --unchecked"
         )
-    bounds = {"ctranslate2": ctranslate2.BOUNDS[quantization], "huggingface": huggingface.BOUND}
-    usual = bounds.get(form, stablehlo.BOUND)
+    usual = ctranslate2.BOUNDS[quantization]  # of float32 that of every format
     with appearing(destination) as folder:
 
         def write(quantization: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.atomic import replacing
 from flaxformer_mt.interop import ExportError
 

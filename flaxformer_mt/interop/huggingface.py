@@ -17,14 +17,13 @@ from typing import Any
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, package_of_extra
 from flaxformer_mt.interop.folder import search_of, write_json, write_models, write_readme
 from flaxformer_mt.interop.marian import to_state
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
 from flaxformer_mt.interop.weights import from_model, usual_heads
 
-BOUND = 1e-3
 _MARKS = {
     "pad_token_id": PAD,
     "bos_token_id": BOS,

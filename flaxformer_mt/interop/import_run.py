@@ -16,9 +16,9 @@ from flaxformer_mt.config import ConfigError, default_config, freeze, to_dict
 from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.reading import explained, load_json
-from flaxformer_mt.interop import ExportError, huggingface, package_of_extra
+from flaxformer_mt.interop import BOUND, ExportError, huggingface, package_of_extra
 from flaxformer_mt.interop.folder import appearing
 from flaxformer_mt.interop.marian import (
     Types,
@@ -34,7 +34,6 @@ from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status, write_status
 
-BOUND = 1e-3
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 
 

@@ -15,11 +15,10 @@ from flaxformer_mt.data.normalization import is_blank
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import Translator
-from flaxformer_mt.decoding.batch_search import output_limit
 from flaxformer_mt.decoding.batches import translate_ids
-from flaxformer_mt.decoding.segments import Part
+from flaxformer_mt.decoding.segments import Part, output_limit
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError
 
 Rows = Sequence[Sequence[int]]  # token ids

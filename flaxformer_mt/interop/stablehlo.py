@@ -23,7 +23,7 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import package_of_extra, stablehlo_runner as runner
 from flaxformer_mt.interop.folder import write_program, write_readme
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
@@ -31,7 +31,6 @@ from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import unstack_layers
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-BOUND = 1e-3
 _USE = """\
 from translate import Model
 

@@ -27,7 +27,6 @@ from flaxformer_mt.parallel.mesh import (
 )
 from flaxformer_mt.parallel.processes import (
     ALONE as ALONE,
-    HEARTBEAT as HEARTBEAT,
     Cluster as Cluster,
     ProcessError as ProcessError,
     Processes as Processes,

@@ -137,7 +137,7 @@ _failed: Processes | None = None  # those that `joined` was left by an exception
 
 
 @contextlib.contextmanager
-def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[Processes]:
+def joined(cluster: Cluster | None, *, heartbeat: int | None = None) -> Iterator[Processes]:
     """The processes of this run, found by `cluster` or else by what started this process.
 
     JAX recognises TPU pod slices (also on GKE), Slurm, Open MPI and Kubernetes; where it recognises
@@ -149,7 +149,7 @@ def joined(cluster: Cluster | None, *, heartbeat: int = HEARTBEAT) -> Iterator[P
     processes.
     """
     try:
-        processes = _join(cluster, heartbeat)
+        processes = _join(cluster, heartbeat or HEARTBEAT)
     except (RuntimeError, ValueError) as error:
         raise ProcessError(f"the run's processes did not come together: {error}") from error
     try:

@@ -13,7 +13,7 @@ from flaxformer_mt import __version__
 from flaxformer_mt.data.corpus import CorpusError, open_source, read_pairs
 from flaxformer_mt.data.prepare import read_manifest
 from flaxformer_mt.decoding.translator import Translator
-from flaxformer_mt.evaluation import Evaluation, evaluate
+from flaxformer_mt.evaluation.evaluate import Evaluation, evaluate
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.parsing import evalb, linearization

@@ -10,7 +10,7 @@ import numpy as np
 
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.prepare import valid_text
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures import paper
 from flaxformer_mt.figures.canvas import Layout, rendered
 from flaxformer_mt.figures.drawings import line_drawing
@@ -20,7 +20,7 @@ from flaxformer_mt.figures.sentences import attend, sentences_of
 from flaxformer_mt.figures.statistics import pronouns_of
 from flaxformer_mt.reproduction.settings import TEXTS, Settings
 from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.checkpoints import list_steps
+from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.paths import write_bytes
 

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flaxformer_mt.config import ExperimentConfig, expected_types, flatten, loss_chunk
-from flaxformer_mt.model.flops import training_flops
-from flaxformer_mt.model.parameters import count_by_formula
 from flaxformer_mt.reproduction.paper import ROWS, Row
 from flaxformer_mt.reproduction.result_file import Result
 from flaxformer_mt.reproduction.settings import paper_config
@@ -38,6 +36,8 @@ def planned_flops(config: ExperimentConfig) -> float:
 
     An upper bound: padding is counted, and attention as in sentences of `SENTENCE` tokens.
     """
+    from flaxformer_mt.model.flops import training_flops
+
     tokens = config.data.batch.tokens
     step = training_flops(
         config.model,
@@ -52,6 +52,8 @@ def planned_flops(config: ExperimentConfig) -> float:
 
 def planned_parameters(config: ExperimentConfig) -> int:
     """Parameters with vocabularies of the sizes that the config asks for."""
+    from flaxformer_mt.model.parameters import count_by_formula
+
     return sum(count_by_formula(config.model, *expected_types(config.data.vocabulary)).values())
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
-from flaxformer_mt.rundir.checkpoint_format import read_meta
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote
 
@@ -179,6 +178,8 @@ def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     One that the machine fails to read is an UnreadError: what is best or regular would else be
     decided without it.
     """
+    from flaxformer_mt.rundir.checkpoint_format import read_meta  # by Orbax and JAX
+
     for step in list_steps(directory):
         try:
             yield step, read_meta(directory / str(step))
@@ -215,6 +216,8 @@ def stale_average(run: RunDirectory) -> str | None:
 
 
 def _average_meta(run: RunDirectory) -> dict[str, Any]:
+    from flaxformer_mt.rundir.checkpoint_format import read_meta  # by Orbax and JAX
+
     folder = existing_average(run.checkpoints)
     try:
         return read_meta(folder)

@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.batches import DecodingError
-from flaxformer_mt.decoding.segments import OverlongError, TargetError
+from flaxformer_mt.decoding.segments import DecodingError, OverlongError, TargetError
 from flaxformer_mt.decoding.translation import Translation
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.serving.access import Refusal, bad_request

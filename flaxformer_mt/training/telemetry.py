@@ -7,7 +7,7 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -183,8 +183,12 @@ class Board:
                     close()
 
 
+# Called with what a line of `metrics.jsonl` is made of.
+Report = Callable[[Mapping[str, Any]], object]
+
+
 class Telemetry:
-    """Sends each report to the screen, to the metrics log and to TensorBoard.
+    """Sends each report to the screen, to the metrics log, to TensorBoard and to who is `told`.
 
     On a terminal there is a progress bar with reports above it; elsewhere each report is one plain
     line, so that a log file of a long job stays readable.
@@ -198,8 +202,9 @@ class Telemetry:
         start: int,
         total: int,
         stream: TextIO | None = None,
+        told: Report | None = None,
     ) -> None:
-        self._log, self._total = log, total
+        self._log, self._total, self._told = log, total, told
         self._waiting: list[tuple[int, Mapping[str, Any]]] = []  # reports that could not be written
         self._board: Board | None = Board(tensorboard, after=start)  # until it cannot be written
         self._stream = stream or sys.stderr
@@ -250,6 +255,8 @@ class Telemetry:
         self._waiting.append((step, {"kind": kind, **values}))
         if (failure := self.catch_up()) and not waited:
             self.message(f"{failure}; training goes on, and reports are written when they can be")
+        if self._told is not None:
+            self._told({"step": step, "kind": kind, **values})
         if self._board is None:
             return
         try:
@@ -308,13 +315,20 @@ class Silence(Telemetry):
 
 @contextlib.contextmanager
 def open_telemetry(
-    metrics: Path, tensorboard: Path, settings: TrainingConfig, *, start: int
+    metrics: Path,
+    tensorboard: Path,
+    settings: TrainingConfig,
+    *,
+    start: int,
+    told: Report | None = None,
 ) -> Iterator[Telemetry]:
     """The reports of a run that goes on after step `start`; later ones are dropped."""
     with (
         MetricsLog(metrics, resume_step=start) as log,
         contextlib.closing(
-            Telemetry(log=log, tensorboard=tensorboard, start=start, total=settings.steps)
+            Telemetry(
+                log=log, tensorboard=tensorboard, start=start, total=settings.steps, told=told
+            )
         ) as telemetry,
     ):
         last = lost_after(read_metrics(metrics), start, every=settings.log_every)

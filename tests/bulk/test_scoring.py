@@ -14,7 +14,7 @@ from flaxformer_mt.bulk.stream import Window
 from flaxformer_mt.bulk.work import ScoreSettings
 from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
-from flaxformer_mt.decoding import Scored
+from flaxformer_mt.decoding.teacher_forcing import Scored
 
 VOCABULARY = vocabulary.train(["a b c"] * 3, VocabularyConfig(size=8))
 SCORED = Scored(log_prob=-1.5, score=-1.25, tokens=(5, 6, 2), token_log_probs=(-1.0, -0.25, -0.25))

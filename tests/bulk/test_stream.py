@@ -14,7 +14,8 @@ from flaxformer_mt.bulk.reading import InputError, Lines, open_lines
 from flaxformer_mt.bulk.sinks import FileSink, OutputError, StreamSink
 from flaxformer_mt.bulk.stream import NOTES, stream, windows
 from flaxformer_mt.bulk.work import TranslateSettings
-from flaxformer_mt.decoding import Hypothesis, LineError, OverlongError, Translation
+from flaxformer_mt.decoding.segments import LineError, OverlongError
+from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.progress import Meter
 
 TEXT = b"".join(b"line %d\n" % number for number in range(1, 24))

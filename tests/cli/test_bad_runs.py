@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from flaxformer_mt.cli import dry_run as trying, resolve, train as training
+from flaxformer_mt.api import training
+from flaxformer_mt.cli import dry_run as trying
 from flaxformer_mt.cli.main import explained
+from flaxformer_mt.cli.train import train_run
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.parallel import ALONE
 from flaxformer_mt.rundir import RunDirectoryError, layout
@@ -42,7 +44,7 @@ def prepared(run, corpus, tmp_path, monkeypatch):
 
 
 def train(workdir: Path, overrides: list[str]) -> None:
-    training.train_run(str(workdir), "files", overrides, ["train"])
+    train_run(str(workdir), "files", overrides, ["train"])
 
 
 def test_without_a_checkpoint_any_setting_may_change(run, prepared):
@@ -135,9 +137,9 @@ def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
     workdir, overrides = prepared
     other = str(tmp_path / "other")
     with pytest.raises(StartError, match=f"{workdir}: holds no checkpoint to start from"):
-        training.train_run(other, "files", overrides, ["train"], str(workdir))
+        train_run(other, "files", overrides, ["train"], str(workdir))
     with pytest.raises(StartError, match="is this run itself"):
-        training.train_run(other, "files", overrides, ["train"], other)
+        train_run(other, "files", overrides, ["train"], other)
     assert not (tmp_path / "other" / "vocabulary").exists()
 
 
@@ -164,7 +166,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
         with locked(*arguments) as holding:
             yield holding
 
-    monkeypatch.setattr(resolve, "locked", locked_late)
+    monkeypatch.setattr(training, "locked", locked_late)
     monkeypatch.setattr(training, "build", reached)
     overrides = [a.removeprefix("--config.") for a in settings(corpus)[2:]]
     with pytest.raises(Reached):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flaxformer_mt.cli import resolve
+from flaxformer_mt.api import training
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.data.vocabulary import train_pair
@@ -42,10 +42,10 @@ def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(tmp
     source = create(tmp_path / "source", {"name": "test"}, ["train"])
     vocabularies = train_pair(list(pairs("train", 60)), VocabularyConfig(size=80, shared=False))
     vocabularies.save(source.vocabulary)
-    monkeypatch.setattr(resolve, "load_params", load_params)
-    monkeypatch.setattr(resolve, "check_same_form", lambda *_: None)
+    monkeypatch.setattr(training, "load_params", load_params)
+    monkeypatch.setattr(training, "check_same_form", lambda *_: None)
     program: Any = types.SimpleNamespace(abstract=types.SimpleNamespace(params={}))
-    weights = resolve.weights_of(source, vocabularies, program, Second(3))
+    weights = training.weights_of(source, vocabularies, program, Second(3))
     assert read == []
     assert isinstance(weights()["w"], np.ndarray), "no device holds them for all of training"
     assert read == [3]
@@ -54,4 +54,4 @@ def test_the_first_process_chooses_for_all_and_each_reads_when_it_needs_them(tmp
 def test_the_first_process_says_whether_a_run_has_begun(tmp_path):
     """Another host may see its folder as it was: it must not go another way than the others."""
     run = RunDirectory(tmp_path / "run")
-    assert resolve.run_to_start_from(run, "no such run", Second(True)) is None
+    assert training.run_to_start_from(run, "no such run", Second(True)) is None

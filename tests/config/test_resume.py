@@ -12,7 +12,7 @@ import pytest
 from flaxformer_mt.config import ConfigError, check_resume, default_config, flatten, freeze
 from flaxformer_mt.config.digest_keys import FIRST, decides, deciding, first_default, may_change
 from flaxformer_mt.config.freeze import fields_along
-from flaxformer_mt.config.load import apply_override
+from flaxformer_mt.config.load import apply_overrides
 
 USES = ("train.news", "valid", "test.news")
 
@@ -21,8 +21,7 @@ def changed(*overrides: str):
     """The defaults with a corpus of each kind of use, and some settings changed."""
     config = default_config()
     files = [f"data.{use}.{side}={use}.{side}" for use in USES for side in ("src", "tgt")]
-    for override in (*files, *overrides):
-        apply_override(config, override)
+    apply_overrides(config, [*files, *overrides])
     return freeze(config, "test")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from tests.decoding.runs import make_run
 
 

@@ -11,10 +11,11 @@ from flaxformer_mt.config import VocabularyConfig
 from flaxformer_mt.data import vocabulary
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import EOS, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import OverlongError, Translator, alignment, teacher_forcing
+from flaxformer_mt.decoding import alignment, teacher_forcing
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.segments import Part, source_pieces
+from flaxformer_mt.decoding.segments import OverlongError, Part, source_pieces
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.stacks import aligning_layer
 from tests.decoding.runs import PAIRS, parameters

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.data.vocabulary import BOS, EOS
-from flaxformer_mt.decoding import OverlongError
+from flaxformer_mt.decoding.segments import OverlongError
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import stack_layers
 from tests.decoding.examples import as_part, forcing

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.evaluation import Scoring, assess
 from flaxformer_mt.evaluation.comet import Comet, CometError, require_comet
+from flaxformer_mt.evaluation.scoring import Scoring, assess
 
 SOURCES, HYPOTHESES, REFERENCES = ["s1", "s2\u2028x", "s3"], ["a", "", "c d"], ["a", "b", "c"]
 

@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from flaxformer_mt.evaluation import Scoring, ScoringError
 from flaxformer_mt.evaluation.compare import compare
 from flaxformer_mt.evaluation.evaluation_files import System
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.significance import approximate_randomization, paired_bootstrap
 from tests.evaluation.noise import grammar_text, noisy
 

@@ -7,10 +7,11 @@ import json
 
 import pytest
 
-from flaxformer_mt.decoding import Translator
-from flaxformer_mt.evaluation import Scoring, ScoringError, assess, corpus_scores, evaluate
-from flaxformer_mt.evaluation.evaluate import check
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation.evaluate import check, evaluate
 from flaxformer_mt.evaluation.evaluation_files import kept_names, read_kept
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.scoring import Scoring, assess, corpus_scores
 from flaxformer_mt.rundir import RunDirectoryError
 from tests.decoding.runs import PAIRS, make_run
 

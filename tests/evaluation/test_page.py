@@ -8,9 +8,9 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.evaluation import Scoring, assess
 from flaxformer_mt.evaluation.metrics import Chrf
 from flaxformer_mt.evaluation.page import Span, differences, page, worst_and_best
+from flaxformer_mt.evaluation.scoring import Scoring, assess
 from tests.evaluation.noise import grammar_text, noisy
 from tests.figures.examples import Reader
 

@@ -8,8 +8,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from flaxformer_mt.evaluation import ScoringError
-from flaxformer_mt.evaluation.metrics import measure
+from flaxformer_mt.evaluation.metrics import ScoringError, measure
 from flaxformer_mt.evaluation.paper_protocol import (
     LANGUAGES,
     PROTOCOL,

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import sacrebleu
 
-from flaxformer_mt.evaluation import Scoring, ScoringError, assess, corpus_scores
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.scoring import Scoring, assess, corpus_scores
 from tests.evaluation.noise import grammar_text, noisy
 
 SOURCES, REFERENCES = grammar_text(30)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flaxformer_mt.data.corpus import CorpusError
-from flaxformer_mt.evaluation import Scoring, ScoringError, assess, evaluation_files
+from flaxformer_mt.evaluation import evaluation_files
 from flaxformer_mt.evaluation.compare import (
     common_case,
     common_text,
@@ -19,6 +19,8 @@ from flaxformer_mt.evaluation.compare import (
     find_system,
 )
 from flaxformer_mt.evaluation.evaluation_files import System, keep, kept_names, read_kept
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.scoring import Scoring, assess
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import as_path, write_text
 from tests.rundir.buckets import bucket, gcs, needs_clients

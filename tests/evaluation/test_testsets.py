@@ -13,7 +13,7 @@ import pytest
 import sacrebleu.utils
 from sacrebleu.dataset import DATASETS
 
-from flaxformer_mt.evaluation import ScoringError
+from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.testsets import STALL_SECONDS, check_testset, load_testset
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from flaxformer_mt.decoding import Attention
+from flaxformer_mt.decoding.teacher_forcing import Attention
 
 SOURCE = ("▁the", "▁cat", "s", "▁see", "▁$x^2$", "▁<b>", ".", "</s>")
 TARGET = ("▁die", "▁Katze", "n", "▁sehen", ".", "</s>")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flaxformer_mt.decoding import OverlongError, Translator
+from flaxformer_mt.decoding.segments import OverlongError
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.figures import FigureError
 from flaxformer_mt.figures.sentences import attend, sentence_of, sentences_of
 from tests.decoding.runs import PAIRS, make_run

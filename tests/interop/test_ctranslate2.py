@@ -14,7 +14,7 @@ import pytest
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, ctranslate2
 from flaxformer_mt.interop.export import Sample, export
 from flaxformer_mt.interop.folder import language_codes

@@ -14,7 +14,7 @@ from flax.traverse_util import unflatten_dict
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import EOS
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, huggingface
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.folder import search_of

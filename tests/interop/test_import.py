@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import freeze
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, huggingface
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.marian import sinusoids_in_halves

@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop.export import Sample, export
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.parity import Reference

@@ -14,7 +14,7 @@ import jax
 import pytest
 
 from flaxformer_mt.data.vocabulary import EOS, UNK
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ctranslate2, stablehlo
 from flaxformer_mt.interop.parity import Reference, compare
 from tests.interop.translators import BLANKS, LINES, digits, translator

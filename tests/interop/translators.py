@@ -13,7 +13,7 @@ import numpy as np
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.config.schema import ModelConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
-from flaxformer_mt.decoding import Translator
+from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
 

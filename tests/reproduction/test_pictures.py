@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flaxformer_mt.decoding import Attention
+from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.figures.maps import Picked
 from flaxformer_mt.figures.sentences import Sentence
 from flaxformer_mt.reproduction import pictures

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from flaxformer_mt.decoding.alignment import Alignment
-from flaxformer_mt.decoding.batches import DecodingError
-from flaxformer_mt.decoding.segments import OverlongError, describe_overlong
+from flaxformer_mt.decoding.segments import DecodingError, OverlongError, describe_overlong
 from flaxformer_mt.decoding.teacher_forcing import Attention
 from flaxformer_mt.decoding.translation import Hypothesis, Translation
 from flaxformer_mt.serving.model_info import Model

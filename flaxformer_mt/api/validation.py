@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.cli.arguments import say
+from flaxformer_mt.api import say
 from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.translator import Translator, translate_together

@@ -1,4 +1,4 @@
-"""Which settings the arguments of `train` mean."""
+"""Which settings the arguments of `train` mean, and those of `load_config`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.cli.resolve import continued_config, new_config, recorded, wants_determinism
+import flaxformer_mt as fm
+from flaxformer_mt.api.settings import continued, settled, wants_determinism
+from flaxformer_mt.api.training import recorded
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create, read_record
@@ -51,9 +53,9 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
     vain = "'training.patience' = 3 counts validations, and there are none"
     for spec, overrides in ((None, []), ("quickstart", none)):
         with pytest.raises(ConfigError, match=vain):
-            continued_config(quiet, spec, [*overrides, "training.patience=3"])
+            settled(quiet, spec, [*overrides, "training.patience=3"])
     with pytest.raises(ConfigError, match=f"quiet: {vain}"):
-        new_config(RunDirectory(tmp_path / "new"), None, ["training.patience=3"], str(quiet))
+        settled(RunDirectory(tmp_path / "new"), None, ["training.patience=3"], str(quiet))
     config = load_config("quickstart", none)
     patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=3))
     other = RunDirectory(tmp_path / "recorded")
@@ -61,7 +63,7 @@ def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_
     again = [*none, "training.patience=3"]  # as in the command that began it
     for spec, overrides in ((None, []), ("quickstart", again)):
         changes = [*overrides, "training.log_every=7"]
-        config, changed = continued_config(other, spec, changes)
+        config, changed = continued(other, settled(other, spec, changes))
         assert config.training.patience == 3 and changed.keys() == {"training.log_every"}
 
 
@@ -70,7 +72,8 @@ def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypat
 
     def begun(spec: str | None, machine: str, *overrides: str) -> str:
         monkeypatch.setattr(program, "fastest_dtype", lambda device: machine)
-        with recorded(run, spec, list(overrides), ["train"], None, Processes()) as (config, _):
+        asked = settled(run, spec, overrides)
+        with recorded(run, asked, ["train"], Processes()) as (config, _):
             assert config is not None
             assert read_record(run).config["model"]["dtype"] == config.model.dtype
             return config.model.dtype
@@ -83,3 +86,25 @@ def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypat
     create(run.path, to_dict(load_config("files", [])), ["prepare"])
     assert begun(None, "float32") == "float32"
     assert begun("files", "bfloat16") == "float32"
+
+
+def test_settings_from_python_are_values_under_the_names_of_the_command_line():
+    values = {"model.dropout": 0, "model.remat": True, "name": "3"}
+    texts = [f"{name}={value}" for name, value in values.items()]
+    assert fm.load_config("quickstart", values) == load_config("quickstart", texts)
+    frozen = fm.load_config("quickstart", {"training.freeze": ["encoder/*", "decoder/*"]})
+    assert frozen.training.freeze == ("encoder/*", "decoder/*")
+    for wrong, said in {
+        "steps": "must be of type int",
+        "freeze": "must be a list of texts",
+    }.items():
+        with pytest.raises(ConfigError, match=f"'training.{wrong}' = 1.5: {said}"):
+            fm.load_config("quickstart", {f"training.{wrong}": 1.5})
+    with pytest.raises(ConfigError, match="'training.stepps'; did you mean 'steps'"):
+        fm.load_config("quickstart", {"training.stepps": 7})
+
+
+def test_a_run_s_settings_are_loaded_by_its_folder(tmp_path):
+    folder = made(tmp_path / "run", ON)
+    assert fm.load_config(folder).training.deterministic
+    assert fm.load_config(folder, {"training.steps": 7}).training.steps == 7

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from flaxformer_mt.cli.arguments import say
+from flaxformer_mt.api import say
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import resampler_for

@@ -1,0 +1,20 @@
+"""What a Python program does with runs, and what commands are made of: `import flaxformer_mt`."""
+
+from __future__ import annotations
+
+import sys
+
+from flaxformer_mt.config import ExperimentConfig, freeze
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from flaxformer_mt.rundir.paths import is_primary
+
+
+def config_of(run: RunDirectory) -> ExperimentConfig:
+    """The config that the run has recorded."""
+    return freeze(read_record(run).config, str(run.config_file))
+
+
+def say(text: str) -> None:
+    """A line for people, from the first of several processes; standard output is for results."""
+    if is_primary():
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,297 @@
+"""Training a run, from Python and by the command: a new one, or the rest of a stopped one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+from flaxformer_mt.api import say
+from flaxformer_mt.api.preparation import open_data, prepare_only
+from flaxformer_mt.api.settings import continued
+from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
+from flaxformer_mt.config.digest_keys import trains
+from flaxformer_mt.data.sampling import resampler_for
+from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.model import parameters
+from flaxformer_mt.parallel import ALONE, Processes, make_deterministic, share_one_heap
+from flaxformer_mt.rundir import CheckpointError, RunDirectoryError, layout
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.checkpoint_choice import (
+    averaged_steps,
+    chosen_weights,
+    has_average,
+    list_steps,
+    stale_average,
+)
+from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
+from flaxformer_mt.rundir.lock import Holding, locked
+from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.staged_files import GrowingFiles, growing_files
+from flaxformer_mt.training.instruments import (
+    Goodput,
+    Instruments,
+    Profiler,
+    Utilization,
+    check_steps,
+    find_peak,
+)
+from flaxformer_mt.training.loop import Training
+from flaxformer_mt.training.program import Program, build, with_dtype
+from flaxformer_mt.training.progress import Outcome, keep_policy
+from flaxformer_mt.training.signals import StopRequest
+from flaxformer_mt.training.state import StartError, check_same_form
+from flaxformer_mt.training.telemetry import Report, Silence, Telemetry, open_telemetry
+from flaxformer_mt.training.validation import loss_evaluator
+
+
+def train(
+    config: ExperimentConfig,
+    workdir: str | os.PathLike[str],
+    *,
+    init_from: str | os.PathLike[str] | None = None,
+    on_report: Report | None = None,
+    command: Sequence[str] | None = None,
+    processes: Processes = ALONE,
+    profile: tuple[int, int] | None = None,
+) -> Status:
+    """Trains the run in `workdir`, a new one or one to go on with; returns how it ended.
+
+    A run goes on where it stopped, with the settings of `config`; of these, some may not change
+    once it has a checkpoint. `init_from` is another run, whose weights a new one begins with.
+
+    `on_report` is called with each report on training and on validation: what `metrics.jsonl` gets
+    a line of, `{"step": 500, "kind": "train", "loss": 2.1, ...}` (docs/observing.md). What it
+    raises ends training as any error does.
+
+    Ctrl-C, or an interrupted cell of a notebook, saves a checkpoint and ends training as `stopped`.
+
+    `command` is recorded as what started it (by default the program's arguments), several
+    `processes` train together, and `profile` are the first and the last step to trace.
+
+    Raises ConfigError, StartError, RunDirectoryError, and what reading data and training raise. How
+    it ended, `failed` too, stands in the run's `status.json`.
+    """
+    if processes.count == 1:
+        share_one_heap()
+    goodput = Goodput()
+    run = RunDirectory(as_path(workdir))
+    command = sys.argv if command is None else command
+    with recorded(run, config, command, processes) as (settings, holding):
+        if settings is None:
+            finished = read_status(run)
+            assert finished is not None
+            return finished
+        if settings.training.deterministic:
+            make_deterministic()
+        try:
+            with growing_files(run, holding=holding, report=say) as growing:
+
+                def before_save() -> None:
+                    holding.check()
+                    growing.upload()
+
+                outcome = _train(
+                    run,
+                    settings,
+                    None if init_from is None else os.fspath(init_from),
+                    growing,
+                    before_save,
+                    processes,
+                    goodput,
+                    profile,
+                    on_report,
+                )
+        except Exception as error:
+            # On a full or broken disk the status cannot be kept; what went wrong must still be
+            # said. Nor may it be where another process has taken the run over.
+            with contextlib.suppress(RunDirectoryError):
+                holding.check()
+                before = read_status(run)
+                step = max(before.step if before else 0, goodput.step)
+                reason = str(error).split("\n")[0]
+                write_status(run, Status(state="failed", step=step, reason=reason))
+            raise
+        status = Status(state=outcome.state, step=outcome.step, reason=outcome.reason)
+        write_status(run, status)
+    say(goodput.table())
+    if status.state == "stopped":
+        say(
+            f"stopped after step {status.step:,} ({status.reason}), saved; the same command goes on"
+        )
+    else:
+        say(f"finished at step {status.step:,}: {status.reason}")
+    return status
+
+
+@contextlib.contextmanager
+def recorded(
+    run: RunDirectory, config: ExperimentConfig, command: Sequence[str], processes: Processes
+) -> Iterator[tuple[ExperimentConfig | None, Holding]]:
+    """Creates or continues the run: its settings, None if it is finished, and its lock.
+
+    The first process reads and writes the run's record and holds its lock.
+    """
+    holding = Holding()
+    with contextlib.ExitStack() as held:
+
+        def on_this_machine(config: ExperimentConfig) -> dict[str, Any]:
+            return to_dict(with_dtype(config, jax.local_devices()[0]))
+
+        def begin() -> dict[str, Any] | None:
+            nonlocal holding
+            layout.make_folder(run)
+            # Two processes may race; the lock holder writes the config.
+            holding = held.enter_context(locked(run, "training on it"))
+            if not layout.has_record(run):
+                fresh = on_this_machine(config)
+                layout.create(run.path, fresh, command)
+                return fresh
+            settings, changed = continued(run, config)
+            status = read_status(run)
+            for key, (old, new) in changed.items():
+                say(f"{key}: was {old!r}, now {new!r}")
+            content = on_this_machine(settings)
+            finished = status if status and status.state == "finished" else None
+            if finished and not trains(changed):
+                if changed:
+                    layout.record_start(run, content, command)
+                say(f"{run}: finished at step {finished.step:,} ({finished.reason}); nothing to do")
+                return None
+            reopen(run, "its settings have changed")
+            layout.record_start(run, content, command)
+            return content
+
+        settings = processes.first(begin)
+        yield None if settings is None else freeze(settings, str(run.config_file)), holding
+
+
+def run_to_start_from(
+    run: RunDirectory, init_from: str | None, processes: Processes
+) -> RunDirectory | None:
+    """The run whose weights a new one begins with. Raises StartError for one that has none."""
+    # The first process says it for all: who saw none would wait for an answer about weights that
+    # nobody asks for who sees one.
+    has_checkpoint = processes.first(lambda: bool(list_steps(run.checkpoints)))
+    if init_from is None:
+        return None
+    if has_checkpoint:
+        say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
+        return None
+    source = layout.open_run(init_from)
+    if source == run:
+        raise StartError(f"--init-from {init_from}: is this run itself; name another")
+    if not list_steps(source.checkpoints):
+        raise StartError(f"{source}: holds no checkpoint to start from; train it first")
+    return source
+
+
+def weights_of(
+    source: RunDirectory, vocabularies: Vocabularies, program: Program, processes: Processes
+) -> Callable[[], Any]:
+    """Reads the best parameters of another run, host arrays of this one's vocabulary and shapes.
+
+    Which they are is settled here, by the first process for all: the other run may be training.
+    """
+    theirs = Vocabularies.load(local_copy(source.vocabulary))
+    if theirs.digest != vocabularies.digest:
+        raise StartError(
+            f"{source}: was trained with another vocabulary ({theirs.digest[:12]}) than this run's "
+            f"({vocabularies.digest[:12]}); a new --workdir takes the vocabulary along"
+        )
+    which = processes.first(lambda: chosen_weights(source, "auto").checkpoint)
+
+    def read() -> Any:
+        params = load_params(source, which)
+        check_same_form(params, program.abstract.params, str(source))
+        return jax.device_get(params)
+
+    return read
+
+
+def tell_of_average(run: RunDirectory) -> None:
+    """Says, where a run that is trained on has an average, what becomes of it."""
+    if not has_average(run.checkpoints):
+        return
+    try:
+        steps = ", ".join(f"{step:,}" for step in averaged_steps(run))
+        say(
+            stale_average(run)
+            or f"the average of steps {steps} is out of date with the next checkpoint: run "
+            "`average` again after training"
+        )
+    except CheckpointError as error:
+        # Training makes no use of it.
+        say(f"warning: {error}; until then, translate and evaluate fail")
+
+
+def _train(
+    run: RunDirectory,
+    config: ExperimentConfig,
+    init_from: str | None,
+    growing: GrowingFiles,
+    before_save: Callable[[], None],
+    processes: Processes,
+    goodput: Goodput,
+    profile: tuple[int, int] | None,
+    on_report: Report | None,
+) -> Outcome:
+    settings = config.training
+    source = run_to_start_from(run, init_from, processes)
+    tell_of_average(run)
+    processes.first(lambda: prepare_only(run, config, source))
+    vocabularies, store = open_data(run)
+    sizes = vocabularies.src.size, vocabularies.tgt.size
+    program = build(config, src_vocab_size=sizes[0], tgt_vocab_size=sizes[1])
+    say(parameters.table(program.abstract.params, config.model, *sizes))
+    devices = list(program.mesh.devices.flat)
+    peak, line = find_peak(devices, settings.chip_tflops, config.model.dtype)
+    say(line)
+    initial = None if source is None else weights_of(source, vocabularies, program, processes)
+    folder = growing.profile if processes.is_first else None
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(
+            Checkpoints(run.checkpoints, keep_policy(settings), report=say, before_save=before_save)
+        )
+        stop = stack.enter_context(StopRequest(processes))
+        start = checkpoints.latest_step() or 0
+        if profile is not None:
+            check_steps(*profile, start=start, total=settings.steps)
+        write_status(run, Status(state="running", step=start))
+        telemetry: Telemetry = Silence()
+        if processes.is_first:
+            goodput.keep_in(growing.goodput, say)
+            telemetry = stack.enter_context(
+                open_telemetry(
+                    growing.metrics, growing.tensorboard, settings, start=start, told=on_report
+                )
+            )
+        evaluators = [loss_evaluator(program, store.valid, telemetry.message)]
+        if settings.validate_bleu:
+            # Decoding and metrics are a quarter of our modules; without it none is loaded.
+            from flaxformer_mt.api.validation import bleu_evaluator
+
+            evaluators.append(
+                bleu_evaluator(program, vocabularies, run, growing.samples, processes)
+            )
+        return Training(
+            program=program,
+            pairs=store.train,
+            evaluators=evaluators,
+            checkpoints=checkpoints,
+            telemetry=telemetry,
+            stop=stop,
+            instruments=Instruments(
+                goodput=goodput,
+                # The other processes' devices do the same at the same time: one trace shows it.
+                profiler=Profiler() if profile is None else Profiler(*profile, folder),
+                utilization=None if peak is None else Utilization(config.model, sizes[1], peak),
+            ),
+            initial_params=initial,
+            resampler=resampler_for(config.data, vocabularies, settings.seed),
+        ).run()
