@@ -25,7 +25,6 @@ from benchmarks import RESULTS, plan
 from flaxformer_mt.config import ExperimentConfig, load_config
 from flaxformer_mt.reproduction.paper import ROWS, Row, row_of
 from flaxformer_mt.reproduction.planned import (
-    at_layers,
     compiled_layers,
     key_of,
     step_digest,
@@ -94,6 +93,14 @@ class Points:
     step_ms: float
     gib: float
     commits: tuple[str, ...]
+
+
+def at_layers(values: Sequence[float], layers: Sequence[int], wanted: int) -> float:
+    """The line through one or two points, at `wanted` layers."""
+    if len(layers) == 1:
+        return values[0]
+    slope = (values[1] - values[0]) / (layers[1] - layers[0])
+    return values[0] + slope * (wanted - layers[0])
 
 
 def points(row: Row, config: ExperimentConfig, plans: Plans) -> Points:

@@ -33,91 +33,75 @@ import jax.numpy as jnp
 import numpy as np
 
 _GIB = 2**30
-_GB = 1e9
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Chip:
     """Peaks of one device as JAX counts devices. Units: the module's docstring."""
 
     name: str
-    kinds: tuple[str, ...]  # what `device.device_kind` says; case does not matter
     bf16_flops: float  # dense bfloat16 (float16 where `half` says so), float32 sums
     hbm_bytes: int
     hbm_bandwidth: float
     clock: float
     link_bandwidth: float = 0.0  # one direction of one ICI link (a GPU: of all NVLinks together)
-    links: int = 0  # such links of a device
     dcn_bandwidth: float = 0.0  # a device's share of its host's data-centre network, one direction
-    devices_per_chip: int = 1
     wraps_at: int = 0  # a side of the slice of this many chips, or a multiple, is closed to a ring
+    aliases: tuple[str, ...] = ()  # what else `device.device_kind` says; case does not matter
+    devices_per_chip: int = 1
     half: str = "bfloat16"
 
 
-def _chip(
-    name: str,
-    tflops: float,
-    memory: float,
-    bandwidth: float,
-    clock: float,
-    link: float = 0.0,
-    links: int = 1,
-    network: float = 0.0,
-    wraps_at: int = 0,
-    *,
-    kinds: tuple[str, ...] = (),
-    devices_per_chip: int = 1,
-    half: str = "bfloat16",
-) -> Chip:
-    return Chip(
-        name=name,
-        kinds=kinds or (name,),
-        bf16_flops=tflops * 1e12,
-        hbm_bytes=int(memory),
-        hbm_bandwidth=bandwidth * _GB,
-        clock=clock * 1e9,
-        link_bandwidth=link * _GB,
-        links=links if link else 0,
-        dcn_bandwidth=network * _GB,
-        devices_per_chip=devices_per_chip,
-        wraps_at=wraps_at,
-        half=half,
-    )
-
-
-_V5E = ("TPU v5 lite", "TPU v5e")
-_V5P = ("TPU v5", "TPU v5p")
-_V6E = ("TPU v6 lite", "TPU v6e")
+_V5E = ("TPU v5 lite",)
+_V5P = ("TPU v5",)
+_V6E = ("TPU v6 lite",)
 _7X = ("TPU7x", "TPU v7x", "TPU7")
-_V100_16GB = ("Tesla V100-SXM2-16GB",)
-_V100_32GB = ("Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB")
+_V100_16 = ("Tesla V100-SXM2-16GB",)
+_V100_32 = ("Tesla V100-SXM2-32GB", "Tesla V100-SXM3-32GB")
 _A100_40GB = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")
 _A100_80GB = ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe")
 _H100 = ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80GB")
 
-# TFLOP/s, memory in bytes, HBM GB/s, clock GHz (a GPU's boost), GB/s of a link (of all NVLinks),
-# links, network GB/s, closed to rings at. The tensor cores of V100 and T4 have no bfloat16: their
-# peak is float16's.
+# FLOP/s, memory, its bandwidth, clock (a GPU's boost), a link (all NVLinks), network, closed to
+# rings at. The tensor cores of V100 and T4 have no bfloat16: their peak is float16's.
 CHIPS = (
-    _chip("TPU v2", 23, 8 * _GIB, 350, 0.7, 31, 4, 3.125, 16, devices_per_chip=2),
-    _chip("TPU v3", 61.5, 16 * _GIB, 450, 0.94, 35, 4, 3.125, 32, devices_per_chip=2),
-    _chip("TPU v4", 275, 32 * _GIB, 1200, 1.05, 50, 6, 6.25, 4),
-    _chip("TPU v5e", 197, 16 * _GIB, 819, 1.5, 50, 4, 3.125, 16, kinds=_V5E),
-    _chip("TPU v5p", 459, 95 * _GIB, 2765, 1.75, 100, 6, 6.25, 4, kinds=_V5P),
-    _chip("TPU v6e", 918, 32 * _GIB, 1638, 1.75, 100, 4, 12.5, 16, kinds=_V6E),
-    _chip("TPU 7x", 1153.5, 96 * _GIB, 3690, 2.2, 50, 6, 6.25, 4, kinds=_7X, devices_per_chip=2),
-    _chip("NVIDIA V100 16GB", 125, 16 * _GIB, 900, 1.53, 150, kinds=_V100_16GB, half="float16"),
-    _chip("NVIDIA V100 32GB", 125, 32 * _GIB, 900, 1.53, 150, kinds=_V100_32GB, half="float16"),
-    _chip("NVIDIA T4", 65, 16 * _GIB, 320, 1.59, kinds=("Tesla T4",), half="float16"),
-    _chip("NVIDIA A10", 125, 24 * _GIB, 600, 1.695),
-    _chip("NVIDIA A100 40GB", 312, 40 * _GIB, 1555, 1.41, 300, kinds=_A100_40GB),
-    _chip("NVIDIA A100 80GB", 312, 80 * _GIB, 2039, 1.41, 300, kinds=_A100_80GB),
-    _chip("NVIDIA L4", 121, 24 * _GIB, 300, 2.04),
-    _chip("NVIDIA L40S", 362, 48 * _GIB, 864, 2.52),
-    _chip("NVIDIA H100 PCIe", 756, 80 * _GIB, 2000, 1.755, 300),
-    _chip("NVIDIA H100", 989.5, 80 * _GIB, 3350, 1.83, 450, kinds=_H100),
-    _chip("NVIDIA H200", 989.5, 141 * _GB, 4800, 1.83, 450),
-    _chip("NVIDIA B200", 2250, 180 * _GB, 8000, 1.965, 900),
+    Chip("TPU v2", 23e12, 8 * _GIB, 350e9, 0.7e9, 31e9, 3.125e9, 16, devices_per_chip=2),
+    Chip("TPU v3", 61.5e12, 16 * _GIB, 450e9, 0.94e9, 35e9, 3.125e9, 32, devices_per_chip=2),
+    Chip("TPU v4", 275e12, 32 * _GIB, 1200e9, 1.05e9, 50e9, 6.25e9, 4),
+    Chip("TPU v5e", 197e12, 16 * _GIB, 819e9, 1.5e9, 50e9, 3.125e9, 16, aliases=_V5E),
+    Chip("TPU v5p", 459e12, 95 * _GIB, 2765e9, 1.75e9, 100e9, 6.25e9, 4, aliases=_V5P),
+    Chip("TPU v6e", 918e12, 32 * _GIB, 1638e9, 1.75e9, 100e9, 12.5e9, 16, aliases=_V6E),
+    Chip("TPU 7x", 1153.5e12, 96 * _GIB, 3690e9, 2.2e9, 50e9, 6.25e9, 4, _7X, devices_per_chip=2),
+    Chip(
+        "NVIDIA V100 16GB",
+        125e12,
+        16 * _GIB,
+        900e9,
+        1.53e9,
+        150e9,
+        aliases=_V100_16,
+        half="float16",
+    ),
+    Chip(
+        "NVIDIA V100 32GB",
+        125e12,
+        32 * _GIB,
+        900e9,
+        1.53e9,
+        150e9,
+        aliases=_V100_32,
+        half="float16",
+    ),
+    Chip("NVIDIA T4", 65e12, 16 * _GIB, 320e9, 1.59e9, aliases=("Tesla T4",), half="float16"),
+    Chip("NVIDIA A10", 125e12, 24 * _GIB, 600e9, 1.695e9),
+    Chip("NVIDIA A100 40GB", 312e12, 40 * _GIB, 1555e9, 1.41e9, 300e9, aliases=_A100_40GB),
+    Chip("NVIDIA A100 80GB", 312e12, 80 * _GIB, 2039e9, 1.41e9, 300e9, aliases=_A100_80GB),
+    Chip("NVIDIA L4", 121e12, 24 * _GIB, 300e9, 2.04e9),
+    Chip("NVIDIA L40S", 362e12, 48 * _GIB, 864e9, 2.52e9),
+    Chip("NVIDIA H100 PCIe", 756e12, 80 * _GIB, 2000e9, 1.755e9, 300e9),
+    Chip("NVIDIA H100", 989.5e12, 80 * _GIB, 3350e9, 1.83e9, 450e9, aliases=_H100),
+    Chip("NVIDIA H200", 989.5e12, 141_000_000_000, 4800e9, 1.83e9, 450e9),
+    Chip("NVIDIA B200", 2250e12, 180_000_000_000, 8000e9, 1.965e9, 900e9),
 )
 
 
@@ -125,7 +109,7 @@ def chip_of(device_kind: str) -> Chip | None:
     """The entry for a JAX device's `device_kind`; None for one that the table does not have."""
     wanted = device_kind.strip().casefold()
     for chip in CHIPS:
-        if wanted in (kind.casefold() for kind in chip.kinds):
+        if wanted in (each.casefold() for each in (chip.name, *chip.aliases)):
             return chip
     return None
 

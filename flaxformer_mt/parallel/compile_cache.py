@@ -101,10 +101,6 @@ class Entries:
             data = path.read_bytes()
         except OSError:
             return None
-        if not _is_whole(data):
-            with contextlib.suppress(OSError):
-                path.unlink()
-            return None
         with contextlib.suppress(OSError):
             os.utime(path)
         return data
@@ -120,16 +116,6 @@ class Entries:
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}-cache"
-
-
-def _is_whole(data: bytes) -> bool:
-    """Whether an entry is what was once compressed: a piece of one is not."""
-    from jax._src import compilation_cache
-
-    try:
-        return bool(compilation_cache.decompress_executable(data))
-    except Exception:  # zlib's or zstd's own
-        return False
 
 
 def _trim(folder: Path, limit: int) -> None:

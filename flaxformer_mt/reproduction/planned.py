@@ -137,14 +137,6 @@ def compiled_layers(config: ExperimentConfig) -> tuple[int, ...]:
     return (encoder,) if encoder <= max(LAYERS) else LAYERS
 
 
-def at_layers(values: Sequence[float], layers: Sequence[int], wanted: int) -> float:
-    """The line through one or two points, at `wanted` layers."""
-    if len(layers) == 1:
-        return values[0]
-    slope = (values[1] - values[0]) / (layers[1] - layers[0])
-    return values[0] + slope * (wanted - layers[0])
-
-
 def _step(config: ExperimentConfig) -> tuple[Any, ...]:
     of_a_step = {k: v for k, v in flatten(config).items() if k.startswith(_OF_A_STEP)}
     of_a_step["training.loss_chunk"] = loss_chunk(config.training, "tpu")

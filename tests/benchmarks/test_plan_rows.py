@@ -10,7 +10,6 @@ from benchmarks.plan_rows import DoesNotFit, main
 from flaxformer_mt.config import load_config
 from flaxformer_mt.reproduction.paper import row_of
 from flaxformer_mt.reproduction.planned import (
-    at_layers,
     compiled_layers,
     planned_by_layers,
     step_digest,
@@ -114,6 +113,5 @@ def test_what_decides_a_step_is_in_its_digest():
 
 def test_a_line_needs_stacks_that_are_alike():
     assert compiled_layers(load_config("wmt14_en_de:base")) == (1, 2)
-    assert at_layers([3.0], [2], 2) == 3.0
     with pytest.raises(ValueError, match=r"6 \+ 2 layers: the stacks must be alike"):
         compiled_layers(load_config("wmt14_en_de:base", ["model.decoder_layers=2"]))

@@ -68,17 +68,6 @@ def test_a_second_process_compiles_nothing_and_a_damaged_entry_is_made_anew(tmp_
     assert sizes == {len(data) for data in made.values()}
 
 
-# A piece, as a killed writer of JAX's own leaves it; nothing; and noise.
-@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda _: b"", lambda data: data[::-1]])
-def test_a_damaged_entry_is_none(tmp_path, damage):
-    store, value = Entries(tmp_path), zlib.compress(b"program" * 1000)
-    store.put("key", value)
-    assert store.get("key") == value
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(damage(value))
-    assert store.get("key") is None and not path.exists()
-
-
 def test_a_kill_a_full_disk_and_a_deleted_folder_stop_nothing(tmp_path, monkeypatch):
     store, value = Entries(tmp_path / "deleted"), zlib.compress(b"program" * 1000)
     store.put("key", value)

@@ -142,44 +142,26 @@ def hashes(pairs: Iterable[tuple[bytes, bytes]]) -> UInt64[np.ndarray, " pairs"]
 class Seen:
     """Which pairs came before, over corpora of tens of millions: a set of 64-bit hashes.
 
-    Open addressing, many keys at a time. Two different pairs among n have the same hash with a
-    probability of about n²/2^65: for 41 million, one chance in 22,000 that a single pair is lost as
-    another's duplicate. The table takes 8 bytes a slot and is at most two thirds full: 512 MiB for
-    41 million pairs, and half as much again for the moment in which it grows.
+    Two different pairs among n have the same hash with a probability of about n²/2^65: for 41
+    million, one chance in 22,000 that a single pair is lost as another's duplicate. They are kept
+    in sorted arrays, each at least twice as long as the next, so that there are few: 330 MB for 41
+    million pairs, and twice as much again for the moment in which all become one.
     """
 
     def __init__(self) -> None:
-        self._table = np.zeros(1 << 12, np.uint64)
-        self._count = 0
+        self._sorted: list[UInt64[np.ndarray, " pairs"]] = []
 
     def add(self, keys: UInt64[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
         """Adds the hashes; True where one is there for the first time."""
-        first_time = np.zeros(len(keys), bool)
-        # 0 marks a free slot; another key in its place costs no more than one more collision.
-        unique, first = np.unique(np.maximum(keys, np.uint64(1)), return_index=True)
-        while (self._count + len(unique)) * 3 > len(self._table) * 2:
-            self._grow()
-        first_time[first] = self._insert(unique)
-        self._count += int(first_time.sum())
+        unique, first = np.unique(keys, return_index=True)
+        new = np.ones(len(unique), bool)
+        for known in self._sorted:
+            places = np.searchsorted(known[:-1], unique)
+            new &= known[places] != unique
+        added, first_time = unique[new], np.zeros(len(keys), bool)
+        first_time[first[new]] = True
+        while self._sorted and len(self._sorted[-1]) < 2 * len(added):
+            added = np.sort(np.concatenate([self._sorted.pop(), added]), kind="stable")
+        if len(added):
+            self._sorted.append(added)
         return first_time
-
-    def _grow(self) -> None:
-        held = self._table
-        self._table = np.zeros(2 * len(held), np.uint64)
-        for part in np.array_split(held, max(1, len(held) >> 16)):
-            self._insert(part[part != 0])
-
-    def _insert(self, keys: UInt64[np.ndarray, " keys"]) -> Bool[np.ndarray, " keys"]:
-        """Puts distinct keys into the table; True where one was not there."""
-        new = np.zeros(len(keys), bool)
-        mask = np.uint64(len(self._table) - 1)
-        waiting, slots = np.arange(len(keys)), keys & mask
-        while len(waiting):
-            wanted = keys[waiting]
-            free = self._table[slots] == 0
-            # Of several keys that want one free slot the last one gets it; the others go on.
-            self._table[slots[free]] = wanted[free]
-            there = self._table[slots] == wanted
-            new[waiting[free & there]] = True
-            waiting, slots = waiting[~there], (slots[~there] + np.uint64(1)) & mask
-        return new
