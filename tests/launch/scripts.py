@@ -13,19 +13,34 @@ ROOT = Path(__file__).parent.parent.parent
 LAUNCH = ROOT / "launch"
 
 
-def run(
+def start(
     script: str, *arguments: str, cwd: Path | None = None, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """A script of launch/ to its end; `variables` join the environment."""
-    return subprocess.run(
+) -> subprocess.Popen[str]:
+    """A script of launch/ in a group of its own; `variables` join the environment."""
+    return subprocess.Popen(
         ["bash", LAUNCH / script, *arguments],
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        stdin=subprocess.DEVNULL,
         env={**os.environ, **variables},
         cwd=cwd,
-        timeout=60,
+        start_new_session=True,
     )
+
+
+def run(
+    script: str, *arguments: str, stdin: str = "", cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """A script of launch/ to its end, as `start` starts it."""
+    process = start(script, *arguments, cwd=cwd, **variables)
+    stdout, stderr = process.communicate(stdin, timeout=60)
+    return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+
+
+def executable(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def wait_until(seen: Callable[[], object], *, seconds: float = 60) -> None:
@@ -78,8 +93,7 @@ class Cloud:
     @classmethod
     def make(cls, folder: Path, *, created: str = "READY\n") -> Cloud:
         folder.mkdir()
-        (folder / "gcloud").write_text(GCLOUD)
-        (folder / "gcloud").chmod(0o755)
+        executable(folder / "gcloud", GCLOUD)
         (folder / "created").write_text(created)
         (folder / "calls").touch()
         return cls(folder)

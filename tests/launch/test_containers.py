@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, ROOT, run
+from tests.launch.scripts import LAUNCH, ROOT, executable, run
 
 
 def manifest(*arguments: str) -> str:
@@ -86,10 +86,8 @@ def test_manifests_are_yaml_and_keep_every_word_of_the_command(accelerator):
 
 
 def test_apply_hands_the_manifest_to_kubectl(tmp_path):
-    (tmp_path / "kubectl").write_text(
-        f'#!/bin/bash\necho "$*" >{tmp_path}/call; cat >{tmp_path}/in\n'
-    )
-    (tmp_path / "kubectl").chmod(0o755)
+    kubectl = f'#!/bin/bash\necho "$*" >{tmp_path}/call; cat >{tmp_path}/in\n'
+    executable(tmp_path / "kubectl", kubectl)
     arguments = ("mt", "--image", "img:1", "--tpu", "v5e:2x4", "--apply")
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     dry = run("gke/make.sh", *arguments, "--dry-run", "--", "doctor", **variables)

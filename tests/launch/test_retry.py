@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, run, wait_until
+from tests.launch.scripts import executable, run, start, wait_until
 
 # Ends with the first status of the file `ends`, which it removes from there.
 SCRIPT = 'echo run >>runs; end=$(head -n 1 ends); sed -i 1d ends; exit "$end"'
@@ -19,8 +19,7 @@ SCRIPT = 'echo run >>runs; end=$(head -n 1 ends); sed -i 1d ends; exit "$end"'
 def retry(folder: Path, ends: str, *options: str) -> tuple[subprocess.CompletedProcess[str], int]:
     """The finished script, which has not slept, and how often its command ran."""
     (folder / "ends").write_text("".join(f"{end}\n" for end in ends.split()))
-    (folder / "sleep").write_text("#!/bin/sh\n")
-    (folder / "sleep").chmod(0o755)
+    executable(folder / "sleep", "#!/bin/sh\n")
     path = f"{folder}:{os.environ['PATH']}"
     done = run("retry.sh", *options, "--", "bash", "-c", SCRIPT, cwd=folder, PATH=path)
     return done, len((folder / "runs").read_text().splitlines())
@@ -59,23 +58,7 @@ def test_says_what_happened_and_waits_twice_as_long_after_each_failure(tmp_path)
 
 
 def test_stdin_and_stdout_belong_to_the_command():
-    done = subprocess.run(
-        [LAUNCH / "retry.sh", "cat"], input="ein Satz\n", capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout == "ein Satz\n"
-
-
-def start(folder: Path, command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [LAUNCH / "retry.sh", "--wait", "60", "bash", "-c", command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
-        start_new_session=True,
-    )
+    assert run("retry.sh", "cat", stdin="ein Satz\n").stdout == "ein Satz\n"
 
 
 @pytest.mark.extended
@@ -88,11 +71,9 @@ def start(folder: Path, command: str) -> subprocess.Popen[str]:
 )
 def test_request_to_stop_is_passed_on_once_and_ends_it(tmp_path, name, send):
     """Training saves at the first SIGTERM and dies of a second."""
-    process = start(
-        tmp_path,
-        "trap 'echo >>got; trap - TERM; sleep 0.3; exit 75' TERM; touch up;"
-        "while :; do sleep 0.05; done",
-    )
+    saves = "trap 'echo >>got; trap - TERM; sleep 0.3; exit 75' TERM; touch up;"
+    saves += "while :; do sleep 0.05; done"
+    process = start("retry.sh", "--wait", "60", "bash", "-c", saves, cwd=tmp_path)
     wait_until((tmp_path / "up").exists)
     send(process.pid, getattr(signal, name))
     _, stderr = process.communicate(timeout=60)
@@ -102,9 +83,9 @@ def test_request_to_stop_is_passed_on_once_and_ends_it(tmp_path, name, send):
 
 
 def test_request_to_stop_while_waiting(tmp_path):
-    (tmp_path / "sleep").write_text('#!/bin/bash\ntouch up; PATH=${PATH#*:}; exec sleep "$@"\n')
-    (tmp_path / "sleep").chmod(0o755)
-    process = start(tmp_path, "exit 1")
+    executable(tmp_path / "sleep", '#!/bin/bash\ntouch up; PATH=${PATH#*:}; exec sleep "$@"\n')
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    process = start("retry.sh", "--wait", "60", "false", cwd=tmp_path, PATH=path)
     wait_until((tmp_path / "up").exists)
     process.terminate()
     _, stderr = process.communicate(timeout=50)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, run, wait_until
+from tests.launch.scripts import LAUNCH, executable, run, start, wait_until
 
 # Says in which state a job is, if $STATE is any, and notes all else.
 SCONTROL = """#!/bin/bash
@@ -32,8 +31,7 @@ exit "$END"
 def slurm(tmp_path) -> dict[str, str]:
     """Variables of a job, with the stand-ins first on PATH."""
     for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, text)
     program = tmp_path / "venv" / "bin" / "flaxformer-mt"
     program.parent.mkdir(parents=True)
     program.touch(0o755)
@@ -91,13 +89,7 @@ def test_goes_back_into_the_queue_unless_done_or_hopeless(slurm, end, restarts, 
     ],
 )
 def test_a_request_to_stop_lets_the_tasks_save(slurm, name, state, requeued):
-    process = subprocess.Popen(
-        ["bash", LAUNCH / "slurm.sbatch", "train"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**slurm, "END": "wait", "STATE": state},
-        start_new_session=True,
-    )
+    process = start("slurm.sbatch", "train", **slurm | {"END": "wait", "STATE": state})
     wait_until(Path(slurm["CALLS"] + ".up").exists)
     process.send_signal(getattr(signal, name))
     _, stderr = process.communicate(timeout=60)
@@ -109,7 +101,7 @@ def test_the_copy_that_sbatch_makes_finds_the_checkout(slurm, tmp_path):
     shutil.copy(LAUNCH / "slurm.sbatch", spooled := tmp_path / "slurm_script")
     for submitted_in, status in ((LAUNCH.parent, 0), (tmp_path, 2)):
         world = {**slurm, "END": "0", "SLURM_SUBMIT_DIR": str(submitted_in)}
-        done = subprocess.run(["bash", spooled, "train"], env=world, capture_output=True, text=True)
+        done = run(str(spooled), "train", **world)
         assert done.returncode == status, done.stderr
     assert f"{tmp_path} is no checkout: submit from one" in done.stderr
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, ROOT, Cloud, run, wait_until
+from tests.launch.scripts import LAUNCH, ROOT, Cloud, run, start, wait_until
 
 LIST = f"git -C {ROOT} ls-files -z --cached --others --exclude-standard"
 PACK = f"{LIST} | tar -C {ROOT} -czf flaxformer_mt.tar.gz --null --files-from=-"
@@ -187,15 +186,8 @@ def test_gclouds_own_trouble_is_shown_and_creates_nothing(cloud):
 def test_ctrl_c_ends_the_stream_and_lets_the_command_save_before_a_deletion(cloud, delete):
     cloud.write("states", "READY")
     cloud.write("hang")
-    process = subprocess.Popen(
-        [LAUNCH / "tpu_vm.sh", *TPU, *(["--delete-on-exit"] if delete else []), "--", "train"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=cloud.environment,
-        start_new_session=True,
-    )
+    options = [*TPU, *(["--delete-on-exit"] if delete else [])]
+    process = start("tpu_vm.sh", *options, "--", "train", **cloud.environment)
     wait_until((cloud.folder / "hanging").exists)
     (cloud.folder / "hang").unlink()
     process.send_signal(2)

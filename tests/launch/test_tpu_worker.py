@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, wait_until
+from tests.launch.scripts import executable, run, start, wait_until
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("flock", "setsid", "tail"))), reason="Linux tools are missing"
@@ -41,8 +41,7 @@ class Worker:
         self.home.mkdir()
         checkout = folder / "checkout"
         (checkout / "launch").mkdir(parents=True)
-        (checkout / "launch" / "local.sh").write_text(LOCAL)
-        (checkout / "launch" / "local.sh").chmod(0o755)
+        executable(checkout / "launch" / "local.sh", LOCAL)
         archive = self.home / "flaxformer_mt.tar.gz"
         subprocess.run(["tar", "-C", checkout, "-czf", archive, "launch"], check=True)
         bin_folder = folder / "bin"
@@ -52,20 +51,11 @@ class Worker:
         self.environment = {"HOME": str(self.home), "PATH": path, "FLAXFORMER_POLL": "0.1"}
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["bash", LAUNCH / "tpu_worker.sh", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            env={**self.environment, **variables},
-            start_new_session=True,
-        )
+        return start("tpu_worker.sh", *arguments, **self.environment | variables)
 
     def run(self, *arguments: str, **variables: str) -> tuple[int, str, str]:
-        process = self.start(*arguments, **variables)
-        stdout, stderr = process.communicate(timeout=60)
-        return process.returncode, stdout, stderr
+        done = run("tpu_worker.sh", *arguments, **self.environment | variables)
+        return done.returncode, done.stdout, done.stderr
 
     def calls(self) -> list[str]:
         return (self.home / "calls").read_text().splitlines()

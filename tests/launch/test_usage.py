@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.launch.scripts import LAUNCH, run
+from tests.launch.scripts import LAUNCH, executable, run
 
 SCRIPTS = [
     *sorted(str(path.relative_to(LAUNCH)) for path in LAUNCH.rglob("*.sh")),
@@ -38,8 +38,7 @@ WRONG = {
 
 @pytest.mark.parametrize("script", WRONG)
 def test_wrong_usage_is_said_and_does_nothing(tmp_path, script):
-    (tmp_path / "gcloud").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
-    (tmp_path / "gcloud").chmod(0o755)
+    executable(tmp_path / "gcloud", f"#!/bin/sh\ntouch {tmp_path}/called\n")
     world = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     name = script.rpartition("/")[2]
     for arguments, message in WRONG[script].items():
