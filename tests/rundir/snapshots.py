@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,3 +76,16 @@ def assert_same(got: Snapshot, wanted: Snapshot) -> None:
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
     for name in ("step", "position", "metrics", "kind"):
         assert getattr(got, name) == getattr(wanted, name)
+
+
+@contextlib.contextmanager
+def full_disk(room: int) -> Iterator[None]:
+    """No file of this process becomes larger than `room` bytes: writing fails in its middle."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        signal.signal(signal.SIGXFSZ, previous)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import resource
 import signal
 import subprocess
 import sys
@@ -17,7 +16,14 @@ import pytest
 from flaxformer_mt.rundir import CheckpointError, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, best_steps, list_steps, select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
-from tests.rundir.snapshots import ENVIRONMENT, KEEP_ALL, abstract, assert_same, snapshot
+from tests.rundir.snapshots import (
+    ENVIRONMENT,
+    KEEP_ALL,
+    abstract,
+    assert_same,
+    full_disk,
+    snapshot,
+)
 
 
 def opened(run, policy: KeepPolicy = KEEP_ALL) -> Checkpoints:
@@ -184,7 +190,6 @@ def test_a_file_in_the_place_of_the_directory_is_named(run):
 
 
 def test_a_full_disk_is_a_save_error_and_not_the_end(run, capfd):
-    """With a limit on the size of files, which fails as a full disk does: in mid-file."""
     big = dataclasses.replace(
         snapshot(3), params={"w": jax.random.normal(jax.random.key(0), (512, 512))}
     )
@@ -192,16 +197,10 @@ def test_a_full_disk_is_a_save_error_and_not_the_end(run, capfd):
     for step in (1, 2):
         checkpoints.save(snapshot(step))
     checkpoints.wait()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-        with pytest.raises(CheckpointError, match="could not be saved.*earlier ones are unharmed"):
-            checkpoints.save(big)
-            checkpoints.wait()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, previous)
+    message = "could not be saved.*earlier ones are unharmed"
+    with full_disk(100_000), pytest.raises(CheckpointError, match=message):
+        checkpoints.save(big)
+        checkpoints.wait()
     assert checkpoints.steps() == list_steps(run.checkpoints) == [1, 2]
     checkpoints.save(big)
     checkpoints.close()

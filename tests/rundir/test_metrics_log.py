@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
-import signal
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +20,7 @@ from flaxformer_mt.rundir.metrics_log import (
     progress,
     read_metrics,
 )
+from tests.rundir.snapshots import full_disk
 
 
 def write(path, *steps, **values):
@@ -115,19 +114,12 @@ def test_a_bad_line_is_named(tmp_path, bad):
 
 
 def test_a_full_disk_leaves_no_half_line(tmp_path):
-    """With a limit on the file's size, which fails as a full disk does: in mid-line."""
     path = tmp_path / "m"
     write(path, 1)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    message = "cannot be written: File too large"
     with MetricsLog(path) as log:
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, limits[1]))
-            with pytest.raises(RunDirectoryError, match="cannot be written: File too large"):
-                log.write(2, {"loss": 1.0})
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            signal.signal(signal.SIGXFSZ, previous)
+        with full_disk(path.stat().st_size + 5), pytest.raises(RunDirectoryError, match=message):
+            log.write(2, {"loss": 1.0})
         log.write(3, {})
     assert steps(path) == [1, 3]
 

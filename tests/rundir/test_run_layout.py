@@ -25,7 +25,6 @@ from flaxformer_mt.rundir.layout import (
     record_start,
     write_status,
 )
-from tests.rundir.snapshots import ENVIRONMENT
 
 CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}
 
@@ -124,37 +123,24 @@ def test_status_is_read_back(tmp_path):
     assert os.listdir(tmp_path) == ["status.json"]
 
 
-AS_NOBODY = """
-import os, sys
-from flaxformer_mt.rundir import RunDirectoryError, layout
-if os.getuid() == 0:
-    os.setgid(65534)
-    os.setuid(65534)
-for action in (lambda: layout.create(sys.argv[1], {}, []), lambda: layout.open_run(sys.argv[1])):
-    try:
-        action()
-    except RunDirectoryError as error:
-        print(error)
-"""
-
-
 def test_directories_without_rights_are_named():
-    """In a process without root's rights, where the tests have them."""
-
-    def messages(path):
-        command = [sys.executable, "-W", "error", "-c", AS_NOBODY, str(path)]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
+    """Seen as another user where the tests are root's."""
+    actions = {
+        "is not writable; choose another directory": (0o555, ".", lambda p: create(p, {}, [])),
+        "cannot be made a run .*: Permission": (0o000, "run", lambda p: create(p, {}, [])),
+        "cannot be read: Permission denied": (0o000, "run", open_run),
+    }
+    user = os.getuid()
     # Not below `tmp_path`, which no other user may enter.
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o555)
-        assert "is not writable; choose another directory" in messages(folder)
-        os.chmod(folder, 0o000)
-        made, opened = messages(Path(folder) / "run").splitlines()
-        assert made.endswith("cannot be made a run directory: Permission denied")
-        assert opened.endswith("cannot be read: Permission denied")
+        for message, (mode, name, action) in actions.items():
+            os.chmod(folder, mode)
+            os.setresuid(user or 65534, user or 65534, user)
+            try:
+                with pytest.raises(RunDirectoryError, match=message):
+                    action(Path(folder, name))
+            finally:
+                os.setresuid(user, user, user)
 
 
 def git(folder: Path, *arguments: str) -> str:
