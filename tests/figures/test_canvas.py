@@ -41,7 +41,7 @@ def test_a_size_is_that_of_the_file_or_as_large_as_it_wants_to_be():
             rendered(layout(), "png", size=size)
 
 
-def test_text_stays_text_and_characters_that_no_font_has_are_told():
+def test_text_stays_text_in_any_style_and_characters_that_no_font_has_are_told():
     for text in ("$x^2$", "<b>&amp;", r"\frac{1}{2}"):
         assert svg_texts(rendered(layout(text), "svg")) == [text]
     told: list[str] = []
@@ -50,9 +50,7 @@ def test_text_stays_text_and_characters_that_no_font_has_are_told():
     rendered(layout("a\U000e0fff"), "svg", say=told.append)
     rendered(layout("Größe, Ж, α, ‹end›"), "png", say=told.append)
     assert len(told) == 1
-
-
-def test_the_user_s_own_style_neither_shows_nor_changes():
+    # The user's own style neither shows nor changes.
     plain = rendered(layout(), "svg")
     with matplotlib.rc_context({"savefig.transparent": True, "text.color": "red"}):
         assert rendered(layout(), "svg") == plain

@@ -24,12 +24,8 @@ def runs(tmp_path):
     well += [valid(600, 21.5)]
     steps = (100, 200, 300, 800, 900)
     badly = [train(step, float("nan") if step == 200 else 4.0) for step in steps]
-    return read_runs(
-        [
-            str(make(tmp_path / "well", well)),
-            f"<script>={make(tmp_path / 'badly', badly, starts=2)}",
-        ]
-    )
+    worse = make(tmp_path / "badly", badly, starts=2)
+    return read_runs([str(make(tmp_path / "well", well)), f"<script>={worse}"])
 
 
 def test_a_gap_is_no_line_and_a_lone_point_a_dot(runs):
@@ -64,7 +60,7 @@ def test_a_page_holds_picture_table_and_notes(runs):
     assert not re.search(r"https?:|//[a-z]|url\(|@import", text.replace(source or "", ""))
 
 
-def test_the_schedule_peaks_where_the_warm_up_ends():
+def test_the_schedule_peaks_where_the_warm_up_ends_and_positions_are_drawn():
     content = rendered(schedule([100, 400], d_model=512, steps=1000), "svg")
     assert {"100 warm-up steps", "400 warm-up steps", "steps"} <= set(svg_texts(content))
     for colour, warmup in (("#0072b2", 100), ("#d55e00", 400)):
@@ -73,9 +69,6 @@ def test_the_schedule_peaks_where_the_warm_up_ends():
         left, right = points[0, 0], points[-1, 0]
         peak = 1 + 999 * (points[points[:, 1].argmin(), 0] - left) / (right - left)
         assert peak == pytest.approx(warmup, abs=3)
-
-
-def test_positions_are_drawn():
     layout = positions(40, d_model=64)
     assert "sinusoids, d_model 64 (blue −1, white 0, red 1)" in svg_texts(rendered(layout, "svg"))
     with pytest.raises(FigureError, match="d_model 7 is odd"):

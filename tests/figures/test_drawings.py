@@ -68,9 +68,7 @@ def test_every_map_has_its_labels_and_darker_is_more():
         order = np.argsort(weights, axis=None)
         assert (np.diff(image.ravel()[order]) >= -1e-9).all()
         assert image.max() > image.min() + 0.3
-
-
-def test_rows_that_are_not_asked_for_are_left_out():
+    # Rows that are not asked for are left out.
     content = rendered(heat_maps(pick(FOUND, kind="encoder", heads=(1,), query="cats")), "svg")
     assert maps(content)[0].shape == (2, 8)
     texts = svg_texts(content)

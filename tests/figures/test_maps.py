@@ -48,16 +48,13 @@ def test_what_is_not_there_is_refused():
             pick(FOUND, **settings)
 
 
-def test_labels_say_where_words_begin():
+def test_labels_say_where_words_begin_and_words_have_their_pieces():
     labels = {
         **{"▁cat": "cat", "s": "-s", ".": ".", "▁": "▁", "▁.": ".", "猫": "-猫"},
         **{"</s>": "‹end›", "<s>": "‹begin›", "<unk>": "‹unknown›", "▁New▁York": "New York"},
         **{"\t": "␉", "▁a\u202eb": "a\ufffdb", "▁" + "x" * 99: "x" * (LONGEST - 1) + "…"},
     }
     assert {piece: shown(piece) for piece in labels} == labels
-
-
-def test_words_and_their_pieces():
     pieces = ("<s>", "▁Flas", "chen", ".", "▁it", "'", "s", "</s>")
     found = [(word, list(span)) for word, span in words(pieces)]
     assert found == [("<s>", [0]), ("Flaschen.", [1, 2, 3]), ("it's", [4, 5, 6]), ("</s>", [7])]

@@ -28,7 +28,7 @@ def test_lines_that_cannot_be_used_are_counted_or_refused(translator):
     ]
 
 
-def test_translations_are_those_given_or_the_model_s(translator):
+def test_translations_are_those_given_or_the_model_s_and_others_are_refused(translator):
     sources, targets = zip(*PAIRS, strict=True)
     given = sentences_of(translator, sources, targets, most=9)
     assert [each.tgt for each in given.used] == list(targets)
@@ -38,9 +38,6 @@ def test_translations_are_those_given_or_the_model_s(translator):
     assert (made.tgt, made.tokens) == (translation.text, translation.tokens)
     assert len(attend(translator, made).tgt_pieces) == len(translation.tokens) + 1
     assert sentence_of(translator, sources[0], None) == made
-
-
-def test_what_cannot_be_looked_at_is_refused(translator):
     with pytest.raises(FigureError, match="2 source lines and 1 translations"):
         sentences_of(translator, ["a", "b"], ["c"], most=9)
     with pytest.raises(FigureError, match="no sentence to look at"):

@@ -22,7 +22,7 @@ def of_one(weights: object, kind: Kind, **settings: object) -> dict[str, float]:
     return {name: float(value[0, 0]) for name, value in sums.values().items()}
 
 
-def test_the_encoder_s():
+def test_the_encoder_s_and_the_decoder_s_own():
     assert of_one(ENCODER, "encoder", far=2, pronouns=(2,)) == pytest.approx(
         {
             "distance": (0.25 + 2 * 0.25 + 1 + 2 * 0.5) / 2.75,
@@ -39,9 +39,6 @@ def test_the_encoder_s():
             "anaphora": 0.5,
         }
     )
-
-
-def test_the_decoder_s_own():
     found = of_one(DECODER, "decoder", far=2)
     wanted = {"entropy": 2.5 / 2, "mark": 0.75 / 2, "previous": 0.75 / 2, "far": 0.5 / 2}
     wanted |= {"diagonal": 0, "next": 0, "distance": (0.5 + 2 * 0.5 + 0.25) / 1.25}

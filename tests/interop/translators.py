@@ -16,13 +16,8 @@ from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.model.parameters import initial_params
+from tests.decoding.runs import PAIRS
 
-PAIRS = [
-    ("the small cat sees a big dog .", "die kleine katze sieht einen großen hund ."),
-    ("a dog runs home , and the cat sleeps .", "ein hund rennt heim , und die katze schläft ."),
-    ("who sees the old house ?", "wer sieht das alte haus ?"),
-    ("they do not sleep !", "sie schlafen nicht !"),
-]
 LINES = [src for src, _ in PAIRS] + ["a big house", "dog", "the cat runs home and sees who sleeps"]
 
 # Of blanks alone, though some have tokens and the last has more than the models take.

@@ -25,9 +25,6 @@ from tests.planning.programs import LOOP
 )
 def test_sizes(shape, size):
     assert shape_bytes(shape) == size
-
-
-def test_what_is_not_understood_is_an_error():
     with pytest.raises(HloError, match="'q7'"):
         shape_bytes("q7[2]")
     with pytest.raises(HloError, match="ENTRY"):
@@ -58,6 +55,10 @@ def test_loops_are_multiplied_out(known, text, times):
     assert found["sum"].times == 1 and not found["sum"].guessed
 
 
+def products_of(found):
+    return [e for e in found if e.instruction.op_name.endswith("dot_general") and not e.fused]
+
+
 @pytest.mark.parametrize("length", [1, 6])
 def test_a_real_scan(length):
     """Its product is executed as often as the body, whatever the compiler made of it."""
@@ -68,13 +69,8 @@ def test_a_real_scan(length):
 
         return jax.lax.scan(body, x, jnp.ones((length, 8, 8)))
 
-    text = jax.jit(run).lower(jnp.eye(8)).compile().as_text()
-    program = parse(text)
-    products = sum(
-        e.times
-        for e in executions(program)
-        if e.instruction.op_name.endswith("dot_general") and not e.fused
-    )
+    program = parse(jax.jit(run).lower(jnp.eye(8)).compile().as_text())
+    products = sum(e.times for e in products_of(executions(program)))
     assert products % length == 0 and products >= length
 
 
@@ -85,7 +81,7 @@ def test_a_real_conditional_and_an_unknown_loop():
 
     text = jax.jit(run).lower(jnp.eye(8), 5).compile().as_text()
     found = list(executions(parse(text), unknown_trips=100))
-    products = [e for e in found if e.instruction.op_name.endswith("dot_general") and not e.fused]
+    products = products_of(found)
     inside = [e for e in products if e.guessed]
     assert inside and all(e.times == 100 for e in inside)
     assert sum(e.times for e in products if not e.guessed) >= 2  # both branches
