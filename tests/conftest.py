@@ -42,6 +42,19 @@ if _kept := keep_compiled(ROOT / ".cache" / "xla", limit=2**30):
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_kept)
 
 
+# As in pyproject.toml: an unreadable entry of the tests' compilation cache is compiled afresh.
+WARNINGS = [
+    *("-W", "error"),
+    *("-W", "ignore:Error reading persistent compilation cache entry:UserWarning"),
+    *("-W", "ignore:Error writing persistent compilation cache entry:UserWarning"),
+]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Of processes that a test starts, wherever the tests themselves were started."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+
+
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """A folder that `make` fills once for all processes and all later suites of the same sources.
 

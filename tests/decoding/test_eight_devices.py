@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import warnings
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,24 +13,14 @@ from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.search import State
 from flaxformer_mt.parallel import local_mesh, make_mesh, whole_on
 from tests.decoding.examples import as_part, decoded, forcing, sentences, tiny
+from tests.parallel.test_eight_devices import on_eight_devices
 
-ROOT = Path(__file__).parents[2]
 SENTENCES = 21  # no number of devices divides it but three
 
 
 @pytest.mark.extended
 def test_equals_one_device():
-    """In a process of its own: the number of devices is a matter of the whole process."""
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        # Many programs, run once each: nothing to optimise them for.
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    }
-    command = [sys.executable, "-W", "error", "-m", "tests.decoding.test_eight_devices"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "full rematerialization" not in done.stderr
+    on_eight_devices("tests.decoding.test_eight_devices")
 
 
 def found(mesh: Any, params: Any, beam: int) -> tuple[list[Any], list[float]]:
@@ -56,8 +41,6 @@ def scores(mesh: Any) -> list[float]:
 
 
 def check() -> None:
-    # Its failures are harmless, and pytest is told the same (pyproject.toml).
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     _, params = tiny()
     devices = jax.devices()
     meshes = {count: make_mesh(MeshConfig(), devices[:count]) for count in (1, 3, 8)}

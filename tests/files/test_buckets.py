@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
+from tests.conftest import environment
 from tests.rundir.buckets import bucket, gcs, needs_clients
-from tests.rundir.snapshots import ENVIRONMENT
 
 __all__ = ["bucket", "gcs"]
 pytestmark = needs_clients
@@ -29,7 +28,7 @@ def test_what_another_process_wrote_is_seen(gcs, bucket):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **ENVIRONMENT, **gcs.environment()},
+        env=environment(**gcs.environment()),
     )
     assert looker.stdout.readline() == "['one']\n"
     gcs.put(f"{bucket}/some/two", b"2")

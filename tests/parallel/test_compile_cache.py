@@ -14,6 +14,7 @@ import pytest
 
 from flaxformer_mt.parallel import compile_cache
 from flaxformer_mt.parallel.compile_cache import Entries, keep_compiled, machine
+from tests.conftest import environment
 
 # Compiles one function and says how often JAX found it in the cache, and where that is.
 PROGRAM = """
@@ -34,14 +35,14 @@ print(float(jax.jit(poem)(jax.numpy.ones((4, 4)))), len(hits), place)
 """
 
 
-def run(folder: Path, **environment: str) -> list[str]:
+def run(folder: Path, **settings: str) -> list[str]:
     """What the program says, started as a process of its own with no setting of JAX's."""
-    kept = {name: value for name, value in os.environ.items() if "CACHE" not in name}
+    kept = {name: value for name, value in environment().items() if "CACHE" not in name}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder)],
         capture_output=True,
         text=True,
-        env={**kept, "PYTHONPATH": str(Path(__file__).parent.parent.parent), **environment},
+        env={**kept, **settings},
         timeout=120,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +26,9 @@ from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.digests import tree_digest
 from flaxformer_mt.training.program import build
+from tests.conftest import ROOT, WARNINGS, environment
 from tests.data.pairs import in_memory
 
-ROOT = Path(__file__).parents[2]
 VOCAB, STEPS, LENGTH, ROWS = 16, 3, 8, 16
 
 # Every size divides by 8, so that any mesh of 8 devices can split it.
@@ -156,8 +154,6 @@ def message(mesh: list[int], **changes: int) -> str:
 
 
 def main() -> None:
-    # Its failures are harmless, and pytest is told the same (pyproject.toml).
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     devices = jax.devices()
     assert len(devices) == 8
     # One of the eight devices is what a machine with a single one would compute.
@@ -191,31 +187,27 @@ def main() -> None:
     print(json.dumps(results))
 
 
+def on_eight_devices(module: str, arguments: str = "") -> str:
+    """What a module of tests prints as a program with so many devices, which a process has."""
+    # A flag that XLA doesn't know ends the process.
+    flags = f"--xla_force_host_platform_device_count=8 {determinism.FLAG}"
+    # Many programs, run a few times each: nothing to optimise them for.
+    variables = environment(XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+    command = [sys.executable, *WARNINGS, "-m", module, *arguments.split()]
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    # The partitioner warns where it has to replicate what should be split.
+    assert "full rematerialization" not in done.stderr
+    return done.stdout
+
+
 @pytest.fixture(
     scope="module",
     params=["2x2x2", pytest.param("whole 8x1x1 1x8x1 1x2x4", marks=pytest.mark.extended)],
 )
 def results(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What came of each mesh, data x fsdp x tensor, and of a single device."""
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        # A flag that XLA doesn't know ends the process.
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count=8 {determinism.FLAG}",
-        # Programs that are run for three steps: nothing to optimise them for.
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    }
-    command = [sys.executable, "-W", "error", "-m", "tests.parallel.test_eight_devices"]
-    done = subprocess.run(
-        [*command, *request.param.split()],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    # The partitioner warns where it has to replicate what should be split.
-    assert "full rematerialization" not in done.stderr
-    return json.loads(done.stdout)
+    return json.loads(on_eight_devices("tests.parallel.test_eight_devices", request.param))
 
 
 def test_equals_a_single_device(results):
@@ -237,16 +229,8 @@ def test_arrays_are_split_as_the_rules_say(results):
         # the widest that these leave, split over data.
         for ending, wanted, widest in (
             ("embedding/shared", ([16, 16], [16 // tensor, 16 // fsdp]), {"8x1x1": 0}),
-            (
-                "self_attention/query",
-                ([16, 8, 4], [16 // fsdp, 8 // tensor, 4]),
-                {"8x1x1": 0, "2x2x2": 2},
-            ),
-            (
-                "self_attention/out",
-                ([8, 4, 16], [8 // tensor, 4, 16 // fsdp]),
-                {"8x1x1": 2, "2x2x2": 1},
-            ),
+            ("query", ([16, 8, 4], [16 // fsdp, 8 // tensor, 4]), {"8x1x1": 0, "2x2x2": 2}),
+            ("attention/out", ([8, 4, 16], [8 // tensor, 4, 16 // fsdp]), {"8x1x1": 2, "2x2x2": 1}),
             ("feed_forward/w_in", ([16, 32], [16 // fsdp, 32 // tensor]), {"8x1x1": 1}),
             ("feed_forward/w_out", ([32, 16], [32 // tensor, 16 // fsdp]), {"8x1x1": 0}),
         ):

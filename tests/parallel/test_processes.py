@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +16,7 @@ import pytest
 
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.parallel import ALONE, Cluster, ProcessError, batch_share, joined
-
-ROOT = Path(__file__).parents[2]
+from tests.conftest import environment
 
 # Recognised by JAX as the task of a Slurm job.
 SLURM = """
@@ -57,8 +54,7 @@ def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along
         port = probe.getsockname()[1]
     tasks = []
     for number in range(2):
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT),
+        task = {
             "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
             "JAX_COORDINATOR_PORT": str(port),
             "SLURM_JOB_ID": "1",
@@ -68,10 +64,8 @@ def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along
             "SLURM_LOCALID": str(number),
         }
         command = [sys.executable, "-u", "-W", "error", "-c", textwrap.dedent(SLURM)]
-        pipe = subprocess.PIPE
-        tasks.append(
-            subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
-        )
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        tasks.append(subprocess.Popen(command, env=environment(**task), **streams))
     try:
         said = [task.communicate(timeout=300) for task in tasks]
     finally:

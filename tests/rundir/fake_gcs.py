@@ -111,11 +111,6 @@ class _Door(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         self.body = self.rfile.read(length)
-        if "chunked" in self.headers.get("Transfer-Encoding", ""):
-            while size := int(self.rfile.readline(), 16):
-                self.body += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
         url = urlsplit(self.path)
         self.query = {key: values[0] for key, values in parse_qs(url.query).items()}
         path = re.sub(r"^(/upload|/download)?/storage/v1/", "/", url.path)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -18,9 +16,6 @@ from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Snapshot
 
 KEEP_ALL = KeepPolicy(keep_for_average=100)
-
-# For processes that a test starts, wherever the tests themselves were started.
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu"}
 
 
 class Moments(NamedTuple):

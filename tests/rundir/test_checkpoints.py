@@ -16,8 +16,8 @@ import pytest
 from flaxformer_mt.rundir import CheckpointError, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, best_steps, list_steps, select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
+from tests.conftest import environment
 from tests.rundir.snapshots import (
-    ENVIRONMENT,
     KEEP_ALL,
     abstract,
     assert_same,
@@ -231,7 +231,7 @@ KILLED = """
 @pytest.mark.extended
 def test_a_kill_during_a_save_costs_that_save_only(run):
     code = [sys.executable, "-c", textwrap.dedent(KILLED)]
-    done = subprocess.run([*code, run.checkpoints], env=ENVIRONMENT, capture_output=True, text=True)
+    done = subprocess.run([*code, run.checkpoints], env=environment(), capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = [path.name for path in run.checkpoints.iterdir()]
     assert any("tmp" in name for name in left), left

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,21 +13,9 @@ import pytest
 
 from flaxformer_mt.data.synthetic import pairs
 from tests.cli.conftest import write
-from tests.conftest import ROOT, made_once
-
-# As in pyproject.toml: an unreadable entry of the tests' compilation cache is compiled afresh.
-WARNINGS = [
-    *("-W", "error"),
-    *("-W", "ignore:Error reading persistent compilation cache entry:UserWarning"),
-    *("-W", "ignore:Error writing persistent compilation cache entry:UserWarning"),
-]
-
+from tests.conftest import ROOT, WARNINGS, environment, made_once
 
 PROGRAM = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main"]
-
-
-def environment(**variables: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
 
 
 def run_program(

@@ -13,7 +13,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.system.conftest import ROOT, SMALL, WARNINGS, environment
+from tests.conftest import ROOT, WARNINGS, environment
+from tests.system.conftest import SMALL
 
 CLIENT = Path(__file__).with_name("warm_client.py")
 

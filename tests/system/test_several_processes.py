@@ -24,7 +24,8 @@ from flaxformer_mt.rundir.checkpoints import list_steps
 from flaxformer_mt.rundir.layout import open_run, read_status
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.telemetry import TIMES
-from tests.system.conftest import ROOT, WARNINGS, environment, tiny
+from tests.conftest import ROOT, WARNINGS, environment
+from tests.system.conftest import tiny
 
 pytestmark = pytest.mark.timeout(1800)
 STEPS, HEARTBEAT, PATIENCE = 30, 10, 500  # the last two in seconds

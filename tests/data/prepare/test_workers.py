@@ -21,9 +21,9 @@ from flaxformer_mt.data.prepare import encode, encode_corpora, prepare, sample
 from flaxformer_mt.data.prepare.encode import Chunk
 from flaxformer_mt.data.prepare.encode_corpora import WorkerDied, Workers
 from flaxformer_mt.data.vocabulary import Vocabularies
+from tests.conftest import environment
 from tests.data.prepare.corpora import contents, two_corpora
 
-ROOT = Path(__file__).parents[3]
 GRAMMAR = open_source(CorpusConfig(kind="synthetic", size=1))
 
 
@@ -102,7 +102,7 @@ def test_workers_end_with_their_parent(tmp_path, end):
     (tmp_path / "config").write_bytes(pickle.dumps(two_corpora(tmp_path / "text", 6_000)))
     process = subprocess.Popen(
         [sys.executable, script, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
