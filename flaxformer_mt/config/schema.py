@@ -269,6 +269,11 @@ class TrainingConfig:
     )
     schedule: ScheduleConfig = setting(ScheduleConfig, "")
     optimizer: OptimizerConfig = setting(OptimizerConfig, "")
+    exchange_dtype: Literal["float32", "bfloat16"] = setting(
+        "float32",
+        "type in which devices exchange gradients and parameters; bfloat16 halves that traffic, "
+        "rounds each matrix's gradient and needs model.dtype = bfloat16",
+    )
     log_every: int = operational(100, "steps between reports")
     validate_every: int = operational(
         1500,

@@ -59,7 +59,9 @@ def table_copies(
 
     def copies(table: Array) -> Array:
         many = jnp.broadcast_to(table, (count, *table.shape))
-        return nn.with_logical_constraint(many, ("batch", "vocab", None))
+        # In float32, whatever devices exchange: here the contributions are added up.
+        many = nn.with_logical_constraint(many, ("batch", "vocab", None))
+        return many.astype(jnp.float32)
 
     return {"embedding": {name: copies(params["embedding"][name]) for name in sorted(names)}}
 
@@ -166,7 +168,7 @@ class Embedding(nn.Module):
                 f"a {side} sequence of {length} positions does not fit the learned position table: "
                 f"model.max_length is {self.config.max_length}"
             )
-        return self.position_tables[side]
+        return self.position_tables[side].astype(jnp.float32)
 
     def _lookup(
         self, name: str, tokens: Int[Array, "rows length"]
@@ -180,7 +182,8 @@ class Embedding(nn.Module):
             return jax.vmap(take)(copies, parts).reshape(rows, length, -1)
         # With d_model split over the mesh, the lookup would be partitioned by replicating
         # everything; gathering the table's columns first is the cheap way.
-        return take(nn.with_logical_constraint(self.tables[name], ("vocab", None)), tokens)
+        table: Any = nn.with_logical_constraint(self.tables[name], ("vocab", None))
+        return take(table.astype(jnp.float32), tokens)
 
     def _sum(
         self,

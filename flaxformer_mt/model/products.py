@@ -45,7 +45,8 @@ def _reduced_product_backward(
     gradient = gradient.astype(dtype)
     return (
         einsum_float32(f"{result},{of_b}->{of_a}", gradient, b).astype(given[0]),
-        einsum_float32(f"{of_a},{result}->{of_b}", a, gradient).astype(given[1]),
+        # In the type given from the start: what devices add up of a weight's gradient has it too.
+        jnp.einsum(f"{of_a},{result}->{of_b}", a, gradient, preferred_element_type=given[1]),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -60,10 +61,17 @@ def collectives(
     """The collectives of one run, loops multiplied out, the slowest first. Raises HloError."""
     devices = list(mesh.devices.flat)
     found: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0])
+    in_pieces: set[str] = set()
     for execution in executions(program, unknown_trips=unknown_trips):
         item = execution.instruction
         if not is_collective(item) or item.opcode.endswith(("-done", "recv")):
             continue
+        # One that runs beside several fusions stands in each of them, and is sent once.
+        if "chain_id=" in item.rest:
+            channel = item.attribute(r"channel_id=(\d+)") or ""
+            if channel in in_pieces:
+                continue
+            in_pieces.add(channel)
         kind = item.opcode.removesuffix("-start")
         # A TPU's reduce-scatter: an all-reduce in a fusion of that name that keeps its own part.
         if kind == "all-reduce" and "all-reduce-scatter" in execution.computation:
@@ -127,10 +135,11 @@ def _sent(kind: str, size: float, parties: int) -> float:
     return size * factor
 
 
-def expected_bytes(abstract_params: Any, mesh: Mesh) -> int | None:
-    """What a device must send a step: float32 gradients and parameters; None: no formula.
+def expected_bytes(abstract_params: Any, mesh: Mesh, dtype: str) -> int | None:
+    """What a device must send a step: gradients and parameters; None: no formula.
 
-    With P bytes of parameters, of which a device holds P / fsdp: on a mesh of `data` D and `fsdp`
+    Matrices go in `dtype`, vectors in float32. With P bytes of parameters, of which a device holds
+    P / fsdp: on a mesh of `data` D and `fsdp`
     F, the gradients are summed once. F = 1: 2 P (D - 1) / D, a ring's all-reduce. F > 1: every
     parameter that `fsdp` splits is gathered for the forward and for the backward pass and its
     gradient reduce-scattered, 3 P (F - 1) / F, and the parts are all-reduced over `data`,
@@ -141,9 +150,11 @@ def expected_bytes(abstract_params: Any, mesh: Mesh) -> int | None:
         return None
     total = 0.0
     for leaf in jax.tree.leaves(abstract_params):
-        item = np.dtype(leaf.dtype).itemsize
+        item = jnp.dtype(dtype if len(leaf.shape) > 1 else leaf.dtype).itemsize
         size = math.prod(leaf.shape) * item
         part = math.prod(leaf.sharding.shard_shape(leaf.shape)) * item
+        if "data" in jax.tree.leaves(tuple(leaf.sharding.spec)):
+            part *= data  # a place to keep it: the step gathers it as one that is kept whole
         if part < size:
             total += 3 * (size - part) + 2 * part * (data - 1) / data
         else:

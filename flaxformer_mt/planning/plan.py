@@ -170,7 +170,7 @@ def plan(
         forward_flops=forward,
         step_flops=flops,
         collectives=exchanged,
-        expected_collective_bytes=expected_bytes(params, mesh),
+        expected_collective_bytes=expected_bytes(params, mesh, config.training.exchange_dtype),
         step_seconds=seconds,
         peak_share=share(seconds),
         compute_peak_share=share(compute.seconds if compute else 0.0),

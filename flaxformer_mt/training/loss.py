@@ -66,7 +66,7 @@ def smoothed_cross_entropy(
     smoothing and no gradient.
     """
     form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types)
-    objective, nll = _fused(form, hidden, table, bias, labels, weights)
+    objective, nll = _fused(form, hidden, table.astype(jnp.float32), bias, labels, weights)
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
 
 

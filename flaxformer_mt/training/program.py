@@ -80,6 +80,9 @@ def build(
     """
     mesh = make_mesh(config.mesh, devices)
     config = with_dtype(config, mesh.devices.flat[0])
+    narrow = config.training.exchange_dtype == "bfloat16"
+    if narrow and config.model.dtype != "bfloat16":
+        raise MeshError("'training.exchange_dtype' = bfloat16 needs 'model.dtype' = bfloat16")
     chunk = loss_chunk(config.training, mesh.devices.flat[0].platform)
     training = dataclasses.replace(config.training, loss_chunk=chunk)
     config = dataclasses.replace(config, training=training)
@@ -117,6 +120,9 @@ def build(
             )
             shardings = dataclasses.replace(
                 shardings,
+                # In float32 a step's end gathers what it has updated. In bfloat16 the next step's
+                # start does: only the owner of a part keeps it in float32.
+                params=layout.update if narrow else layout.params,
                 opt_state=spread_over_data(plain.opt_state, shardings.opt_state),
                 ema=spread_over_data(plain.ema, shardings.ema),
             )

@@ -100,6 +100,7 @@ def make_train_step(
     its own; what the step is jitted with says how the parameters are laid out then.
     """
     settings = config.training.optimizer
+    narrow = config.training.exchange_dtype != "float32"
     schedule = learning_rate(config.training.schedule, config.model.d_model)
 
     def objective(params: Params, batch: Batch, tokens: jax.Array, key: jax.Array) -> Any:
@@ -120,7 +121,7 @@ def make_train_step(
             return jax.tree.map(jnp.add, total, value), None
 
         zero = jnp.zeros((), jnp.float32)
-        start = ((zero, zero), jax.tree.map(jnp.zeros_like, params))
+        start = ((zero, zero), jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params))
         return jax.lax.scan(add, start, (micro, jnp.arange(settings.accumulation)))[0]
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
@@ -128,8 +129,12 @@ def make_train_step(
         src_tokens = jnp.sum(batch.src_segment_ids > 0)
         tokens = jnp.maximum(tgt_tokens, 1).astype(jnp.float32)
         key = step_key(config.training.seed, state.step)
-        (loss, nll), grads = gradient(state.params, batch, tokens, key)
-        before = state.params
+        before, used = state.params, _exchanged(state.params, config)
+        if layout is not None and narrow:
+            # Cast first, gathered then.
+            used = jax.lax.with_sharding_constraint(used, layout.update)
+            used = jax.lax.with_sharding_constraint(used, layout.params)
+        (loss, nll), grads = gradient(used, batch, tokens, key)
         if layout is not None:
             # Whole first: asked for parts at once, the partitioner would cut each gradient's
             # product into a ring of small ones. A sum of which each device uses a part is
@@ -138,6 +143,7 @@ def make_train_step(
             grads, before = (
                 jax.lax.with_sharding_constraint(tree, layout.update) for tree in (grads, before)
             )
+        grads = optax.tree.cast(grads, jnp.float32)
         norm = optax.tree.norm(grads)
         good = jnp.isfinite(loss) & jnp.isfinite(norm)
 
@@ -175,6 +181,23 @@ def make_train_step(
         return state, metrics
 
     return train_step
+
+
+def _exchanged(params: Params, config: ExperimentConfig) -> Params:
+    """The parameters as devices exchange them: matrices in `training.exchange_dtype`.
+
+    Their gradients have the same type. Vectors (biases, normalisation) are a thousandth of the
+    traffic and stay in float32.
+    """
+    dtype = config.training.exchange_dtype
+    if dtype == "float32":
+        return params
+
+    def cast(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        stacked = config.model.scan_layers and jax.tree_util.DictKey("layers") in path
+        return leaf.astype(dtype) if leaf.ndim > 1 + stacked else leaf
+
+    return jax.tree_util.tree_map_with_path(cast, params)
 
 
 def _split_rows(x: jax.Array, parts: int) -> jax.Array:

@@ -56,10 +56,18 @@ TRAINING = {
 }
 
 
-def program(mesh: list[int], *, vocab: int = VOCAB, rows_multiple: int = ROWS, **model: int) -> Any:
+def program(
+    mesh: list[int],
+    *,
+    vocab: int = VOCAB,
+    rows_multiple: int = ROWS,
+    exchange: str = "float32",
+    **model: Any,
+) -> Any:
     data = {"filter": {"max_length": LENGTH}, "batch": {"multiple": rows_multiple}}
     sizes = dict(zip(("data", "fsdp", "tensor"), mesh, strict=True))
-    tree = {"model": MODEL | model, "data": data, "training": TRAINING, "mesh": sizes}
+    training = TRAINING | {"exchange_dtype": exchange}
+    tree = {"model": MODEL | model, "data": data, "training": training, "mesh": sizes}
     return build(freeze(tree, "a test"), src_vocab_size=vocab, tgt_vocab_size=vocab)
 
 
@@ -91,15 +99,16 @@ def some_state(abstract: Any) -> Any:
     return zeros.replace(params=params, ema=params)
 
 
-def run(mesh: list[int], *, whole: bool) -> tuple[dict[str, Any], Any]:
+def run(mesh: list[int], *, whole: bool, **changes: str) -> tuple[dict[str, Any], Any]:
     """What training makes of some state, or of the program's own, which is validated as well."""
-    built = program(mesh)
+    built = program(mesh, **changes)
     plans = jax.tree.map(lambda leaf: leaf.sharding, built.abstract)
     state = built.init() if whole else jax.device_put(some_state(built.abstract), plans)
-    losses = []
+    losses, norms = [], []
     for batch in batches():
         state, metrics = built.train_step(state, batch)
         losses.append(float(metrics["loss"]))
+        norms.append(float(metrics["gradient_norm"]))
     leaves = jax.tree_util.tree_leaves_with_path(state)
     shards = {
         jax.tree_util.keystr(path, simple=True, separator="/"): [
@@ -114,6 +123,7 @@ def run(mesh: list[int], *, whole: bool) -> tuple[dict[str, Any], Any]:
     )
     result = {
         "losses": losses,
+        "norms": norms,
         "valid": float(built.eval_step(state.params, batches()[0]).nll) if whole else 0.0,
         "shards": shards,
         # It stays where it was planned: or else every step would move it, and be compiled anew.
@@ -145,7 +155,7 @@ def carry_over(states: list[Any]) -> None:
             assert tree_digest(trees) == tree_digest(jax.tree.map(np.asarray, trees))
 
 
-def message(mesh: list[int], **changes: int) -> str:
+def message(mesh: list[int], **changes: Any) -> str:
     try:
         program(mesh, **changes)
     except MeshError as error:
@@ -162,6 +172,8 @@ def main() -> None:
     whole = "whole" in sys.argv
     single, state = run([1, 1, 1], whole=whole)
     states = [state]
+    reduced = {"exchange": "bfloat16", "dtype": "bfloat16"}
+    exchanges = [run([1, 1, 1], whole=False, **reduced)[0]] if whole else []
     jax.devices = lambda *_: devices
     meshes = {}
     for name in sys.argv[1 + whole :]:
@@ -173,11 +185,14 @@ def main() -> None:
         states.append(state)
     if whole:
         carry_over(states)
+        exchanges.append(run([8, 1, 1], whole=False, **reduced)[0])
     # 15 types are 16 rows here, which every mesh of eight can split.
     padded = program([1, 1, 8], vocab_multiple=8, vocab=VOCAB - 1)
     results = {
         "single": single,
         "meshes": meshes,
+        "exchanges": exchanges,
+        "exchange": message([8, 1, 1], exchange="bfloat16", dtype="float32"),
         "rows": message([8, 1, 1], rows_multiple=4),
         "micro_rows": message([8, 1, 1], rows_multiple=8),
         "padded": list(padded.abstract.params["embedding"]["shared"].shape),
@@ -216,9 +231,23 @@ def test_equals_a_single_device(results):
     assert len(set(single["losses"])) == 3
     for mesh, found in results["meshes"].items():
         assert found["losses"] == pytest.approx(single["losses"], abs=1e-5), mesh
+        assert found["norms"] == pytest.approx(single["norms"], rel=1e-5), mesh
         assert found["valid"] == pytest.approx(single["valid"], rel=1e-5), mesh
         assert found["difference"] < 1e-5, mesh
         assert found["stays"], mesh
+
+
+def test_gradients_exchanged_in_bfloat16(results):
+    """The sums are rounded, not scaled; a device keeps the parameters that it updates."""
+    assert results["exchange"] == (
+        "'training.exchange_dtype' = bfloat16 needs 'model.dtype' = bfloat16"
+    )
+    if results["exchanges"]:
+        single, eight = results["exchanges"]
+        assert eight["losses"] == pytest.approx(single["losses"], rel=0.01)
+        assert eight["norms"] == pytest.approx(single["norms"], rel=0.02)
+        assert eight["stays"]
+        assert eight["shards"]["params/embedding/shared"] == [[16, 16], [2, 16]]
 
 
 def test_arrays_are_split_as_the_rules_say(results):

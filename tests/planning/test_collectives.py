@@ -68,6 +68,16 @@ def test_what_the_compiler_has_made_of_it_between_slices():
     assert compute_costs(parse(text), topology(2, 4)[0].chip).unestimated == ()
 
 
+def test_a_collective_that_runs_beside_several_fusions_is_sent_once():
+    piece = (
+        "f32[1024]{0} all-reduce(%x), channel_id=7, replica_groups=[1,8]<=[8], "
+        'frontend_attributes={chain_id="3"}'
+    )
+    text = collective(piece).replace("  ROOT", f"  %first = {piece}\n  ROOT")
+    (found,) = collectives(parse(text), *topology(2, 4))
+    assert (found.count, found.bytes) == (1, SIZE)
+
+
 def test_a_loop_multiplies_its_collectives():
     add = "  %next = s32[] add(%i, %one)\n"
     more = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
@@ -104,14 +114,18 @@ def test_formulas(leaves, mesh, size):
     """Of arrays of so many elements of which a device holds so many."""
     params = [
         SimpleNamespace(
-            shape=(whole,),
+            shape=(whole, 1),
             dtype=np.dtype(np.float32),
-            sharding=SimpleNamespace(shard_shape=lambda _, part=part: (part,)),
+            sharding=SimpleNamespace(
+                shard_shape=lambda _, part=part: (part, 1), spec=("data", None) * (mesh[0] == part)
+            ),
         )
         for whole, part in leaves
     ]
     shape = dict(zip(("data", "fsdp", "tensor"), mesh, strict=True))
-    assert expected_bytes(params, SimpleNamespace(shape=shape)) == size
+    for dtype, share in (("float32", 1), ("bfloat16", 1 / 2)):
+        found = expected_bytes(params, SimpleNamespace(shape=shape), dtype)
+        assert found == (size and size * share)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,16 @@ def test_only_gradients_and_parameters_go_over_the_data_centre():
     assert max(between.values()) < 1.5 * part
 
 
+def test_bfloat16_between_chips_halves_what_is_sent():
+    chips = ("--config=quickstart", "--topology=v5e:2x4", "--config.model.dtype=bfloat16")
+    wide = golden.planned(*chips)
+    narrow = golden.planned(*chips, "--config.training.exchange_dtype=bfloat16")
+    assert narrow["collective_bytes"] == pytest.approx(wide["collective_bytes"] / 2, rel=0.1)
+    for values in (wide, narrow):
+        expected = values["expected_collective_bytes"]
+        assert values["collective_bytes"] == pytest.approx(expected, rel=0.1)
+
+
 def test_gradients_are_sent_once_where_the_update_is_whole_too():
     """More chips than the update is split over: 64."""
     batch = ("--config.data.batch.multiple=64", "--config.data.batch.tokens=32768")

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from flaxformer_mt.data.batch import Batch, assemble
@@ -163,6 +164,24 @@ def test_accumulation_equals_one_batch():
 
 
 # --- updates that are not made ----------------------------------------------------------------
+
+
+def test_gradients_in_bfloat16_update_parameters_in_float32():
+    """Alone, a device exchanges nothing: this is what the type rounds."""
+    reduced = {"model.dtype": "bfloat16", "model.dropout": 0.0}
+    (wide, (wanted,)), (narrow, (found,)) = (
+        run([uneven_batch()], build_tiny(reduced | changes))
+        for changes in ({}, {"training.exchange_dtype": "bfloat16"})
+    )
+    for name in ("loss", "nll", "gradient_norm"):
+        assert found[name] == pytest.approx(wanted[name], rel=0.01)
+    # Adam's first moments: a tenth of each gradient.
+    moments = (jax.tree.leaves(optax.tree.get(state.opt_state, "mu")) for state in (narrow, wide))
+    for ours, theirs in zip(*moments, strict=True):
+        assert ours.dtype == np.float32
+        assert_close(ours, theirs, rtol=0, atol=0.02 * np.abs(theirs).max())
+    matrix = narrow.params["embedding"]["shared"]
+    assert np.any(matrix != matrix.astype(jnp.bfloat16).astype(np.float32))
 
 
 def test_an_update_that_is_not_finite_is_not_made():
