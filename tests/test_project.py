@@ -45,9 +45,6 @@ def project_files() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-# --- the code ---------------------------------------------------------------------------------
-
-
 def test_no_file_of_the_package_is_longer_than_400_lines():
     files = list(PACKAGE.rglob("*.py"))
     too_long = [str(path) for path in files if len(path.read_text("utf-8").splitlines()) > 400]
@@ -96,9 +93,6 @@ def test_every_import_of_the_package_is_a_declared_dependency():
             # What is not installed here is looked for under its own name.
             names = map(canonicalize_name, providers.get(package, [package]))
             assert declared & set(names), f"{room.name}: imports {package}, which is not declared"
-
-
-# --- versions and pins ------------------------------------------------------------------------
 
 
 def test_version_is_the_newest_in_the_changelog():
@@ -150,8 +144,6 @@ def test_constraints_pin_every_dependency_within_its_bounds(python):
     assert python == "3.13" or found <= {"tensorflow-datasets", "tensorflow-metadata"}
 
 
-# --- what is in the repository ----------------------------------------------------------------
-
 # Written so that this file does not contain what it looks for.
 FORBIDDEN = {
     "a registry's host": r"pypi\.(?:org|python)|python" + r"hosted\.|npm" + r"js\.(?:org|com)",
@@ -167,9 +159,6 @@ def test_tracked_files_are_small_and_name_no_registry_and_no_machine():
         for what, pattern in FORBIDDEN.items():
             found = re.search(pattern, text)
             assert found is None, f"{path}: {what}: {found}"
-
-
-# --- the README -------------------------------------------------------------------------------
 
 
 def bash_commands(page: Path) -> list[str]:

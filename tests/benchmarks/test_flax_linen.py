@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.training_contestants.contest import Job, Rows, write_batches
-from benchmarks.training_contestants.flax_linen import (
-    FlaxTrainer,
-    Translation,
-    _tokens,
-)
+from benchmarks.training_contestants.flax_linen import FlaxTrainer, Translation, _tokens
 from benchmarks.training_workloads import WORKLOADS, job_of, synthetic
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.model.parameters import count_by_formula

@@ -31,17 +31,14 @@ def test_one_is_made_when_it_is_asked_for_and_then_kept(tmp_path, requirements, 
         Environments(place, install=False).python("none")
 
 
-def test_interpreters_that_are_there_are_taken(tmp_path):
+def test_interpreters_that_are_there_are_taken_and_requirements_are_pinned(tmp_path):
     python = tmp_path / "python"
     environments = Environments(tmp_path, install=False, present={"torch": python})
     with pytest.raises(EnvironmentMissing, match="no such interpreter"):
         environments.python("torch")
     python.touch()
     assert environments.python("torch") == python
-
-
-def test_requirements_are_pinned_where_they_are_compared():
-    """Every peer's own package, and PyTorch, by version: a result says what was measured."""
+    # Every peer's own package, and PyTorch, by version: a result says what was measured.
     for name, package in {"joeynmt": "joeynmt==", "eole": "eole=="}.items():
         texts = [path.read_text() for path, _ in peer_environments.files(name)]
         assert any(package in text for text in texts)

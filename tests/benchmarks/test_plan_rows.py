@@ -101,7 +101,7 @@ def test_a_step_that_does_not_fit_has_no_cost(tmp_path):
     assert not (tmp_path / "plan_rows.json").exists()
 
 
-def test_what_decides_a_step_is_in_its_digest():
+def test_what_decides_a_step_is_in_its_digest_and_a_line_needs_stacks_that_are_alike():
     base = step_digest(load_config("wmt14_en_de:base"))
     assert base == step_digest(load_config("wmt14_en_de:base", ["training.steps=7"]))
     for change in (
@@ -109,9 +109,6 @@ def test_what_decides_a_step_is_in_its_digest():
         *("data.filter.max_length=99", "training.freeze=embedding"),
     ):
         assert base != step_digest(load_config("wmt14_en_de:base", [change]))
-
-
-def test_a_line_needs_stacks_that_are_alike():
     assert compiled_layers(load_config("wmt14_en_de:base")) == (1, 2)
     with pytest.raises(ValueError, match=r"6 \+ 2 layers: the stacks must be alike"):
         compiled_layers(load_config("wmt14_en_de:base", ["model.decoder_layers=2"]))

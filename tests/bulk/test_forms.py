@@ -69,10 +69,7 @@ def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
     for shown in (Shown(scores=True), Shown(n_best=True), Shown(alignments=True), ALL):
         further = shown.scores + shown.alignments + shown.n_best
         aligned = ALIGNED[:1] * len(texts) if shown.alignments else ()
-        for form, own in (
-            (Form(shown=shown), 1),
-            (Form(write="tsv", append=True, shown=shown), 2),
-        ):
+        for form, own in ((Form(shown=shown), 1), (Form(write="tsv", append=True, shown=shown), 2)):
             lines = made(form, source.encode(), *texts, aligned=aligned).splitlines()
             assert [line.count(b"\t") + 1 for line in lines] == [own + further] * len(texts)
 

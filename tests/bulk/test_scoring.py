@@ -42,16 +42,13 @@ def test_two_files_in_step(tmp_path):
             next(lines)
 
 
-def test_columns():
+def test_columns_and_objects():
     form = PairForm(name="tsv", src=2, tgt=0)
     record = form.parse(b"ziel\tid\tquelle")
     assert (record.source, record.target) == ("quelle", "ziel")
     assert form.render(record, SCORED, VOCABULARY) == b"ziel\tid\tquelle\t-1.500000\t-1.250000\n"
     with pytest.raises(BadLine, match="has 2 columns, no column 3"):
         form.parse(b"a\tb")
-
-
-def test_objects():
     form = PairForm(name="jsonl", source_key="t.en", target_key="t.de", per_token=True)
     line = b'{"t": {"en": "a", "de": "b"}, "n": 1.10}'
     record = form.parse(line)

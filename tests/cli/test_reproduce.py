@@ -164,7 +164,7 @@ def test_figures_without_a_run_are_not_drawn_in_silence(run, tmp_path):
     done = run("reproduce", "figures", "--workdir", tmp_path)
     assert done.status == 1 and "figures 3 to 5 are not drawn" in done.last
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
-        *("schedule.svg", "positions.svg"),
+        *("schedule.svg", "positions.svg")
     }
 
 

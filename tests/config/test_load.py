@@ -33,9 +33,6 @@ def refused(*overrides: str) -> str:
     return str(error.value)
 
 
-# --- overrides --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("override", "value"),
     [
@@ -151,9 +148,6 @@ def test_a_test_set_called_valid_is_a_mistake_too():
 )
 def test_a_wrong_override_is_quoted(override, wanted):
     assert refused(override).startswith(f"--config.{override}: {wanted}")
-
-
-# --- files ------------------------------------------------------------------------------------
 
 
 def test_a_file_is_found_by_path_and_a_built_in_one_by_name(write, tmp_path, monkeypatch):

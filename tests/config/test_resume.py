@@ -83,8 +83,6 @@ def test_what_gives_the_parameters_their_shapes_is_fixed():
             assert not may_change(f"model.{field.name}")
 
 
-# --- digests ------------------------------------------------------------------------------
-
 FIRST_DEFAULTS = Path(__file__).parent / "first_defaults.json"
 UPDATE = "FLAXFORMER_UPDATE_GOLDEN"
 KEYS = tuple(flatten(BEFORE))

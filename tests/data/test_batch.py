@@ -95,10 +95,7 @@ def test_any_number_of_hosts_goes_on_with_the_same_global_batches(form, window):
 
 
 @settings(deadline=None)
-@given(
-    counts=st.lists(st.integers(0, 3), max_size=12),
-    hosts=st.sampled_from([1, 2, 3, 4, 6, 12]),
-)
+@given(counts=st.lists(st.integers(0, 3), max_size=12), hosts=st.sampled_from([1, 2, 3, 4, 6, 12]))
 def test_rows_without_pairs_and_missing_rows_are_padding(counts, hosts):
     indices = np.arange(sum(counts))
     shape = Shape(12, 60, 60)

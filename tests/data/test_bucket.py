@@ -119,7 +119,7 @@ def test_a_pass_is_in_order_of_length():
     check(plan_pass(src[:24], tgt[:24], (Shape(8, 200, 200),)), src[:24], tgt[:24])
 
 
-def test_what_cannot_be_batched_is_an_error():
+def test_what_cannot_be_batched_or_packed_is_an_error():
     lengths = np.array([100], np.int32)
     message = (
         r"^8 rows \(data\.batch\.multiple\) of the longest pair, 100 tokens, take 800 positions "
@@ -133,6 +133,15 @@ def test_what_cannot_be_batched_is_an_error():
     lengths = np.array([3, 9, 4], np.int32)
     with pytest.raises(PlanError, match="pair 1 with 9 source and 9 target tokens fits none"):
         plan_buckets(lengths, lengths, (Shape(8, 5, 5),), stream(0, 0, 0))
+    lengths = np.array([3, 50], np.int32)
+    with pytest.raises(PlanError, match="there are no pairs"):
+        packed_shape(lengths[:0], lengths[:0], BatchConfig())
+    with pytest.raises(PlanError, match=r"longest source has 50 .*src_length is 40 and"):
+        packed_shape(lengths, lengths, BatchConfig(src_length=40, tgt_length=60))
+    with pytest.raises(PlanError, match=r"8 rows .* exceed data\.batch\.tokens = 100"):
+        packed_shape(lengths, lengths, BatchConfig(tokens=100))
+    with pytest.raises(PlanError, match="pair 1 has 50 target tokens"):
+        plan_packed(lengths, lengths, Shape(8, 60, 40), stream(0, 0, 0))
 
 
 def test_planning_is_quick():
@@ -144,8 +153,6 @@ def test_planning_is_quick():
     plan_buckets(src, tgt, shapes, stream(0, 0, 0))
     assert time.process_time() - begin < 0.6
 
-
-# --- packed
 
 SHORTER = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=300)
 
@@ -211,15 +218,3 @@ def test_lengths_hold_the_longest_and_keep_the_proportion_of_the_sides():
     assert packed_shape(kinds[0], kinds[1], BatchConfig(), counts) == shape
     asked = BatchConfig(src_length=224, tgt_length=256)
     assert packed_shape(src, tgt, asked) == Shape(96, 224, 256)
-
-
-def test_what_cannot_be_packed_is_an_error():
-    lengths = np.array([3, 50], np.int32)
-    with pytest.raises(PlanError, match="there are no pairs"):
-        packed_shape(lengths[:0], lengths[:0], BatchConfig())
-    with pytest.raises(PlanError, match=r"longest source has 50 .*src_length is 40 and"):
-        packed_shape(lengths, lengths, BatchConfig(src_length=40, tgt_length=60))
-    with pytest.raises(PlanError, match=r"8 rows .* exceed data\.batch\.tokens = 100"):
-        packed_shape(lengths, lengths, BatchConfig(tokens=100))
-    with pytest.raises(PlanError, match="pair 1 has 50 target tokens"):
-        plan_packed(lengths, lengths, Shape(8, 60, 40), stream(0, 0, 0))

@@ -63,24 +63,17 @@ def canonical(form: Unicode, text: str) -> str:
 
 
 @FORMS
-def test_every_character_becomes_what_unicode_says(form):
+def test_characters_and_real_text_in_any_spelling_become_what_unicode_says(form):
     table, name = rules(form), form.upper()
     for character in map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))):
         after = unicodedata.normalize(name, character)
         expected = " " if after.isspace() else after
         if table.get(character, character) != expected:
             assert character in "\u200b\u2060\ufeff" and table[character] == ""
-
-
-@FORMS
-def test_real_text_in_any_spelling_becomes_one(form):
     for spelling in ("NFC", "NFD", "NFKC", "NFKD"):
         spelled = [unicodedata.normalize(spelling, text) for text in TEXTS]
         assert [apply(form, text) for text in spelled] == [canonical(form, x) for x in spelled]
-
-
-@FORMS
-def test_marks_compose_with_their_letter_and_stand_in_unicodes_order(form):
+    # Marks compose with their letter and stand in Unicode's order.
     for letter in LETTERS:
         for base in {letter, unicodedata.normalize("NFD", letter)}:
             for first in MARKS:

@@ -55,12 +55,10 @@ def test_tokens_are_those_of_whole_sentences(number, sentences):
     assert flat.dtype == lengths.dtype == np.int32
 
 
-def test_bpe_goes_by_words_and_unigram_does_not():
+def test_bpe_goes_by_words_and_unigram_does_not(monkeypatch):
     words = [trained(number)._words for number in range(len(MODELS))]
     assert [found and found._rules for found in words] == [False, False, True, True, None]
-
-
-def test_forgetting_changes_nothing(monkeypatch):
+    # Forgetting words changes nothing.
     vocabulary = Vocabulary(trained(0).model)
     encoded = [sentence.encode() for sentence in SENTENCES]
     first = vocabulary.encode_flat(encoded)

@@ -91,15 +91,12 @@ def test_any_choice_from_any_shards_equals_one_by_one(data):
     assert pairs.src_lengths.tolist() == [len(sentence) + 1 for sentence in sentences]
 
 
-def test_how_often_each_two_lengths_occur():
+def test_lengths_are_counted_and_the_corpora_of_a_split_known(tmp_path):
     pairs = in_memory([[5], [5, 6], [7], [8]], [[5], [5], [9], [5, 6]])
     found = np.stack(pairs.length_counts()).T.tolist()
     assert sorted(found) == [[2, 2, 2], [2, 3, 1], [3, 2, 1]]
     with pytest.raises(StoreError, match="2 source but 1 target sentences"):
         in_memory([[5], [6]], [[7]])
-
-
-def test_the_corpora_of_a_split_are_known(tmp_path):
     with StoreWriter(
         tmp_path, vocabulary_size=100, vocabulary_digest="v", shard_tokens=3
     ) as writer:

@@ -38,9 +38,7 @@ def test_the_stream_is_the_published_one(splits):
     ):
         text = "\n".join("\t".join(each[:2]) for each in splits[split])
         assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
-
-
-def test_unknown_splits_and_negative_sizes_are_refused():
+    # Unknown splits and negative sizes are refused.
     with pytest.raises(ValueError, match="splits train, valid, test, not 'dev'"):
         synthetic.pairs("dev", 1)
     with pytest.raises(ValueError, match="must not be negative, got -1"):

@@ -125,11 +125,9 @@ def test_saved_and_loaded(tmp_path):
     assert index["format"] == 2, "a version that knows no tables must not take the models' ids"
     table = (tmp_path / "vocabulary" / "src.pieces.tsv").read_text().splitlines()
     assert table[4] == "4\t>>fra<<"
-
-
-def test_a_changed_table_is_noticed(tmp_path):
-    Vocabularies(tabled(), tabled()).save(tmp_path / "vocabulary")
-    file = tmp_path / "vocabulary" / "shared.table.json"
+    # A changed table is noticed.
+    Vocabularies(tabled(), tabled()).save(tmp_path / "shared")
+    file = tmp_path / "shared" / "shared.table.json"
     content = file.read_text()
     for text, message in (
         (content.replace("fra", "deu"), "is not the model recorded beside it"),
@@ -142,7 +140,7 @@ def test_a_changed_table_is_noticed(tmp_path):
         if text is not None:
             file.write_text(text)
         with pytest.raises(VocabularyError, match=message):
-            Vocabularies.load(tmp_path / "vocabulary")
+            Vocabularies.load(tmp_path / "shared")
 
 
 def test_subword_regularisation_cuts_what_the_model_knows():

@@ -58,14 +58,11 @@ def test_any_text_comes_back_by_byte_fallback(text):
     assert not set(without_bytes) & {PAD, BOS, EOS}
 
 
-def test_the_visible_blank_is_a_space_and_spans_are_those_of_the_text_given():
+def test_spans_are_those_of_the_text_given_and_marks_are_left_out_of_it():
     vocabulary = small(byte_fallback=True)
     tokens, spans = vocabulary.encode_with_spans("a\u2581\u2581é\u2581")
     assert tokens == vocabulary.encode(["a é"])[0]
     assert spans[0] == (0, 1) and spans[-1][1] == 9
-
-
-def test_marks_are_left_out_of_text_and_ids_beyond_the_vocabulary_are_errors():
     vocabulary = small()
     [tokens] = vocabulary.encode(["the cat sees a house ."])
     assert vocabulary.decode([[BOS, *tokens, EOS, PAD, PAD]]) == ["the cat sees a house ."]
@@ -147,11 +144,7 @@ def test_damage_is_refused_by_name(saved, capfd):
     elsewhere = {"src": index["src"] | {"model": "../../secret"}}
     device = {"src": index["src"] | {"table": "/dev/zero"}}
     for name, data, message in (
-        (
-            "vocabulary.json",
-            json.dumps(index | elsewhere),
-            "names '../../secret' in place of",
-        ),
+        ("vocabulary.json", json.dumps(index | elsewhere), "names '../../secret' in place of"),
         ("vocabulary.json", json.dumps(index | device), "names '/dev/zero' in place of src.table"),
         ("vocabulary.json", "{", "1: is not JSON"),
         ("vocabulary.json", "{}", "is damaged: KeyError"),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from flaxformer_mt.config import DecodingConfig, ModelConfig
+from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.decoding.search import Sentences, advance, begin
@@ -18,6 +18,7 @@ from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import local_mesh
 from tests.decoding.runs import parameters
+from tests.model.examples import tiny_config
 
 VOCAB = 30
 CONFIG = DecodingConfig(beam_size=4, length_penalty=0.6, max_extra_tokens=6, batch_tokens=2048)
@@ -25,17 +26,8 @@ CONFIG = DecodingConfig(beam_size=4, length_penalty=0.6, max_extra_tokens=6, bat
 
 @functools.cache
 def tiny(positions: str = "sinusoidal", seed: int = 0):
-    config = ModelConfig(
-        encoder_layers=1,
-        decoder_layers=2,
-        d_model=16,
-        d_ff=32,
-        num_heads=2,
-        d_k=8,
-        d_v=8,
-        max_length=24,
-        positions=positions,
-    )
+    sizes = {"d_model": 16, "d_ff": 32, "num_heads": 2, "d_k": 8, "d_v": 8, "max_length": 24}
+    config = tiny_config(**sizes, positions=positions, dropout=0.1)
     model = Transformer(config, VOCAB, VOCAB)
     # Wider spread than at the start of training, so that hypotheses differ in more than rounding.
     params = jax.tree.map(lambda leaf: leaf * 1.5, parameters(model, seed))

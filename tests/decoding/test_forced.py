@@ -222,9 +222,6 @@ def test_tokens_of_no_translation_are_refused(translator):
     assert not caught.value.splits, "an end mark after it makes no two of it"
 
 
-# --- the coverage penalty: of the attention that a hypothesis has paid to its source --------------
-
-
 BETA = 3.0
 
 

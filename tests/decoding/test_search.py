@@ -243,9 +243,6 @@ def test_ends_may_have_to_be_among_the_beams_best(alpha):
     assert any(found(strict, row) != found(usual, row) for row in range(6))
 
 
-# --- the candidates of a step ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("vocab", [4, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 5 * CHUNK + 40])
 @pytest.mark.parametrize("levels", [0, 5])
 def test_equals_sorting_everything(vocab, levels):

@@ -89,9 +89,6 @@ def test_a_translation_is_cut_at_its_own_sentence_ends():
     ]
 
 
-# --- hypotheses of pieces, joined -----------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
     return train(["ein hund rennt heim", "die katze schläft"] * 9, VocabularyConfig(size=30))

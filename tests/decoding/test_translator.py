@@ -168,9 +168,6 @@ def test_what_does_not_belong_together_is_named(run, translator, tmp_path):
         Translator.load(copy)
 
 
-# --- what a caller may ask of a translation -------------------------------------------------------
-
-
 def test_one_str_is_one_line_and_not_its_characters(translator):
     [alone] = translator.translate([LINES[0]], prefixes=["die katze"], suppress=["s"])
     assert translator.translate(LINES[0], prefixes="die katze", suppress="s") == alone

@@ -35,9 +35,6 @@ def test_a_check_that_breaks_off_is_a_failure_whose_line_says_what_to_do():
     assert two.line().startswith("FAIL collective     OSError: no such device → see the message")
 
 
-# --- software and devices ---------------------------------------------------------------------
-
-
 def test_versions_that_do_not_fit_are_named():
     assert f"jax {jax.__version__}" in next(machine.check_versions()).text
     assert machine.mismatched({"jax": "1.0", "jaxlib": "1.0"}) == ""
@@ -86,14 +83,9 @@ def test_a_slow_device_is_seen(monkeypatch):
         product, upload = machine.check_speed(device())
         assert (product.state, upload.state) == (state, "ok")
     assert "7% of the peak of TPU v4" in product.text
-
-
-def test_one_device_has_nothing_to_exchange():
+    # One device has nothing to exchange.
     (finding,) = check_collective()
     assert finding.state == "ok" and "one device" in finding.text
-
-
-# --- a step -----------------------------------------------------------------------------------
 
 
 @pytest.mark.extended
@@ -120,9 +112,6 @@ def test_one_wrong_number_among_the_parameters_is_seen(monkeypatch, size, state)
     other = SimpleNamespace(platform="tpu")
     finding = training_step.compared("float32", TOLERANCES["float32"], other, jax.devices()[0])
     assert finding.state == state
-
-
-# --- storage and a configuration --------------------------------------------------------------
 
 
 @needs_clients

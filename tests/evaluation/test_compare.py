@@ -52,14 +52,11 @@ def test_each_system_is_tested_against_the_first() -> None:
     assert legend.startswith("* p (randomization) below 0.05")
 
 
-def test_randomization_alone_takes_no_resamples() -> None:
+def test_randomization_alone_takes_no_resamples_and_what_is_refused() -> None:
     none = dataclasses.replace(SCORING, resamples=0)
     found = compare(SYSTEMS[:2], REFERENCES, scoring=none, methods=["randomization"], trials=50)
     assert list(found.systems[1].tests) == ["randomization"]
     assert "better in" not in found.table().split("\n")[0]
-
-
-def test_what_is_refused() -> None:
     for systems, resamples, message in (
         (SYSTEMS[:1], 9, "takes two systems"),
         ([SYSTEMS[0], SYSTEMS[0]], 9, "two systems are called base: write NAME=PATH"),

@@ -24,7 +24,7 @@ from flaxformer_mt.evaluation.paper_protocol import (
 AT = "##AT##-##AT##"
 
 
-def test_compounds() -> None:
+def test_compounds_punctuation_and_how_the_steps_follow_each_other() -> None:
     for text, split in {
         "rich-text format": f"rich {AT} text format",
         # Matches take a character on each side and do not overlap.
@@ -37,9 +37,6 @@ def test_compounds() -> None:
         "so - oder -so": "so - oder -so",
     }.items():
         assert split_compounds(text) == split
-
-
-def test_punctuation() -> None:
     for text, plain in {
         "„Ja“, sagte er, ‚nein‘": "\"Ja\", sagte er, 'nein'",
         "“Yes,” it’s ‟odd‛": '"Yes," it\'s "odd\'',
@@ -51,9 +48,6 @@ def test_punctuation() -> None:
         "«oui» – non — 5‐6": "«oui» – non — 5‐6",
     }.items():
         assert normalize_punctuation(text) == plain
-
-
-def test_the_steps_follow_each_other() -> None:
     line = "„Die Nord-Süd-Achse“, sagt Dr. Ohm…"
     assert prepare(line, "de") == f'" Die Nord {AT} Süd {AT} Achse " , sagt Dr. Ohm ...'
     # Compounds are split in German alone.
@@ -70,9 +64,7 @@ def test_a_score_worked_out_by_hand() -> None:
     assert measured.score == pytest.approx(
         100 * math.exp(math.log(6 / 7 * 4 / 6 * 3 / 5 * 2 / 4) / 4)
     )
-
-
-def test_case_counts_and_no_order_is_smoothed() -> None:
+    # Case counts, and no order is smoothed.
     hypothesis, reference = ["ein Haus am See hier"], ["Ein Haus am See dort"]
     (measured,) = measure([PaperBleu(language="de")], hypothesis, reference)
     assert measured.totals.tolist() == [5, 5, 3, 2, 1, 0, 5, 4, 3, 2]

@@ -110,7 +110,7 @@ def test_what_is_missing_or_no_text_is_named(run: Path, tmp_path: Path) -> None:
         find_system(str(run))
 
 
-def test_all_were_scored_on_one_text() -> None:
+def test_all_have_one_text_and_one_source() -> None:
     plain = System(name="a", hypotheses=["x", "y"])
     brought = System(name="b", hypotheses=["x", "y"], references=REFERENCES, sources=SOURCES)
     assert common_text([plain, brought]) == (REFERENCES, SOURCES)
@@ -121,9 +121,6 @@ def test_all_were_scored_on_one_text() -> None:
         common_text([brought], references=[REFERENCES[0], "other"])
     with pytest.raises(ScoringError, match="line 3 differs"):
         common_text([brought], references=[*REFERENCES, "more"])
-
-
-def test_all_have_translated_one_source() -> None:
     one = System(name="one", hypotheses=[], references=REFERENCES, sources=SOURCES)
     other = System(name="other", hypotheses=[], references=REFERENCES, sources=["A", "X"])
     plain = System(name="plain", hypotheses=[], references=REFERENCES)

@@ -79,7 +79,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert file.read_text() == "x"
 
 
-def test_lines_of_a_file(tmp_path: Path) -> None:
+def test_lines_are_a_file_s_or_validation_text_or_pieces(tmp_path: Path) -> None:
     pair, file = vocabularies(shared=True), tmp_path / "lines.txt"
     file.write_bytes("\ufeffone\r\n\n  \nzwei ä\n".encode())
     assert sample_lines(pair, None, file) == (["one", "zwei ä"], str(file))
@@ -95,9 +95,6 @@ def test_lines_of_a_file(tmp_path: Path) -> None:
             sample_lines(pair, None, file)
     with pytest.raises(ExportError, match="absent: cannot be read: No such file"):
         sample_lines(pair, None, tmp_path / "absent")
-
-
-def test_validation_text_comes_before_pieces(tmp_path: Path) -> None:
     pair = vocabularies(shared=False)
     lines, origin = sample_lines(pair, tmp_path, None)
     assert origin == "pieces of the vocabulary, drawn by chance"

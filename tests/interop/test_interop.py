@@ -34,12 +34,7 @@ TOLERANCE = 1e-4
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"activation_function": "relu"},
-        {"tie_word_embeddings": False},
-    ],
-    ids=str,
+    "changes", [{"activation_function": "relu"}, {"tie_word_embeddings": False}], ids=str
 )
 def test_an_imported_model_is_the_same(changes, separate: bool, tmp_path: Path) -> None:
     folder, few = tmp_path / "marian", tmp_path / "few.txt"

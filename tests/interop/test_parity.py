@@ -86,7 +86,7 @@ def test_another_output_is_no_near_tie(reference: Reference, runtime: StandIn) -
     assert not compare(reference, runtime, LINES, "", bound=1e-3).agrees
 
 
-def test_other_tokens_and_what_is_no_number_are_errors(
+def test_other_tokens_and_what_is_no_number_are_errors_and_long_lines_counted(
     reference: Reference, runtime: StandIn
 ) -> None:
     runtime.off_by = float("nan")
@@ -95,9 +95,6 @@ def test_other_tokens_and_what_is_no_number_are_errors(
     runtime.other_tokens = {2: [9, EOS]}
     with pytest.raises(ExportError, match=r"stand-in 1.0 cuts 'who sees .*' into tokens \[9, 2\]"):
         compare(reference, runtime, LINES, "", bound=1)
-
-
-def test_lines_too_long_for_the_model_are_counted(reference: Reference, runtime: StandIn) -> None:
     parity = compare(reference, runtime, [*LINES, "dog " * 50, ""], "", bound=1)
     assert (parity.sentences, parity.left_out) == (len(LINES), 2)
     assert "(2 blank or longer than the model takes, left out)" in str(parity)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
-import flax.linen as nn
-import jax
-import numpy as np
-
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.config.schema import ModelConfig, VocabularyConfig
+from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabularies, train_pair
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
-from flaxformer_mt.model.parameters import initial_params
 from tests.decoding.runs import PAIRS
+from tests.model.examples import random_params, tiny_config
 
 LINES = [src for src, _ in PAIRS] + ["a big house", "dog", "the cat runs home and sees who sleeps"]
 
@@ -30,21 +25,6 @@ def vocabularies(*, shared: bool) -> Vocabularies:
     return train_pair(PAIRS * 5, sizes)
 
 
-def model_config(**changes: Any) -> ModelConfig:
-    base = ModelConfig(
-        encoder_layers=1,
-        decoder_layers=2,
-        d_model=16,
-        d_ff=24,
-        num_heads=2,
-        d_k=8,
-        d_v=8,
-        max_length=40,
-        dropout=0.0,
-    )
-    return dataclasses.replace(base, **changes)
-
-
 @functools.cache
 def digits() -> Vocabularies:
     """One that knows digits alone: other text is a run of unknown characters."""
@@ -54,18 +34,10 @@ def digits() -> Vocabularies:
 
 def translator(*, seed: int = 0, pair: Vocabularies | None = None, **changes: Any) -> Translator:
     """A model with these changes of its config and random weights: no bias 0 and no scale 1."""
-    config = model_config(**changes)
+    sizes = {"d_model": 16, "d_ff": 24, "num_heads": 2, "d_k": 8, "d_v": 8, "max_length": 40}
+    config = tiny_config(**sizes | changes)
     pair = pair or vocabularies(shared=config.tie == "all")
     model = Transformer(config, pair.src.size, pair.tgt.size)
-    shapes = nn.meta.unbox(
-        jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
-    )
-    rng = np.random.default_rng(seed)
-
-    def draw(path: tuple, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
-        centre = 1.0 if path[-1].key == "scale" else 0.0
-        return np.float32(centre + 0.4 * rng.standard_normal(leaf.shape))
-
-    params = jax.tree_util.tree_map_with_path(draw, shapes)
+    params = random_params(model, seed, spread=0.4)
     settings = DecodingConfig(beam_size=2, max_extra_tokens=6, batch_tokens=512)
     return Translator(params, model, pair, settings, name="random")

@@ -55,9 +55,7 @@ def test_says_what_happened_and_waits_twice_as_long_after_each_failure(tmp_path)
         "retry.sh: exit status 75 after ... s: giving up after 6 attempt(s); "
         "the same command goes on from the last checkpoint",
     ]
-
-
-def test_stdin_and_stdout_belong_to_the_command():
+    # Standard input and output belong to the command.
     assert run("retry.sh", "cat", stdin="ein Satz\n").stdout == "ein Satz\n"
 
 

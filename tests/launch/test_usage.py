@@ -8,10 +8,7 @@ import pytest
 
 from tests.launch.scripts import LAUNCH, executable, run
 
-SCRIPTS = [
-    *sorted(str(path.relative_to(LAUNCH)) for path in LAUNCH.rglob("*.sh")),
-    "slurm.sbatch",
-]
+SCRIPTS = [*sorted(str(path.relative_to(LAUNCH)) for path in LAUNCH.rglob("*.sh")), "slurm.sbatch"]
 WRONG = {
     "retry.sh": {
         "": "which command is to be kept going?",
@@ -30,9 +27,7 @@ WRONG = {
         "--image i --tpu v6e:4x4 -- x": "the first word is the job's NAME",
         "mt --image i --tpu v5p:4x4 -- x": "--tpu v5p:4x4: the topology has 3 sides",
     },
-    "docker/build.sh": {
-        "rocm --image i": "'rocm': tpu, cuda or an option",
-    },
+    "docker/build.sh": {"rocm --image i": "'rocm': tpu, cuda or an option"},
 }
 
 

@@ -37,6 +37,11 @@ def tiny_config(**changes: Any) -> ModelConfig:
 def build(config: ModelConfig, *, seed: int = 0) -> tuple[Transformer, dict]:
     """A model and random parameters: no bias is 0 and no scale 1, unlike initial ones."""
     model = Transformer(config, VOCAB, VOCAB if config.tie == "all" else VOCAB + 4)
+    return model, random_params(model, seed, spread=0.3)
+
+
+def random_params(model: Transformer, seed: int, *, spread: float) -> dict:
+    """Around 0, scales around 1."""
     shapes = nn.meta.unbox(
         jax.eval_shape(functools.partial(initial_params, model), jax.random.key(0))
     )
@@ -44,9 +49,9 @@ def build(config: ModelConfig, *, seed: int = 0) -> tuple[Transformer, dict]:
 
     def draw(path: tuple, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
         centre = 1.0 if path[-1].key == "scale" else 0.0
-        return np.float32(centre + 0.3 * rng.standard_normal(leaf.shape))
+        return np.float32(centre + spread * rng.standard_normal(leaf.shape))
 
-    return model, jax.tree_util.tree_map_with_path(draw, shapes)
+    return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
 @jax.tree_util.register_dataclass

@@ -75,15 +75,11 @@ def test_the_mask_depends_on_key_and_index_alone():
     np.testing.assert_array_equal(whole[2:4], jitted)
     np.testing.assert_array_equal(drop(0.5, 1, jnp.ones((8, 4))), drop(0.5, 1, jnp.ones((8, 4))))
     assert (drop(0.5, 1, jnp.ones((8, 4))) != drop(0.5, 2, jnp.ones((8, 4)))).any()
-
-
-def test_the_gradient_has_the_mask_of_the_value():
+    # The gradient has the mask of the value.
     x = jnp.full((16, 16), 2.0)
     y, pull = jax.vjp(lambda x: drop(0.4, 3, x), x)
     np.testing.assert_allclose(pull(jnp.ones_like(x))[0], y / 2, rtol=1e-6)
-
-
-def test_rate_zero_and_deterministic_are_the_identity():
+    # Rate 0 and `deterministic` are the identity.
     x = jnp.arange(6.0)
     assert Dropout(0.0).apply({}, x, deterministic=False) is x
     assert Dropout(0.7).apply({}, x, deterministic=True) is x

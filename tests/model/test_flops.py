@@ -15,19 +15,12 @@ from flaxformer_mt.model import Transformer, softmax_table
 from flaxformer_mt.model.flops import forward_flops, shape_flops, training_flops
 from flaxformer_mt.model.parameters import initial_params
 from flaxformer_mt.parallel import without_names
+from tests.model.examples import tiny_config
 
 ROWS, SRC, TGT, VOCAB = 3, 5, 7, 11
 # All sizes differ, so that none can stand in for another.
-CONFIG = ModelConfig(
-    encoder_layers=2,
-    decoder_layers=3,
-    d_model=8,
-    d_ff=13,
-    num_heads=2,
-    d_k=3,
-    d_v=4,
-    max_length=16,
-)
+SIZES = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 8, "d_ff": 13}
+CONFIG = tiny_config(**SIZES, num_heads=2, d_k=3, d_v=4)
 
 
 def product_flops(jaxpr: Any) -> float:

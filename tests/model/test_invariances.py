@@ -103,9 +103,7 @@ def test_mask_of_segments_padding_and_causality():
         attention_mask(segments, np.array([[2, 1]], np.int32))[0],
         np.array([[0, 1], [0, 1], [1, 0], [0, 0]], bool),
     )
-
-
-def test_a_masked_score_has_weight_exactly_zero():
+    # A masked score has weight exactly 0.
     bias = mask_bias(jnp.array([True, False, True]))
     assert bias.dtype == jnp.float32
     weights = jax.nn.softmax(jnp.array([-50.0, 1e4, -40.0]) + bias)

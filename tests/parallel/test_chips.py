@@ -16,7 +16,7 @@ except ModuleNotFoundError:  # before JAX 0.12
     tpu_info = importlib.import_module("jax._src.pallas.mosaic.tpu_info")
 
 
-def test_a_name_leads_to_one_chip():
+def test_a_name_leads_to_one_chip_whose_figures_are_of_the_right_size():
     names = [kind.casefold() for chip in CHIPS for kind in (chip.name, *chip.aliases)]
     assert len(set(names)) == len(names)
     for chip in CHIPS:
@@ -25,9 +25,6 @@ def test_a_name_leads_to_one_chip():
             assert chip_of(f" {kind.upper()} ") is chip
     for kind in ("cpu", "", "TPU", "TPU v55", "NVIDIA"):
         assert chip_of(kind) is None
-
-
-def test_figures_are_of_the_right_size():
     for chip in CHIPS:
         assert 20e12 <= chip.bf16_flops < 5e15, chip
         assert 8 * 2**30 <= chip.hbm_bytes < 300e9, chip

@@ -47,25 +47,21 @@ def test_sizes_that_the_devices_do_not_make(config, sizes):
     )
 
 
-def test_every_rule_leads_to_an_axis_of_the_mesh():
+def test_rules_lead_to_axes_of_the_mesh_which_holds_within_its_block():
     names = [name for name, _ in RULES]
     assert len(set(names)) == len(names)
     targets = {
         axis for _, axes in RULES for axis in ((axes,) if isinstance(axes, str) else axes or ())
     }
     assert targets == set(AXES)
-
-
-def test_a_batch_is_split_over_its_rows():
+    # A batch is split over its rows.
     mesh = make_mesh(MeshConfig())
     assert batch_sharding(mesh).spec == PartitionSpec(("data", "fsdp"))
     rows = np.arange(6, dtype=np.int32).reshape(3, 2)
     placed = place_batch({"a": rows}, mesh)["a"]
     assert placed.sharding == batch_sharding(mesh)
     np.testing.assert_array_equal(placed, rows)
-
-
-def test_the_mesh_holds_within_its_block_alone():
+    # A mesh holds within its block alone.
     with on_mesh(make_mesh(MeshConfig())):
         assert jax.sharding.get_abstract_mesh().axis_names == AXES
         assert float(jnp.ones(())) == 1

@@ -87,9 +87,7 @@ def test_a_corpus_is_scored_by_its_sums() -> None:
     table = scores_table(scores).split("\n")
     assert table[1].split() == ["f1", "83.33", "83.33"]
     assert [line.split("  ")[0].replace(" ", "_") for line in table[1:]] == list(every)
-
-
-def test_the_cutoff_counts_words_with_punctuation_and_without_traces() -> None:
+    # The cutoff counts words with punctuation and without traces.
     words = " ".join(["(NN a)"] * 38)
     of_40 = parse(f"(TOP (S {words} (, ,) (. .) (-NONE- *)))")
     of_41 = parse(f"(TOP (S {words} (NN b) (, ,) (. .)))")
@@ -106,9 +104,7 @@ def test_a_tree_without_words_is_skipped_and_other_words_are_an_error() -> None:
     for words in ("(NN a)", "(NN a) (NN c)", "(NN a) (NN b) (NN b)", "(NN A) (NN b)"):
         score = score_sentence(gold, parse(f"(TOP (NP {words}))"))
         assert score.errors and not score.exact
-
-
-def test_words_without_tags_are_scored_by_the_gold_tree_s() -> None:
+    # Words without tags are scored by the gold tree's.
     predicted = parse(
         "(TOP (S (NP (XX The) (XX man)) (VP (XX saw) (NP (XX her)) (PP (XX in)"
         " (NP (XX Rome))) (XX .))))"

@@ -90,9 +90,7 @@ def test_round_brackets_in_words_are_written_as_treebanks_do() -> None:
     tree = rebuild(["f(x)", "("], ["(NP", "XX", "XX", ")NP"]).tree
     assert str(tree) == "(TOP (NP (XX f-LRB-x-RRB-) (XX -LRB-)))"
     assert str(flat(["a", "(b"])) == "(TOP (XX a) (XX -LRB-b))" and flat([]) == Tree()
-
-
-def test_depth_costs_nothing() -> None:
+    # Depth costs nothing.
     depth = 20_000
     tree = parse("(NP " * depth + "(NN x)" + ")" * depth)
     assert tree.brackets == (Bracket("NP", 0, 1),) * depth

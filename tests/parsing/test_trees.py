@@ -27,9 +27,7 @@ def test_a_tree_is_its_words_tags_and_spans() -> None:
             Bracket("X", 4, 5),
         ),
     )
-
-
-def test_the_outermost_bracket_is_no_constituent() -> None:
+    # The outermost bracket is no constituent.
     for root in ("TOP", "ROOT", "S1", "", "TOP  "):
         assert parse(f"({root} (S (NP (NN x))))") == parse("(S (NP (NN x)))")
     # Within the tree the same name is a label like others.
@@ -40,9 +38,7 @@ def test_no_parse_is_a_tree_without_words() -> None:
     for text in ("(())", "()", "(TOP)", "(TOP ())", "( )"):
         assert parse(text) == Tree()
     assert str(Tree()) == "(TOP)"
-
-
-def test_trees_may_span_lines_and_share_them() -> None:
+    # Trees may span lines and share them.
     lines = ["", "( (S", "    (NP (NN a)))) (TOP (NN b))", "\t(TOP", "(NN c)", ")"]
     found = list(read(lines, "file"))
     assert [(number, tree.words) for number, tree in found] == [

@@ -27,7 +27,7 @@ CASES: dict[str, list[str]] = {
         *("--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.model.scan_layers=true"),
     ],
     "base_v5e": [
-        *("--config=wmt14_en_de:base", "--topology=v5e:2x4", "--config.model.scan_layers=true"),
+        *("--config=wmt14_en_de:base", "--topology=v5e:2x4", "--config.model.scan_layers=true")
     ],
 }
 

@@ -38,7 +38,7 @@ def test_usage(arguments, message, capsys, monkeypatch):
     assert status == 2 and message in capsys.readouterr().err
 
 
-def test_a_search_that_does_not_fit_is_told_by_its_own_settings():
+def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
     plan = DecodePlan(
         **{"config": "c", "topology": "v5e:1x1", "chip": "TPU v5e", "rows": 8, "src_length": 16},
         **{"beam_size": 4, "max_length": 66, "compile_seconds": 1.0, "hbm_bytes": 2**30},
@@ -47,9 +47,6 @@ def test_a_search_that_does_not_fit_is_told_by_its_own_settings():
     )
     text = decoding_as_text(plan)
     assert "1.00 GiB too much. Lower decoding.batch_tokens or decoding.beam_size" in text
-
-
-def test_a_source_longer_than_the_model_takes_is_refused():
     config = load_config("quickstart", ["model.max_length=128"])
     topology: Any = None
     with pytest.raises(PlanningError, match="a sentence of 129 tokens"):

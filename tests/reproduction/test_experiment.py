@@ -114,15 +114,12 @@ def test_what_decides_the_numbers_makes_another_experiment(override):
     assert recipe == (override in (*NOTHING, "model.dtype=float32"))
 
 
-def test_scale_seed_and_text_decide_them_and_a_folder_does_not():
+def test_scale_seed_and_text_decide_digests_which_are_what_they_were():
     other = dataclasses.replace(TOY, train=("other.en", "other.de"))
     changes = ({}, {"scale": 0.02}, {"seed": 2}, {"corpus": TOY}, {"corpus": other})
     assert len({experiment(**each).digest for each in changes}) == len(changes)
     assert experiment(folder="here").digest == experiment(folder="there").digest
-
-
-def test_digests_are_what_they_were():
-    """They name what people have trained and measured. Only a change of the row may change them."""
+    # They name what people have trained and measured. Only a change of the row may change them.
     found = experiment("table3/c_N2", scale=1.0)
     assert found.run_name == "table3_c_n2_paper_full_seed_1-e5c08bc9"
     assert found.digest[:8] == "e7fffd0c"

@@ -20,7 +20,7 @@ def target(tmp_path):
     return tmp_path / "test.tgt"
 
 
-def test_f1_counts_brackets_and_malformed_outputs(target):
+def test_f1_counts_brackets_and_malformed_outputs(target, tmp_path):
     gold, sources = gold_trees(target, 2, say=silent), ["The cat sleeps ."] * 2
     right = "(S (NP XX XX )NP (VP XX )VP XX )S"
     assert parse_f1(sources, [right, right], gold) == (100.0, 0)
@@ -28,9 +28,7 @@ def test_f1_counts_brackets_and_malformed_outputs(target):
     f1, malformed = parse_f1(sources, [right, "(S (NP XX XX )NP XX XX )S"], gold)
     assert f1 == pytest.approx(100 * 2 * 5 / (5 + 6)) and malformed == 0
     assert parse_f1(sources, [right, "(S (NP XX XX )NP (VP XX"], gold)[1] == 1
-
-
-def test_gold_trees_may_hold_traces(tmp_path):
+    # Gold trees may hold traces.
     raw = "( (S (NP-SBJ-1 (PRP He)) (VP (VBD was) (VP (VBN seen) (NP (-NONE- *-1)))) (. .)))\n"
     (tmp_path / "test.trees").write_text(raw)
     gold = gold_trees(tmp_path / "test.tgt", 1, say=silent)
@@ -38,7 +36,7 @@ def test_gold_trees_may_hold_traces(tmp_path):
     assert parse_f1(["He was seen ."], [output], gold) == (100.0, 0)
 
 
-def test_gold_trees_without_words_have_no_line(tmp_path):
+def test_gold_trees_without_words_have_no_line(tmp_path, target):
     (tmp_path / "test.trees").write_text(GOLD + "(TOP (S (-NONE- *)))\n" + GOLD)
     said: list[str] = []
     gold = gold_trees(tmp_path / "test.tgt", 2, say=said.append)
@@ -48,9 +46,7 @@ def test_gold_trees_without_words_have_no_line(tmp_path):
     assert len(gold_trees(tmp_path / "test.tgt", 3, say=silent)) == 3
     with pytest.raises(CorpusError, match=r"3 trees \(1 without words\) and .* has 1 lines"):
         gold_trees(tmp_path / "test.tgt", 1, say=silent)
-
-
-def test_gold_trees_that_do_not_fit_are_named(target, tmp_path):
+    # Those that do not fit are named.
     with pytest.raises(CorpusError, match="has 2 trees and .* has 3 lines"):
         gold_trees(target, 3, say=silent)
     with pytest.raises(CorpusError, match=r"other\.trees: the gold trees"):

@@ -78,9 +78,7 @@ def test_a_call_with_one_seed_compares_all_that_were_measured(folder: Folder) ->
     again = folder.compared(3, overrides=("model.remat=true",))
     assert again is not None and again.metrics == first.metrics
     assert " --seeds 1 2 3" in again.command
-
-
-def test_seeds_of_other_settings_are_not_compared(folder: Folder) -> None:
+    # Seeds of other settings are not compared.
     assert folder.compared(1, corpus=TOY) is None
     folder.add("table3/base", 4, 0.1, scale=0.5)
     folder.add("table3/c_N2", 4, 0.3, scale=0.5)

@@ -60,7 +60,9 @@ def drawn(
     return dict(zip(names, picked, strict=True)), missing
 
 
-def test_what_each_figure_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_figure_shows_and_what_no_head_does_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, missing = drawn(tmp_path, monkeypatch, pronoun=(0.9, 0.5, 0.7))
     assert {name: (one.layer, one.heads, one.queries) for name, one in files.items()} == {
         # All pieces of "football", without the full stop.
@@ -71,11 +73,6 @@ def test_what_each_figure_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "figure5_layer2_head2.svg": (2, (2,), None),
     }
     assert not missing
-
-
-def test_what_no_head_does_is_named_and_old_pictures_of_it_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     (tmp_path / "figure4_layer6_head1.svg").touch()
     (tmp_path / "schedule.svg").touch()
     files, missing = drawn(tmp_path, monkeypatch, pronoun=(0.0,))

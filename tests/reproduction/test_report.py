@@ -11,12 +11,7 @@ import pytest
 from flaxformer_mt.cli.main import main
 from flaxformer_mt.reproduction.orderings import verdict
 from flaxformer_mt.reproduction.paper import row_of
-from flaxformer_mt.reproduction.records import (
-    known,
-    read_records,
-    remove_failure,
-    write_failure,
-)
+from flaxformer_mt.reproduction.records import known, read_records, remove_failure, write_failure
 from flaxformer_mt.reproduction.report import report
 from flaxformer_mt.reproduction.result_file import ResultError
 from tests.reproduction.made_up import COMMIT, TOY, experiment, result, write

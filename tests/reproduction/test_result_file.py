@@ -39,7 +39,7 @@ def written(path, **changes):
     return write_result(path, **settings | changes)
 
 
-def test_what_is_written_is_read_back(tmp_path, monkeypatch):
+def test_what_is_written_is_read_back_and_an_invalid_result_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr(result_file, "git_commit", lambda: "a" * 40 + "-dirty")
     found = written(tmp_path / "new" / "tiny.json", metrics={"chrf": 60.0, "parameters": 7})
     assert read_results(tmp_path / "new") == [found]
@@ -52,6 +52,14 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch):
     installed = written(tmp_path / "tiny.json", details={"data": "x"}, release="0.1.0")
     assert installed.commit == "release 0.1.0"
     assert read_result(tmp_path / "tiny.json") == installed
+    for commit, chrf, message in (
+        ("a" * 40, float("nan"), r"metrics\.chrf must be a finite number, not nan"),
+        (None, 1.0, "git checkout"),
+    ):
+        monkeypatch.setattr(result_file, "git_commit", lambda commit=commit: commit)
+        with pytest.raises(ResultError, match=message):
+            written(tmp_path / "tiny.json", metrics={"chrf": chrf})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
@@ -71,17 +79,6 @@ def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):
     assert first[1]["tiny.valid.hyp.xz"] == hashlib.sha256(b"b\n").hexdigest()
     assert kept(valid=["b"])[0] == {"tiny.valid.hyp.xz": first[0]["tiny.valid.hyp.xz"]}
     assert kept() == ({}, {})
-
-
-def test_an_invalid_result_is_not_written(tmp_path, monkeypatch):
-    for commit, chrf, message in (
-        ("a" * 40, float("nan"), r"metrics\.chrf must be a finite number, not nan"),
-        (None, 1.0, "git checkout"),
-    ):
-        monkeypatch.setattr(result_file, "git_commit", lambda commit=commit: commit)
-        with pytest.raises(ResultError, match=message):
-            written(tmp_path / "tiny.json", metrics={"chrf": chrf})
-    assert list(tmp_path.iterdir()) == []
 
 
 X86 = "processor : 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f{more}\n\n"

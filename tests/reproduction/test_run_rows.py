@@ -142,9 +142,7 @@ def test_what_is_done_is_kept_and_what_is_stale_is_not(tmp_path, folder):
     assert [one.kind for one in talking.run([done])] == ["stopped"]
     assert any(line.startswith(f"stale: {path} is of other settings") for line in said)
     assert known(done, running.results).state == "stale"
-
-
-def test_missing_text_is_named_before_anything_is_trained(tmp_path, folder):
+    # Missing text is named before anything is trained.
     for files in ({"train": ("gone", "train.de")}, {"valid": ("valid.en", "gone")}):
         train = Training()
         wrong = toy(folder, corpus=dataclasses.replace(TOY, **files))

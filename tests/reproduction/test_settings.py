@@ -92,6 +92,9 @@ def test_a_result_tells_in_which_form_the_text_was():
     assert again(found.details()).digest == found.digest
     assert "--scale 0.1 --seeds 1 --text tfds --folder FOLDER" in found.command
     assert "text" not in json.loads(Settings().to_json())  # as before there was the setting
+    # It has no trees.
+    with pytest.raises(RowError, match="no such text as its data.train.*leave --text out"):
+        resolve(row_of("table4/wsj_only"), TFDS)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +109,6 @@ def test_a_folder_is_that_of_the_prepared_sets(folder, place, tmp_path, monkeypa
     places = {str(data_dir_of(corpus, data.folder)) for corpus in corpora}
     assert places == {place.replace("HERE", str(tmp_path))}
     assert found.digest == resolve(row_of("table2/en_fr_big"), TFDS).digest
-
-
-def test_tfds_has_no_trees():
-    with pytest.raises(RowError, match="no such text as its data.train.*leave --text out"):
-        resolve(row_of("table4/wsj_only"), TFDS)
 
 
 SCALES = [0.5, 0.1, 0.025, 0.01]

@@ -177,8 +177,7 @@ def of_the_system(number: int) -> OSError:
 
 
 @pytest.mark.parametrize(
-    ("item", "number"),
-    [("meta", errno.EIO), ("position", errno.ESTALE), ("params", errno.EMFILE)],
+    ("item", "number"), [("meta", errno.EIO), ("position", errno.ESTALE), ("params", errno.EMFILE)]
 )
 def test_a_failure_that_passes_is_not_noticed(run, saved, failing, item, number):
     saved(snapshot(1), snapshot(2))

@@ -17,13 +17,7 @@ from flaxformer_mt.rundir import CheckpointError, checkpoint_format
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy, best_steps, list_steps, select_step
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from tests.conftest import environment
-from tests.rundir.snapshots import (
-    KEEP_ALL,
-    abstract,
-    assert_same,
-    full_disk,
-    snapshot,
-)
+from tests.rundir.snapshots import KEEP_ALL, abstract, assert_same, full_disk, snapshot
 
 
 def opened(run, policy: KeepPolicy = KEEP_ALL) -> Checkpoints:

@@ -23,7 +23,9 @@ from flaxformer_mt.rundir.paths import (
 )
 
 
-def test_a_local_path_is_an_absolute_pathlib_path(tmp_path, monkeypatch):
+def test_a_local_path_is_absolute_and_a_bucket_s_keeps_its_address(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     for given in ("run", Path("run"), "./x/../run", str(tmp_path / "run")):
         path = as_path(given)
@@ -33,9 +35,6 @@ def test_a_local_path_is_an_absolute_pathlib_path(tmp_path, monkeypatch):
     assert as_path("c:/run") == tmp_path / "c:" / "run", "one letter names no store"
     assert as_path("gs:/run") == tmp_path / "gs:" / "run", "a folder of this name, typed so"
     assert is_primary(), "a process of its own is the first"
-
-
-def test_a_bucket_s_path_keeps_its_address(monkeypatch):
     monkeypatch.setattr(paths, "_installed", lambda module: True)
     for given in ("gs://b/a/run", "gs://b/a/run/", Path("gs://b/a/run")):
         path = as_path(given)

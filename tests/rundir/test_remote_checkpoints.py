@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import jax
-import numpy as np
 import pytest
 
 from flaxformer_mt.rundir import CheckpointError
-from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
 from flaxformer_mt.rundir.checkpoint_choice import (
     KeepPolicy,
-    averaged_steps,
-    default_weights,
-    has_average,
     list_steps,
 )
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
@@ -97,20 +91,6 @@ def test_a_bucket_that_does_not_answer_is_not_damage(gcs, bucket, remote, item):
         gcs.fault = lambda method, name: None
         assert checkpoints.steps() == [1, 2]
         assert_same(checkpoints.restore(*FORM), snapshot(2))
-
-
-@pytest.mark.extended
-def test_averages_are_written_and_replaced(gcs, bucket, remote):
-    save(remote, 1, 2, 3)
-    assert default_weights(remote) == "latest" and not has_average(remote.checkpoints)
-    for steps in ([2, 3], [1, 2, 3]):
-        mean, taken = average_checkpoints(remote, len(steps))
-        assert taken == steps
-        write_average(remote, mean, taken)
-        assert default_weights(remote) == "average" and averaged_steps(remote) == steps
-        assert jax.tree.all(jax.tree.map(np.array_equal, load_params(remote, "average"), mean))
-    below = {name.split("/")[4] for name in gcs.names(f"{bucket}/runs/one/checkpoints/")}
-    assert below == {"1", "2", "3", "average"}
 
 
 def test_a_replacement_is_old_or_none_or_new_at_every_request(gcs, bucket, remote):

@@ -29,7 +29,9 @@ from flaxformer_mt.rundir.layout import (
 CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}
 
 
-def test_paths_are_those_of_the_architecture_and_absolute(tmp_path, monkeypatch):
+def test_paths_are_those_of_the_architecture_and_a_run_is_read_back(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(Path("run"))
     monkeypatch.chdir("/")
@@ -39,9 +41,6 @@ def test_paths_are_those_of_the_architecture_and_absolute(tmp_path, monkeypatch)
         *("config.json", "status.json", "goodput.json", "metrics.jsonl", "lock", "profile"),
         *("vocabulary", "data", "checkpoints", "evaluation", "samples", "tensorboard"),
     }
-
-
-def test_what_was_created_is_read_back(tmp_path):
     run = create(tmp_path / "new" / "run", CONFIG, ["flaxformer-mt", "train"])
     assert open_run(run.path) == run
     record = read_record(run)

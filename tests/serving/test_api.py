@@ -90,9 +90,6 @@ def test_a_diverse_search_is_for_as_many_as_were_asked_for():
     assert translator.calls[-1][1] == 2
 
 
-# --- attention ------------------------------------------------------------------------------------
-
-
 def test_attention_is_one_layer_of_all_heads_rounded(server):
     for kind, rows, columns, layers in [
         ("cross", ["B", "A", "</s>"], ["a", "b", "</s>"], 3),
@@ -167,9 +164,6 @@ def test_the_interpreter_is_held_for_no_more_than_a_row(monkeypatch):
     assert np.shape(answer["weights"]) == (Wide.heads, 21, 31) and max(sizes) <= 31
 
 
-# --- LibreTranslate -------------------------------------------------------------------------------
-
-
 def test_libre_one_and_several_with_alternatives_and_detection(server):
     payload = {"q": "Hello there", "source": "en", "target": "de", "format": "text", "secret": "?"}
     assert server.post("/translate", payload) == (200, {"translatedText": "THERE HELLO"})
@@ -206,9 +200,6 @@ def test_libre_languages_detect_and_settings(server):
     assert settings["charLimit"] == 5000 and settings["keyRequired"] is False
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
     assert settings["examples"] == ["a b"]
-
-
-# --- the rest -------------------------------------------------------------------------------------
 
 
 def test_metrics_are_prometheus_text_and_count(server):

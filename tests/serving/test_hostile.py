@@ -151,9 +151,6 @@ def test_no_other_kinds_of_bodies(server):
         assert server.ask("POST", "/translate", b"text=a", headers)[0] == 415
 
 
-# --- what is sent ---------------------------------------------------------------------------------
-
-
 def received(client):
     try:
         return client.recv(65536)
@@ -266,9 +263,6 @@ def test_a_head_that_can_be_read_in_two_ways_ends_its_connection(server, method,
 def test_a_body_that_nobody_reads_ends_its_connection(server, data):
     answer = raw(server, data, until_closed=True)
     assert b"connection: close" in answer and answer.count(b"HTTP/1.1 ") == 1
-
-
-# --- slow clients ---------------------------------------------------------------------------------
 
 
 def test_a_body_in_drops_is_given_up(server, monkeypatch):

@@ -92,9 +92,6 @@ def test_requests_one_after_another_and_a_wish_for_another_protocol():
         assert answer.index(b"ONE FIRST") < answer.index(b"TWO SECOND")
 
 
-# --- failures of the model ------------------------------------------------------------------------
-
-
 def test_a_failing_model_tells_the_client_nothing_and_the_operator_where():
     with running(StandIn()) as server:
         status, answer = server.post("/translate", {"text": "BROKEN, do not repeat"})
@@ -190,9 +187,6 @@ def test_while_the_model_is_prepared_requests_are_told_so():
         lengths = (5, 7, 11, 15, 23)
         assert seen == {(size, n, k) for size in (1, 4) for n in lengths for k in (1, 4)}
         assert [line for line in server.said if line.startswith("warming up 1 of 30: ")]
-
-
-# --- keys -----------------------------------------------------------------------------------------
 
 
 def test_keys_open_what_costs_and_nothing_else_needs_them():

@@ -86,9 +86,6 @@ def test_whether_only_this_machine_reaches_it_is_seen_at_its_address():
             assert is_local(listener) == local
 
 
-# --- what an operator may allow -------------------------------------------------------------------
-
-
 def test_an_origin_that_is_allowed_may_ask_and_read():
     allowed = "https://their.site"
     answered = "access-control-allow-origin"
@@ -147,9 +144,6 @@ def test_a_server_for_others_is_asked_for_by_any_name_until_some_are_given():
     assert checked(named, host="box.lan:8000", origin="http://box.lan:8000") == ""
     assert checked(named, host="evil.test:8000", origin="http://evil.test:8000") == "host"
     assert checked(named, host="192.168.1.5:8000") == ""
-
-
-# --- a real browser -------------------------------------------------------------------------------
 
 
 @pytest.mark.browser

@@ -53,16 +53,13 @@ def test_what_would_never_hold_is_refused(changes, message):
         ServerSettings(cors_origins=(origin,), allowed_hosts=("a.example", "b:8000"))
 
 
-def test_the_document_has_the_limits():
+def test_the_document_has_the_limits_and_a_file_of_keys_one_a_line():
     settings = ServerSettings(max_characters=123, max_texts=7, max_n_best=3)
     schemas = openapi(Reader(MODEL, settings))["components"]["schemas"]
     properties = schemas["TranslateRequest"]["properties"]
     assert properties["n_best"]["maximum"] == 3
     assert '"maxLength": 123' in json.dumps(properties["text"])
     assert '"maxItems": 7' in json.dumps(properties["text"])
-
-
-def test_a_key_a_line_and_none_that_no_header_carries():
     text = "# ours\r\n\none\n  two words \n#three\n~!@$%\n"
     assert read_keys(text, "keys") == {"one", "two words", "~!@$%"}
     for key in ("schlüssel", "a\x07b", "a\u2028b", "a\x85b", "\ufeffa"):

@@ -78,9 +78,6 @@ def test_odd_and_long_texts_are_answered(server):
     assert status == 400 and "32" in answer["error"]
 
 
-# --- what is compiled before is all that requests of these lengths can need -----------------------
-
-
 def warmed(engine):
     """The searches that were run."""
     said = []

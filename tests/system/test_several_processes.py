@@ -55,12 +55,7 @@ class Runs:
 
     def job(self, name: str, *changes: str, **more: Any) -> dict[str, Any]:
         overrides = [*self.overrides, *changes]
-        return {
-            "workdir": str(self[name]),
-            "config": self.config,
-            "overrides": overrides,
-            **more,
-        }
+        return {"workdir": str(self[name]), "config": self.config, "overrides": overrides, **more}
 
     def copy(self, name: str, origin: str, *, until: int) -> None:
         """The run `origin` as it was after step `until`."""
@@ -149,10 +144,7 @@ def one(runs: Runs) -> Path:
 @pytest.fixture(scope="module")
 def two(runs: Runs) -> Answers:
     """Two processes, each with its device, as JAX's CPU backend needs it."""
-    jobs = [
-        {"workdir": None},
-        runs.job("undisturbed", *FSDP, profile=[2, 3]),
-    ]
+    jobs = [{"workdir": None}, runs.job("undisturbed", *FSDP, profile=[2, 3])]
     return work_off(runs, "of two", 2, jobs)
 
 

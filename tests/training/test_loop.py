@@ -78,9 +78,6 @@ def test_each_start_keeps_freed_memory_after_its_first_step_once(tmp_path, monke
     assert seen == [2, 4]
 
 
-# --- validation -------------------------------------------------------------------------------
-
-
 def test_validation_loss_is_per_token_over_all_pairs():
     """Whatever the batches: the same as all pairs in a single one."""
     config, params = tiny(), program().init().params
@@ -149,9 +146,6 @@ def test_validation_scores_the_moving_average(tmp_path):
     assert (line["kind"], line["bleu"]) == ("valid", 1.0)
 
 
-# --- the best one, and patience ---------------------------------------------------------------
-
-
 def test_patience_ends_training_and_the_best_checkpoint_stays(tmp_path):
     changes = {"steps": 9, "validate_every": 1, "patience": 3, "keep_latest": 1}
     changes = {f"training.{name}": value for name, value in changes.items()}
@@ -170,9 +164,6 @@ def test_patience_ends_training_and_the_best_checkpoint_stays(tmp_path):
     # A restart, should the note that it has finished be lost, does not train on.
     assert run.start() == outcome
     assert len(run.batches) == 5
-
-
-# --- starting from weights --------------------------------------------------------------------
 
 
 def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
@@ -201,9 +192,6 @@ def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
     count = len(held)
     run.start(initial_params=given)
     assert len(held) == count, "the run has a checkpoint of its own"
-
-
-# --- what a report says -----------------------------------------------------------------------
 
 
 def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
@@ -250,9 +238,6 @@ def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
     (line,) = (line for line in read_metrics(tmp_path / "log") if line["kind"] == "train")
     assert line["seconds_per_step"] == 1
     assert run.steps() == [3, 4, 6, 8, 9]
-
-
-# --- weights that do not fit ----------------------------------------------------------------------
 
 
 def test_what_does_not_fit_is_named():

@@ -143,9 +143,6 @@ def test_padding_has_no_gradient_and_no_say():
     assert float(sums.objective) == float(other.objective)
 
 
-# --- the constant, and what is reported -------------------------------------------------------
-
-
 @pytest.mark.parametrize(("smoothing", "vocab"), [(0.1, 11), (0.1, 37_000), (0.3, 2), (0.0, 9)])
 def test_constant_is_the_entropy_of_the_smoothed_target(smoothing, vocab):
     target = np.full(vocab, smoothing / (vocab - 1))
@@ -186,9 +183,6 @@ def test_large_logits_do_not_overflow(dtype):
     sums, gradients = compiled(0.1, 6, dtype)(np.float32(1e4) * hidden, *rest)
     assert np.isfinite(sums.objective)
     assert all(np.isfinite(gradient).all() for gradient in gradients[:2])
-
-
-# --- number formats and memory ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunk", [0, 6])

@@ -100,9 +100,6 @@ def test_equals_adam_in_float64(changes):
         np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-6)
 
 
-# --- parameters that do not train -------------------------------------------------------------
-
-
 def names(tree: Any) -> set[str]:
     return {path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)}
 
@@ -110,7 +107,7 @@ def names(tree: Any) -> set[str]:
 PARAMS = {"encoder": {"layers_0": {"w": 1.0, "b": 1.0}}, "decoder": {"w": 1.0}, "embedding": 1.0}
 
 
-def test_patterns_are_globs_over_paths():
+def test_patterns_are_globs_over_paths_that_match_some_and_leave_some():
     for patterns, frozen in {
         ("embedding",): {"embedding"},
         ("encoder/*",): {"encoder/layers_0/w", "encoder/layers_0/b"},
@@ -121,17 +118,12 @@ def test_patterns_are_globs_over_paths():
         named = jax.tree_util.tree_leaves_with_path(labels)
         assert {path_name(path) for path, label in named if label == "frozen"} == frozen
         assert names(labels) == names(PARAMS)
-
-
-def test_boxed_parameters_have_the_same_names():
-    """The optimizer sees them with their logical axis names at the start, without later."""
+    # The optimizer sees them with their logical axis names at the start, without later.
     model = Transformer(tiny().model, VOCAB, VOCAB)
     boxed = jax.eval_shape(lambda: initial_params(model, jax.random.key(0)))
     pattern = ("encoder/layers_0/feed_forward/w_in",)
     assert nn.unbox(trainable(boxed, pattern)) == trainable(nn.unbox(boxed), pattern)
-
-
-def test_patterns_without_a_match_or_that_leave_nothing_are_errors():
+    # Without a match, or with none left, they are errors.
     with pytest.raises(FreezeError) as error:
         trainable(PARAMS, ("encoder/*", "embeding"))
     assert str(error.value) == (
@@ -177,7 +169,7 @@ def rates(d_model: int = 512, **settings: Any) -> np.ndarray:
     return np.asarray(learning_rate(ScheduleConfig(**settings), d_model)(jnp.asarray(STEPS - 1)))
 
 
-def test_equals_the_formula():
+def test_equals_the_formula_and_peak_gives_the_same_curve_whatever_d_model():
     steps = STEPS.astype(np.float64)
     for factor, d_model in ((1.0, 512), (2.5, 1024)):
         wanted = factor * d_model**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
@@ -186,9 +178,6 @@ def test_equals_the_formula():
         assert got.dtype == np.float32
     # By hand, of the base model.
     assert rates()[[0, 3999]] == pytest.approx([1.746928e-7, 6.987712e-4], rel=1e-6)
-
-
-def test_peak_gives_the_same_curve_by_its_highest_rate_whatever_d_model():
     for warmup in (1, 10, 4000):
         got = rates(kind="peak", peak=0.005, warmup_steps=warmup)
         assert (got.argmax() + 1, got.max()) == (warmup, pytest.approx(0.005))

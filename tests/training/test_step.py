@@ -59,8 +59,6 @@ def batches(count: int) -> list[Batch]:
     return [uneven_batch(seed=seed) for seed in range(count)]
 
 
-# --- metrics ----------------------------------------------------------------------------------
-
 GOLDEN = {"loss": 2.3265104, "nll": 2.8718319, "gradient_norm": 1.7889113}
 
 
@@ -120,9 +118,6 @@ def test_the_loss_of_packed_rows_is_the_sum_of_their_pairs_losses():
     assert together == pytest.approx(single, rel=1e-5)
 
 
-# --- randomness -------------------------------------------------------------------------------
-
-
 def test_dropout_differs_from_step_to_step_and_with_the_seed():
     keys = [
         tuple(jax.random.key_data(step_key(seed, jnp.int32(step))).tolist())
@@ -161,9 +156,6 @@ def test_accumulation_equals_one_batch():
     wanted, wanted_metrics = run(given, without_dropout())
     assert_close(metrics, wanted_metrics, rtol=1e-5)
     assert_close(state.params, wanted.params, atol=1e-6)
-
-
-# --- updates that are not made ----------------------------------------------------------------
 
 
 def test_gradients_in_bfloat16_update_parameters_in_float32():
@@ -230,9 +222,6 @@ def test_a_batch_of_padding_alone_is_harmless():
     state, (metrics,) = run([empty])
     assert (metrics["tgt_tokens"], metrics["skipped"], metrics["loss"]) == (0, 0, 0)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
-
-
-# --- the moving average -----------------------------------------------------------------------
 
 
 def test_moving_average_is_its_formula():

@@ -132,9 +132,6 @@ def test_perplexity_and_duration():
         assert duration(seconds) == text
 
 
-# --- TensorBoard's event files --------------------------------------------------------------------
-
-
 def events(folder: Path) -> Iterator[Event]:
     """In the order of the files' names: records of length, data and checksums."""
     for path in sorted(folder.iterdir()):

@@ -15,13 +15,10 @@ from tests.training.examples import MAX_LENGTH, VOCAB, program
 SHAPE = Shape(8, MAX_LENGTH, MAX_LENGTH)
 
 
-def test_the_longest_shape_is_tried_not_that_of_most_positions():
+def test_the_longest_shape_is_tried_full_and_without_padding():
     assert longest([Shape(64, 9, 9), Shape(8, 60, 60), Shape(28, 18, 18)]) == Shape(8, 60, 60)
     # Of shapes as long as each other the one of most rows.
     assert longest([Shape(64, 2, 2), Shape(8, 16, 15), Shape(16, 15, 16)]) == Shape(16, 15, 16)
-
-
-def test_a_full_batch_has_no_padding_and_no_sentence_too_long():
     batch = full_batch(Shape(4, 10, 10), program(), longest=4)
     for segments, positions in (
         (batch.src_segment_ids, batch.src_positions),

@@ -22,13 +22,10 @@ def of_shards(pattern: str) -> CorpusConfig:
     return CorpusConfig(name="a", kind="array_record", path=pattern, src="en", tgt="de")
 
 
-def test_keys_may_lead_into_objects_and_name_the_direction(tmp_path):
+def test_keys_may_lead_into_objects_and_what_is_no_pair_is_counted_with_its_reason(tmp_path):
     data = b'{"id": 1, "translation": {"en": "one", "de": "eins"}}\r\n'
     pairs, _ = json_lines(tmp_path, data, "translation.de", "translation.en")
     assert pairs == [Pair(1, "eins", "one")]
-
-
-def test_what_is_no_pair_is_counted_with_its_reason(tmp_path):
     said = {
         b'{"en": "open': "malformed JSON: Unterminated string starting at at character 8",
         b"": "malformed JSON: Expecting value at character 1",

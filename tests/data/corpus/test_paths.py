@@ -28,7 +28,7 @@ from tests.data.corpus.conftest import Bucket, write_shard
 PAIRS = [Pair(1, "one", "eins"), Pair(2, "two", "zwei")]
 
 
-def test_files_are_streamed_from_a_store(bucket, tmp_path):
+def test_files_and_shards_are_streamed_from_a_store(bucket, tmp_path):
     (tmp_path / "a.de").write_bytes(b"eins\nzwei\n")
     for suffix, pack in (("", bytes), (".gz", gzip.compress), (".zst", zstd.compress)):
         bucket.pipe(f"gs://b/wmt/a.en{suffix}", pack(b"one\ntwo\n"))
@@ -44,9 +44,6 @@ def test_files_are_streamed_from_a_store(bucket, tmp_path):
     source = pickle.loads(pickle.dumps(open_source(relative, "gs://b")))
     defect = source.check((b"", b"x"))
     assert defect is not None and defect.file == "gs://b/wmt/a.en.zst"
-
-
-def test_shards_on_a_store_match_a_pattern(bucket, tmp_path):
     for number, pair in enumerate(PAIRS):
         local = tmp_path / "shard"
         write_shard(local, [b'{"en": "%s", "de": "%s"}' % tuple(x.encode() for x in pair[1:])])

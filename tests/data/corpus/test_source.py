@@ -60,9 +60,7 @@ def test_a_setting_that_is_missing_is_named():
             open_source(CorpusConfig(name="a", kind=kind, **given), "", "data.train.a")
     with pytest.raises(CorpusError, match=r"data\.train\.g\.size is 0"):
         list(read_pairs(CorpusConfig(name="g", kind="synthetic"), key="data.train.g"))
-
-
-def test_the_builtin_grammar_is_read_like_a_file():
+    # The built-in grammar is read like a file.
     corpus = CorpusConfig(name="g", kind="synthetic", split="valid", size=20)
     expected = [Pair(n, *pair) for n, pair in enumerate(synthetic.pairs("valid", 20), 1)]
     assert list(read_pairs(corpus)) == expected

@@ -92,7 +92,7 @@ def test_without_a_counter_a_defect_is_an_error(tmp_path):
         )
 
 
-def test_missing_files_name_the_setting(tmp_path):
+def test_missing_files_name_the_setting(tmp_path, monkeypatch):
     corpus = CorpusConfig(name="a", src="no.en", tgt="no.de")
     with pytest.raises(CorpusError) as caught:
         list(read_pairs(corpus, str(tmp_path), key="data.train.a"))
@@ -106,9 +106,7 @@ def test_missing_files_name_the_setting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CorpusError, match=r"data\.valid\.path: .*/pipe is a pipe or a device, and"):
         list(read_pairs(CorpusConfig(kind="tsv", path="pipe"), str(tmp_path), key="data.valid"))
-
-
-def test_paths_stand_in_the_folder_unless_absolute(tmp_path, monkeypatch):
+    # Paths stand in the folder unless absolute.
     monkeypatch.setenv("HOME", str(tmp_path))
     two_files(tmp_path, b"a\n", b"b\n")
     for folder, name in (("~", "a"), ("", "~/a"), ("/nowhere", str(tmp_path / "a"))):

@@ -30,9 +30,7 @@ def test_a_sentence_is_in_the_script_of_its_language_alone():
         for other, found in zip(SENTENCES, own, strict=True):
             # These three have Han characters in common.
             assert other == language or found == 0 or {other, language} <= {"ja", "ko", "zh"}
-
-
-def test_codes_with_subtags():
+    # Codes may have subtags.
     codes = "pt-BR DE sr-Latn sr_latn_RS sr zh-Hant zh_CN xx".split()
     assert [*map(script_of, codes)] == [*["Latn"] * 4, "Cyrl", "Hant", "Hani", None]
     assert script_of("") is None
@@ -50,9 +48,7 @@ def test_letters_of_several_scripts_or_of_none():
     sentences = [text.encode() for text in ("5 µg", "ـ", "ー", "A・ー")]
     for script, own in (("Latn", [2, 0, 0, 1]), ("Arab", [1, 1, 0, 0]), ("Jpan", [1, 0, 1, 1])):
         assert count_letters(sentences, script)[1].tolist() == own
-
-
-def test_the_share_of_letters_in_the_script_decides():
+    # Their share in the script decides.
     sentences = [text.encode() for text in ("abcж", "abжж", "aжжж", "12 ?!", "日本", "é ñ", "")]
     found = other_script(sentences, "Latn", 0.5)
     assert found.tolist() == [False, False, True, False, True, False, False]
