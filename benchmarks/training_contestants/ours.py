@@ -14,7 +14,7 @@ from benchmarks.training_contestants.contest import Job, read_batches, serve
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.parallel.compile_cache import keep_compiled
-from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
+from flaxformer_mt.parallel.process_settings import keep_freed_memory, share_one_heap
 from flaxformer_mt.rundir.cache import cache_folder
 from flaxformer_mt.training.program import build as build_program
 

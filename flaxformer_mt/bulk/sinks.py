@@ -114,15 +114,13 @@ class _Continued(Sink):
 
     def __init__(self, record: Path, restart: bool) -> None:
         self._record, self._restart = record, restart
-        # What a kill may leave beside the record, of which only one process writes.
-        self._aside = record.with_name(f".{record.name}.tmp")
         self._identity: dict[str, Any] = {}
 
     def _tell(self, consumed: Consumed, made: int) -> None:
         """Records how much is complete: of the input, and of output in bytes or parts."""
         done = dataclasses.asdict(consumed)
         record = {"format": FORMAT, "identity": self._identity, "output": made, "consumed": done}
-        paths.write_json(self._record, record, aside=self._aside)
+        paths.write_json(self._record, record)
 
     def _told(self) -> tuple[Consumed, int]:
         """What is done, and how much output that has made.
@@ -192,8 +190,7 @@ class FileSink(_Continued):
         with _explained(self._path, self._part):
             self._force_to_disk()
             os.replace(self._part, self._path)
-            for path in (self._record, self._aside):
-                path.unlink(missing_ok=True)
+            self._record.unlink()
         self.close()
 
     def close(self) -> None:
@@ -231,18 +228,13 @@ class FileSink(_Continued):
                 "move it away, or begin anew with --restart"
             )
         done, size = self._told()
-        if found < size and self._path.is_file() and self._path.stat().st_size == size:
-            # Killed between the last two steps, or here: what became FILE is a part again.
-            with self._path.open("rb") as whole:
-                shutil.copyfileobj(whole, self._stream)
-        elif 0 < found < size:
+        if 0 < found < size:
             raise OutputError(
                 f"{self._part}: has {found:,} bytes where {self._record.name} tells of {size:,}: "
                 "it was changed; begin anew with --restart"
             )
-        elif found < size:
-            return Consumed(), 0  # its owner has taken it away
-        return done, size
+        # Without output it has become FILE, or its owner has taken it away.
+        return (Consumed(), 0) if found < size else (done, size)
 
 
 class BucketSink(_Continued):
@@ -274,8 +266,8 @@ class BucketSink(_Continued):
         with _explained(self._path):
             if not self._restart and paths.exists(self._record):
                 self._uploaded, self._parts = self._told()
-            if self._parts and not paths.exists(self._part(0)):
-                self._take_back()
+            if self._parts and not paths.exists(self._part(0)):  # its owner has taken it away
+                self._uploaded, self._parts = Consumed(), 0
             if not self._uploaded.lines:
                 self._tell(Consumed(), 0)
         self.kept = str(self._folder)
@@ -295,11 +287,11 @@ class BucketSink(_Continued):
         whole = self._folder / "whole"
         self._ask(whole, lambda: _join(map(self._part, range(self._parts)), whole))
         self._ask(self._path, lambda: whole.replace(self._path))
-        # As listed, for a call of before --restart may have had more of them; the first part goes
-        # first, which tells a later call that FILE is the whole, and the record last.
+        # As listed, for a call of before --restart may have had more of them; the record first,
+        # without which no later call takes what is left for something to continue.
         found = self._ask(self._folder, lambda: sorted(self._folder.iterdir()))
         parts = [path for path in found if re.fullmatch(r"\d{8,}|whole", path.name)]
-        for path in (*parts, self._record):
+        for path in (self._record, *parts):
             self._ask(path, functools.partial(path.unlink, missing_ok=True))
         self.kept = ""
 
@@ -312,23 +304,11 @@ class BucketSink(_Continued):
         if self._consumed != self._uploaded and self._consumed.lines:
             data, path = bytes(self._waiting[: self._committed]), self._part(self._parts)
             self._ask(path, lambda: path.write_bytes(data))
-            self._record_upload(self._consumed, self._parts + 1)
+            self._uploaded, self._parts = self._consumed, self._parts + 1
+            self._ask(self._record, lambda: self._tell(self._uploaded, self._parts))
             del self._waiting[: self._committed]
             self._committed = 0
         self._last = self._clock()
-
-    def _take_back(self) -> None:
-        """After a stop while parts were deleted, FILE becomes the only part again."""
-        if not paths.exists(self._path):  # its owner has taken it away
-            self._uploaded, self._parts = Consumed(), 0
-            return
-        # The record first: FILE must never count beside parts that it already holds.
-        self._record_upload(self._uploaded, 1)
-        self._ask(self._folder, lambda: _join([self._path], self._part(0)))
-
-    def _record_upload(self, consumed: Consumed, parts: int) -> None:
-        self._uploaded, self._parts = consumed, parts
-        self._ask(self._record, lambda: self._tell(consumed, parts))
 
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08}"

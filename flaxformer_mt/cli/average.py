@@ -19,7 +19,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, WORKDIR, required=True)
     flags(parser.add_mutually_exclusive_group(), _WHICH)
     options = parser.parse_args(arguments)
-    from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+    from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 
     run = open_run(options.workdir)
     if options.best is not None:

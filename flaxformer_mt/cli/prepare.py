@@ -10,9 +10,9 @@ from flaxformer_mt.api.preparation import planner_of, prepared
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
 from flaxformer_mt.config import ExperimentConfig, check_resume, differences, load_config, to_dict
 from flaxformer_mt.config.digest_keys import trains
-from flaxformer_mt.data.inspect import batches_as_text, shapes_table
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.prepare import describe, read_manifest
+from flaxformer_mt.data.prepare.report import batches_as_text, shapes_table
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.rundir import layout

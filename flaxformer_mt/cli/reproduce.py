@@ -128,8 +128,8 @@ def _report(options: argparse.Namespace) -> int:
         if not is_plan(plan):
             raise ResultError(f"{path}: has no steps of benchmarks.plan or benchmarks.plan_rows")
     for path, other in zip(options.also, others, strict=True):
-        if not page.OTHER_SCORES.keys() & other.metrics:
-            raise ResultError(f"{path}: has none of the scores {', '.join(page.OTHER_SCORES)}")
+        if not page.SCORES.keys() & other.metrics:
+            raise ResultError(f"{path}: has none of the scores {', '.join(page.SCORES)}")
     text, report = page.report(read_records(options.results), plans, others), options.report
     if not options.check:
         make_folder(str(report.parent))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
 from flaxformer_mt.config.schema import BatchConfig
-from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order
+from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order, rows_within
 
 # Candidate lengths a side among which the chain of shapes is chosen. The search takes its fourth
 # power in time and memory: at most about half a second and 100 MB, once a run.
@@ -37,13 +37,7 @@ def shapes_for(
     counts = np.ones(len(src_lengths), np.int64) if counts is None else counts
     src_levels = _levels(src_lengths, counts)
     tgt_levels = _levels(tgt_lengths, counts)
-    longest = max(src_levels[-1], tgt_levels[-1])
-    if longest * batch.multiple > batch.tokens:
-        raise PlanError(
-            f"{batch.multiple} rows (data.batch.multiple) of the longest pair, {longest} tokens, "
-            f"take {longest * batch.multiple:,} positions and data.batch.tokens is "
-            f"{batch.tokens:,}: raise it, or lower data.filter.max_length or data.batch.multiple"
-        )
+    rows_within(batch, max(src_levels[-1], tgt_levels[-1]))  # the longest pair's
     # One state for each pair of candidate lengths, in an order in which nested shapes ascend.
     src_grid, tgt_grid = (
         np.repeat(src_levels, len(tgt_levels)),

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
 from flaxformer_mt.config.schema import BatchConfig
-from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order
+from flaxformer_mt.data.plan import Lengths, Plan, PlanError, Shape, random_order, rows_within
 
 # Exchanges settle quickly up to here; the last percent would take longer than it saves.
 _FILL = 0.985
@@ -63,14 +63,7 @@ def packed_shape(
             for lengths in (src_lengths, tgt_lengths)
         )
         src_length, tgt_length = _lengths(longest, (src_mean, tgt_mean))
-    rows = batch.tokens // max(src_length, tgt_length) // batch.multiple * batch.multiple
-    if rows == 0:
-        raise PlanError(
-            f"{batch.multiple} rows (data.batch.multiple) of {max(src_length, tgt_length)} "
-            f"positions exceed data.batch.tokens = {batch.tokens:,}: raise it, or lower "
-            f"data.filter.max_length or data.batch.multiple"
-        )
-    return Shape(rows, src_length, tgt_length)
+    return Shape(rows_within(batch, max(src_length, tgt_length)), src_length, tgt_length)
 
 
 def plan_packed(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
+from flaxformer_mt.config.schema import BatchConfig
 from flaxformer_mt.errors import UserError
 
 Lengths = Integer[np.ndarray, " pairs"]
@@ -34,6 +35,18 @@ class Shape:
     def positions(self) -> int:
         """Positions of both sides, padding included."""
         return self.rows * (self.src_length + self.tgt_length)
+
+
+def rows_within(batch: BatchConfig, length: int) -> int:
+    """The most rows of this many positions within a batch's budget. Raises PlanError for none."""
+    rows = batch.tokens // length // batch.multiple * batch.multiple
+    if rows == 0:
+        raise PlanError(
+            f"{batch.multiple} rows (data.batch.multiple) of {length} positions exceed "
+            f"data.batch.tokens = {batch.tokens:,}: raise it, or lower data.filter.max_length or "
+            "data.batch.multiple"
+        )
+    return rows
 
 
 def longest(shapes: Sequence[Shape]) -> Shape:

@@ -129,7 +129,8 @@ def planned_batches(
         if not 0 <= position.index <= len(window.plan):
             raise _elsewhere(position, f"a window of {len(window.plan):,} batches")
         while True:
-            following = _next_window(position, windows)
+            turn, number = divmod(position.window + 1, windows)
+            following = Position(position.epoch + turn, number)
             pending = ahead.submit(planner.window, following.epoch, following.window)
             for index in range(position.index, len(window.plan)):
                 here = dataclasses.replace(position, index=index)
@@ -154,12 +155,6 @@ def planned_pass(
     except PlanError as error:
         raise PlanError(f"data.valid: {error}") from None
     return plan_pass(pairs.src_lengths, pairs.tgt_lengths, shapes)
-
-
-def _next_window(position: Position, windows: int) -> Position:
-    if position.window + 1 < windows:
-        return Position(position.epoch, position.window + 1, 0)
-    return Position(position.epoch + 1, 0, 0)
 
 
 def _elsewhere(position: Position, inside: str) -> PlanError:

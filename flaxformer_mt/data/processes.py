@@ -1,4 +1,4 @@
-"""Processes that work for this one: signals are left to it, and they end with it."""
+"""Processes that work for this one: how many, how they are started, and that they end with it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def signals_held_back(*kinds: signal.Signals) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def processors() -> int:
+    """How many this process may use: a container or taskset may leave it fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def end_with_parent() -> None:

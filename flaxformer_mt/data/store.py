@@ -194,13 +194,12 @@ def runs(
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """The open token store of a run: its splits, its digest and its vocabulary's."""
+    """The open token store of a run: its splits and its digest."""
 
     directory: Path
     train: TokenPairs
     valid: TokenPairs
     digest: str
-    vocabulary_digest: str
 
     @classmethod
     def open(
@@ -235,7 +234,6 @@ class Store:
             train=splits["train"],
             valid=splits["valid"],
             digest=hashlib.sha256(text).hexdigest(),
-            vocabulary_digest=made_with,
         )
 
 

@@ -73,7 +73,7 @@ def check_step(device: jax.Device) -> Iterator[Finding]:
 
 def compared(dtype: str, tolerance: float, device: jax.Device, reference: jax.Device) -> Finding:
     """The finding for one type: the difference, relative to the largest change of a parameter."""
-    start = _initial(_program(dtype, reference))
+    start = jax.device_get(_program(dtype, reference).init())
     wanted = one_step(_program(dtype, reference), start)
     found = one_step(_program(dtype, device), start)
     name, difference = f"step {dtype}", largest_difference(found, wanted)
@@ -130,7 +130,3 @@ def check_experiment(config: ExperimentConfig) -> Iterator[Finding]:
 
 def _program(dtype: str, device: jax.Device) -> Program:
     return build(tiny_config(dtype), src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, devices=[device])
-
-
-def _initial(program: Program) -> Any:
-    return jax.device_get(program.init())

@@ -21,7 +21,13 @@ from flaxformer_mt.evaluation.metrics import (
     measure,
 )
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES, PaperBleu
-from flaxformer_mt.evaluation.significance import RESAMPLES, SEED, Interval, intervals
+from flaxformer_mt.evaluation.significance import (
+    RESAMPLES,
+    SEED,
+    Interval,
+    bootstrap_scores,
+    interval,
+)
 from flaxformer_mt.text_table import aligned
 
 BOUNDS = (10, 20, 30, 40, 50, 60)  # words of the source
@@ -280,8 +286,9 @@ def assess(
     measured = measure(scoring.metrics(references, sources), hypotheses, references)
     spreads: dict[str, Interval] = {}
     if scoring.resamples:
-        found = intervals(measured, samples=scoring.resamples, seed=scoring.seed)
-        spreads = {one.metric.name: spread for one, spread in zip(measured, found, strict=True)}
+        drawn = bootstrap_scores(measured, samples=scoring.resamples, seed=scoring.seed)
+        pairs = zip(measured, drawn, strict=True)
+        spreads = {one.metric.name: interval(scores) for one, scores in pairs}
     return Assessment(
         hypotheses=hypotheses,
         references=references,

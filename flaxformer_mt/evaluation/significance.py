@@ -60,12 +60,6 @@ def bootstrap_scores(
     return [np.concatenate(scores) for scores in found]
 
 
-def intervals(
-    measured: Sequence[Measured], *, samples: int = RESAMPLES, seed: int = SEED
-) -> list[Interval]:
-    return [interval(scores) for scores in bootstrap_scores(measured, samples=samples, seed=seed)]
-
-
 def _weights(sentences: int, samples: int, seed: int) -> Iterator[Float[np.ndarray, "c sentences"]]:
     rng = np.random.default_rng(seed)
     for rows in chunks(samples, sentences):

@@ -97,7 +97,13 @@ def rendered(
     """
     matplotlib = require_matplotlib()
     natural = layout.natural
-    size = _default_size(natural, form) if size is None else size
+    if size is None:
+        sharp = 1.0
+        if form == "png":
+            longest = max(natural.width, natural.height)
+            least = (_MOST_PIXELS / (natural.width * natural.height)) ** 0.5
+            sharp = min(SHARP, least, (2**16 - 2) / longest)
+        size = Size(math.floor(natural.width * sharp), math.floor(natural.height * sharp))
     scale = min(size.width / natural.width, size.height / natural.height)
     asked = f"{size.width:.0f}x{size.height:.0f} pixels"
     if scale < _SMALLEST_SCALE:
@@ -214,15 +220,6 @@ def widest(texts: Iterable[str], pixels: float) -> float:
         return 1.0 if unicodedata.east_asian_width(character) in "WF" else 0.62
 
     return pixels * max((sum(map(ems, text)) for text in texts), default=0.0)
-
-
-def _default_size(natural: Size, form: Form) -> Size:
-    sharp = 1.0
-    if form == "png":
-        area = natural.width * natural.height
-        longest = max(natural.width, natural.height)
-        sharp = min(SHARP, (_MOST_PIXELS / area) ** 0.5, (2**16 - 2) / longest)
-    return Size(math.floor(natural.width * sharp), math.floor(natural.height * sharp))
 
 
 def _fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:

@@ -32,9 +32,9 @@ def replacing(path: Path, *, aside: Path | None = None) -> Iterator[Path]:
         raise
 
 
-def write_whole(path: Path, content: bytes, *, aside: Path | None = None) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Writes a local file as `replacing` does. Raises OSError."""
-    with replacing(path, aside=aside) as place:
+    with replacing(path) as place:
         place.write_bytes(content)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,32 +68,23 @@ def language_codes(vocabulary: Vocabulary) -> list[str]:
 def appearing(destination: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a folder beside `destination`, which becomes it at the end.
 
-    After an error or SIGTERM, which ends the program with 143, it is gone. Raises ExportError where
-    something is there already or nothing can be written.
+    After an error it is gone. Raises ExportError where something is there already or nothing can be
+    written.
     """
     if "://" in str(destination):
         raise ExportError(f"{destination}: is no local folder; write to one and copy it from there")
     place = Path(os.path.abspath(destination))  # "." has no name
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ExportError(f"{place}: is there already; name another folder, or remove it")
-    with contextlib.ExitStack() as stack:
-        if threading.current_thread() is threading.main_thread():
-            before = signal.signal(signal.SIGTERM, _end)
-            stack.callback(signal.signal, signal.SIGTERM, before)
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(place) as folder:
-                folder.mkdir()
-                yield folder
-        except OSError as error:
-            raise ExportError(
-                f"{error.filename or place}: cannot be written: {error.strerror or error}"
-            ) from error
-
-
-def _end(number: int, frame: object) -> None:
-    """An exception in place of the signal, after which things are put in order."""
-    raise SystemExit(128 + number)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(place) as folder:
+            folder.mkdir()
+            yield folder
+    except OSError as error:
+        raise ExportError(
+            f"{error.filename or place}: cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def write_json(path: Path, content: Any) -> None:

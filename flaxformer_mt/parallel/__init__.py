@@ -1,13 +1,5 @@
 """The mesh, the one table of logical rules, placing arrays on devices, and several processes."""
 
-from flaxformer_mt.parallel.determinism import (
-    DeterminismError as DeterminismError,
-    make_deterministic as make_deterministic,
-)
-from flaxformer_mt.parallel.host_memory import (
-    keep_freed_memory as keep_freed_memory,
-    share_one_heap as share_one_heap,
-)
 from flaxformer_mt.parallel.mesh import (
     MOST_PARTS as MOST_PARTS,
     RULES as RULES,
@@ -24,6 +16,12 @@ from flaxformer_mt.parallel.mesh import (
     spread_over_data as spread_over_data,
     whole_on as whole_on,
     without_names as without_names,
+)
+from flaxformer_mt.parallel.process_settings import (
+    DeterminismError as DeterminismError,
+    keep_freed_memory as keep_freed_memory,
+    make_deterministic as make_deterministic,
+    share_one_heap as share_one_heap,
 )
 from flaxformer_mt.parallel.processes import (
     ALONE as ALONE,

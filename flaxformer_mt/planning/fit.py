@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from flaxformer_mt.config import ExperimentConfig, flatten, freeze, thaw
-from flaxformer_mt.data.plan import Shape, longest
+from flaxformer_mt.data.plan import Shape, longest, rows_within
 from flaxformer_mt.planning.plan import Plan, PlanningError, check_length
 
 # Of the memory that the compiler grants; what is left is less than a step of the search is worth.
@@ -42,19 +42,13 @@ def largest_shape(config: ExperimentConfig, shapes: Sequence[Shape] = ()) -> Sha
 def shape_of(config: ExperimentConfig, src_length: int, tgt_length: int) -> Shape:
     """Rows of these lengths, as many as the config's budget holds.
 
-    Raises PlanningError for rows that training would not make: without packing a row is one pair.
+    Raises PlanError if there is none, and PlanningError for rows that training would not make:
+    without packing a row is one pair.
     """
     batch, length = config.data.batch, max(src_length, tgt_length)
     if batch.form == "bucket":
         check_length(config, length)
-    rows = batch.tokens // length // batch.multiple * batch.multiple
-    if rows == 0:
-        raise PlanningError(
-            f"data.batch.multiple = {batch.multiple} rows of {length} positions exceed "
-            f"data.batch.tokens = {batch.tokens:,}: raise it, or lower data.filter.max_length or "
-            "data.batch.multiple"
-        )
-    return Shape(rows, src_length, tgt_length)
+    return Shape(rows_within(batch, length), src_length, tgt_length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,12 +156,6 @@ def remedies(
     if not remat:
         split_until_it_fits(2 * accumulation, True, enough - 1)
     return tried
-
-
-def quickest(tried: Sequence[Remedy]) -> Remedy | None:
-    """Of those that fit the one that gets through the most positions a second."""
-    fitting = [remedy for remedy in tried if remedy.plan.fits]
-    return max(fitting, key=lambda remedy: remedy.plan.positions_per_second, default=None)
 
 
 def applied(

@@ -342,7 +342,8 @@ def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.
         takes = f"{plan.shape.rows:,} rows, {plan.needed_bytes / _GIB:.2f} GiB"
         verdict = f"fits; {_speed(plan)}" if plan.fits else "too much"
         lines.append(f"    {remedy.flags(config)}: {takes}, {verdict}")
-    best = fit.quickest(tried)
+    fitting = [remedy for remedy in tried if remedy.plan.fits]
+    best = max(fitting, key=lambda remedy: remedy.plan.positions_per_second, default=None)
     keeps = f"the quickest that keeps it: {best.flags(config)}" if best else None
     return "\n".join([*lines, keeps or "nothing of this keeps it"])
 

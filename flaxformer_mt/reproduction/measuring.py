@@ -23,7 +23,7 @@ from flaxformer_mt.parsing.trees import Tree, TreeError, read
 from flaxformer_mt.reproduction.experiment import Experiment
 from flaxformer_mt.reproduction.records import FULL, REDUCED
 from flaxformer_mt.reproduction.result_file import Result, trained_by, write_result
-from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
+from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from flaxformer_mt.rundir.metrics_log import progress, read_metrics
 from flaxformer_mt.rundir.paths import read_json

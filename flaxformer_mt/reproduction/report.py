@@ -27,23 +27,14 @@ Written by `flaxformer-mt reproduce report` from result files; nothing here is t
 paper's values, which stand once, in `flaxformer_mt/reproduction/paper.py`. What was not run says
 so. How to run a row: docs/reproducing.md of the project."""
 
-_NAMES = {
-    "f1": "F1",
-    "bleu_paper": "the paper's BLEU",
-    "sacrebleu_13a": "sacreBLEU",
-    "chrf": "chrF",
-    "bleu_tokenized": "BLEU (tokenised)",
-    "bleu_tokenized_lc": "BLEU (tokenised, lower-cased)",
-}
-
-# The same of what was trained on other text than the paper's.
-OTHER_SCORES = {
-    "bleu_paper": "the paper's BLEU",
-    "bleu_tokenized_lc": "tokenised BLEU, lower case",
-    "sacrebleu_13a": "sacreBLEU",
-    "chrf": "chrF",
+SCORES = {
     "f1": "F1",
     "f1_at_most_40_words": "F1, 40 words at most",
+    "bleu_paper": "the paper's BLEU",
+    "bleu_tokenized": "BLEU (tokenised)",
+    "bleu_tokenized_lc": "BLEU (tokenised, lower-cased)",
+    "sacrebleu_13a": "sacreBLEU",
+    "chrf": "chrF",
 }
 
 
@@ -299,7 +290,7 @@ def _measured(group: str, results: Sequence[Result]) -> Iterator[str]:
     first = results[0]  # all have its signatures
     names = {
         metric: name + protocol_note(first.signatures.get(metric, ""))
-        for metric, name in _NAMES.items()
+        for metric, name in SCORES.items()
         if any(metric in one.metrics for one in results)
     }
     header = [
@@ -354,8 +345,8 @@ def _score(metric: str, results: Sequence[Result]) -> str:
 
 def _other_text(results: Sequence[Result]) -> Iterator[str]:
     """A line for each result."""
-    shown = [metric for metric in OTHER_SCORES if any(metric in one.metrics for one in results)]
-    header = ["result", "config", *(OTHER_SCORES[metric] for metric in shown)]
+    shown = [metric for metric in SCORES if any(metric in one.metrics for one in results)]
+    header = ["result", "config", *(SCORES[metric] for metric in shown)]
     header += ["steps", "machine that scored", "scored by", "trained by", "command"]
     rows, signatures = [], set()
     for one in results:
@@ -364,7 +355,7 @@ def _other_text(results: Sequence[Result]) -> Iterator[str]:
             signature = one.signatures.get(metric, "")
             score = f"{one.metrics[metric]:.2f}" if metric in one.metrics else ""
             scores.append(score + (protocol_note(signature) if score else ""))
-            signatures |= {f"- {OTHER_SCORES[metric]}: `{signature}`"} if signature else set()
+            signatures |= {f"- {SCORES[metric]}: `{signature}`"} if signature else set()
         seeds, steps = one.metrics.get("seeds"), one.metrics.get("steps")
         named = f"`{one.name}`" + (f", mean of {seeds:.0f}" if seeds else "")
         code = [short(one.commit), ", ".join(training_commits(one)) or "not told"]

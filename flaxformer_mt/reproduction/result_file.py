@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from flaxformer_mt.data.processes import processors
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunRecord
@@ -93,10 +94,8 @@ def this_machine(accelerator: str | None = None) -> Machine:
 
         device = jax.devices()[0]
         accelerator = "none" if device.platform == "cpu" else device.device_kind
-    # Not os.cpu_count(): a container or taskset may leave this process fewer.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return Machine(cores or 1, round(memory, 1), accelerator, *_cpu())
+    return Machine(processors(), round(memory, 1), accelerator, *_cpu())
 
 
 def _cpu(information: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
@@ -187,24 +186,31 @@ def parse(content: Any, path: Path) -> Result:
         if not holds:
             raise ResultError(f"{path}: {complaint}")
 
-    def keys(mapping: Any, cls: type[Result] | type[Machine], where: str) -> None:
-        check(isinstance(mapping, dict), f"{where} must be an object")
-        fields = {field.name for field in dataclasses.fields(cls)}
-        missing, unknown = sorted(fields - OPTIONAL - set(mapping)), sorted(set(mapping) - fields)
-        check(not missing, f"{where} lacks: {', '.join(missing)}")
-        check(not unknown, f"{where} has unknown keys: {', '.join(unknown)}")
+    def typed(value: Any, kind: str, where: str) -> None:
+        """Checks a value, and what is in it, by the name of its type."""
+        if kind in forms or kind.startswith("Mapping"):
+            whole = where or "the result"
+            check(isinstance(value, dict), f"{whole} must be an object")
+            of_each = dict.fromkeys(value, kind.partition(", ")[2].removesuffix("]"))
+            if kind in forms:
+                of_each = {one.name: str(one.type) for one in dataclasses.fields(forms[kind])}
+                missing = sorted(of_each.keys() - OPTIONAL - value.keys())
+                unknown = sorted(value.keys() - of_each.keys())
+                check(not missing, f"{whole} lacks: {', '.join(missing)}")
+                check(not unknown, f"{whole} has unknown keys: {', '.join(unknown)}")
+            for key, each in value.items():
+                typed(each, of_each[key], f"{where}.{key}" if where else key)
+        elif kind == "str":
+            # A machine may have nothing to say of its CPU.
+            said = isinstance(value, str) and (value != "" or where.startswith("machine."))
+            check(said, f"{where} must be a text, not {value!r}")
+        else:
+            # JSON as Python reads it also has NaN and Infinity, and True is an int.
+            finite = type(value) in (int, float) and math.isfinite(value)
+            check(finite, f"{where} must be a finite number, not {value!r}")
 
-    def text(value: Any, where: str) -> None:
-        check(isinstance(value, str) and value != "", f"{where} must be a text, not {value!r}")
-
-    def number(value: Any, where: str) -> None:
-        # JSON as Python reads it also has NaN and Infinity, and True is an int.
-        finite = type(value) in (int, float) and math.isfinite(value)
-        check(finite, f"{where} must be a finite number, not {value!r}")
-
-    keys(content, Result, "the result")
-    for key in ("name", "command", "config", "commit"):
-        text(content[key], key)
+    forms: dict[str, type[Result] | type[Machine]] = {"Result": Result, "Machine": Machine}
+    typed(content, "Result", "")
     name, commit, machine, metrics = (content[k] for k in ("name", "commit", "machine", "metrics"))
     check(NAME.fullmatch(name) is not None, f"name '{name}' must match {NAME.pattern}")
     check(path.name == f"{name}.json", f"holds '{name}': its name must be {name}.json")
@@ -213,21 +219,10 @@ def parse(content: Any, path: Path) -> Result:
         check(ABSOLUTE_PATH.search(content[key]) is None, complaint)
     complaint = f"commit '{commit}' is neither a full git hash nor a release"
     check(COMMIT.fullmatch(commit) is not None, complaint)
-    keys(machine, Machine, "machine")
     check(type(machine["cores"]) is int and machine["cores"] > 0, "machine.cores: a count")
-    number(machine["memory_gib"], "machine.memory_gib")
-    text(machine["accelerator"], "machine.accelerator")
-    for key in ("cpu", "instructions"):
-        check(isinstance(machine.get(key, ""), str), f"machine.{key} must be a text")
-    number(content["seconds"], "seconds")
-    check(isinstance(metrics, dict) and metrics != {}, "metrics must map names to numbers")
-    for key, value in metrics.items():
+    check(metrics != {}, "metrics must map names to numbers")
+    for key in metrics:
         check(NAME.fullmatch(key) is not None, f"metric '{key}' must match {NAME.pattern}")
-        number(value, f"metrics.{key}")
-    for where in ("versions", "signatures", "details", "hypotheses"):
-        check(isinstance(content.get(where, {}), dict), f"{where} must be an object")
-        for key, value in content.get(where, {}).items():
-            text(value, f"{where}.{key}")
     for file in content.get("hypotheses", {}):
         fits = re.fullmatch(rf"{name}\.\w[\w.-]*\.hyp\.xz", file) is not None
         check(fits, f"hypotheses '{file}': must be named {name}.SET.hyp.xz")

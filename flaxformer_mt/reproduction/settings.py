@@ -62,10 +62,10 @@ class Settings:
 
     scale: float = 1.0
     seed: int = 1
-    text: Text = "files"
     folder: str | None = None
     corpus: Corpus | None = None
     overrides: tuple[str, ...] = ()
+    text: Text = "files"
 
     def __post_init__(self) -> None:
         if not 0 < self.scale <= 1:
@@ -114,8 +114,6 @@ class Settings:
         if self.text == "files":
             # Left out so that results from before this setting compare with later ones.
             del plain["text"]
-        else:
-            plain["text"] = plain.pop("text")  # behind the others
         return json.dumps(plain)
 
     @classmethod

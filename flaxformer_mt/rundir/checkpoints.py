@@ -156,11 +156,11 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             # The policy at hand may call another step best than the one it was saved under.
             best = self.best_step() if step == "best" else None
             chosen = select_step(self.directory, step) if best is None else best
-            return _read_surely(self.directory / str(chosen), abstract)
+            return _read(self.directory / str(chosen), abstract)
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
             try:
-                snapshot = _read_surely(self.directory / str(candidate), abstract)
+                snapshot = _read(self.directory / str(candidate), abstract)
             except DamagedError as error:
                 damaged[candidate] = str(error)
                 continue
@@ -307,14 +307,6 @@ def load_params(
         raise DamagedError(
             f"{error}; choose another checkpoint: there are {joined(list_steps(run.checkpoints))}"
         ) from error
-
-
-def _read_surely(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:
-    """As `_read`; what is damaged only once was damaged on its way here."""
-    try:
-        return _read(folder, abstract)
-    except DamagedError:
-        return _read(folder, abstract)
 
 
 def _read(folder: Path, abstract: Mapping[str, Any]) -> Snapshot:

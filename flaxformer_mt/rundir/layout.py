@@ -176,13 +176,7 @@ def read_record(run: RunDirectory) -> RunRecord:
         )
     try:
         starts = tuple(
-            Start(
-                time=start["time"],
-                command_line=tuple(start["command_line"]),
-                python=start["python"],
-                packages=dict(start["packages"]),
-                git_commit=start["git_commit"],
-            )
+            Start(**start | {"command_line": tuple(start["command_line"])})
             for start in content["starts"]
         )
         config = dict(content["config"])
@@ -258,10 +252,7 @@ def read_status(run: RunDirectory) -> Status | None:
     if not exists(run.status_file):
         return None
     try:
-        content = read_json(run.status_file)
-        status = Status(
-            state=content["state"], step=int(content["step"]), reason=str(content["reason"])
-        )
+        status = Status(**read_json(run.status_file))
     except WorkdirError as error:
         raise WorkdirError(f"{error}; delete it") from error
     except (KeyError, TypeError, ValueError) as error:

@@ -163,8 +163,8 @@ class RemoteHolding(Holding):
                 self._write()
 
     def _write(self) -> None:
-        with self._writing:
-            asking(self._run.lock_file, "written", self._replace)
+        with self._writing, explained(self._run.lock_file, "written"):
+            self._replace()
 
     def _replace(self) -> None:
         from google.api_core.exceptions import PreconditionFailed
@@ -185,14 +185,12 @@ class RemoteHolding(Holding):
 
     def _read(self) -> tuple[int, dict[str, Any]]:
         """The generation of the lock and what it says; 0 if there is none."""
-        return asking(self._run.lock_file, "read", self._download)
-
-    def _download(self) -> tuple[int, dict[str, Any]]:
         from google.api_core.exceptions import NotFound
 
-        while (found := self._blob.bucket.get_blob(self._blob.name)) is not None:
-            with contextlib.suppress(NotFound):  # replaced meanwhile
-                return found.generation, _parsed(found.download_as_bytes(), self._run)
+        with explained(self._run.lock_file, "read"):
+            while (found := self._blob.bucket.get_blob(self._blob.name)) is not None:
+                with contextlib.suppress(NotFound):  # replaced meanwhile
+                    return found.generation, _parsed(found.download_as_bytes(), self._run)
         return 0, {}
 
 

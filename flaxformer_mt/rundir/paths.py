@@ -132,8 +132,8 @@ def _installed(module: str) -> bool:
     return False
 
 
-def write_json(path: Path, content: Any, *, aside: Path | None = None) -> None:
-    """Writes `content`, whole or not at all; `aside` as in `write_text`.
+def write_json(path: Path, content: Any) -> None:
+    """Writes `content`, whole or not at all.
 
     Raises RunDirectoryError if the content is not plain JSON or the file cannot be written.
     """
@@ -141,15 +141,15 @@ def write_json(path: Path, content: Any, *, aside: Path | None = None) -> None:
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     except (TypeError, ValueError) as error:
         raise RunDirectoryError(f"{path}: the content is not plain JSON: {error}") from error
-    write_text(path, text, aside=aside)
+    write_text(path, text)
 
 
-def write_text(path: Path, text: str, *, aside: Path | None = None) -> None:
+def write_text(path: Path, text: str) -> None:
     """Writes UTF-8 text as `write_bytes` does. Raises RunDirectoryError."""
-    write_bytes(path, text.encode("utf-8"), aside=aside)
+    write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path: Path, content: bytes, *, aside: Path | None = None) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
     """Writes `content` as `files.atomic.replacing` does; in a bucket it replaces the object.
 
     Raises RunDirectoryError if it cannot be written.
@@ -160,7 +160,7 @@ def write_bytes(path: Path, content: bytes, *, aside: Path | None = None) -> Non
         if is_remote(path):
             path.write_bytes(content)
         else:
-            write_whole(path, content, aside=aside)
+            write_whole(path, content)
 
 
 def remove_file(path: Path) -> None:

@@ -23,9 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flaxformer_mt.serving import answers
 from flaxformer_mt.serving.access import Keys, Origins, Refusal, key_in_headers, unavailable
-from flaxformer_mt.serving.answers import json_response
+from flaxformer_mt.serving.answers import json_response, openapi
 from flaxformer_mt.serving.model_info import page_settings
-from flaxformer_mt.serving.openapi import openapi
 from flaxformer_mt.serving.requests import read_payload
 from flaxformer_mt.serving.service import Service
 

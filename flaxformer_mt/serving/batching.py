@@ -185,7 +185,10 @@ class Batcher:
     def _outcomes(self, batch: list[_Item]) -> tuple[list[Any], Exception | None]:
         """A result or an exception for each item, and why the batch failed if any item did."""
         try:
-            return self._results(batch), None
+            results = list(self._run(batch[0][0].key, [item for _, item in batch]))
+            if len(results) != len(batch):
+                raise RuntimeError(f"{len(batch)} items have {len(results)} results")
+            return results, None
         except Exception as error:
             failure = error
         tickets = dict.fromkeys(ticket for ticket, _ in batch)
@@ -199,9 +202,3 @@ class Batcher:
         # Each alone, all may have been answered: then nothing has failed that anybody knows of.
         lost = any(isinstance(outcome, Exception) for outcome in outcomes)
         return outcomes, failure if lost else None
-
-    def _results(self, batch: list[_Item]) -> list[Any]:
-        results = list(self._run(batch[0][0].key, [item for _, item in batch]))
-        if len(results) != len(batch):
-            raise RuntimeError(f"{len(batch)} items have {len(results)} results")
-        return results

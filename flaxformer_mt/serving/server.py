@@ -155,7 +155,7 @@ class TranslationServer(uvicorn.Server):
         def stop(name: str) -> None:
             if self.should_exit:
                 self.force_exit = True
-                self._service.hurry()
+                self._service.hurried.set()
                 return
             self._say(f"{name}: answering what was accepted, then stopping")
             self.should_exit = True

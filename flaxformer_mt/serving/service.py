@@ -75,7 +75,7 @@ class Service:
         self.warm = (0, 0)  # steps done, of how many
         self._stopping = False
         self._deadline = 0.0
-        self._hurried = asyncio.Event()
+        self.hurried = asyncio.Event()  # set, `stop` waits no longer
         self._failures = 0  # batches in a row
         self._last_failure = 0.0
 
@@ -100,10 +100,6 @@ class Service:
             self._stopping = True
             self._deadline = time.monotonic() + self.settings.drain_seconds
 
-    def hurry(self) -> None:
-        """`stop` waits no longer."""
-        self._hurried.set()
-
     async def stop(self) -> None:
         """Returns when the model has done what was accepted, or its time is over.
 
@@ -112,11 +108,11 @@ class Service:
         """
         self.begin_stop()
         left = self._deadline - time.monotonic() if self.batcher.ready else 0.0
-        closed, _ = await _until_one(self.batcher.close(), self._hurried.wait(), max(0.0, left))
+        closed, _ = await _until_one(self.batcher.close(), self.hurried.wait(), max(0.0, left))
         if closed is None and self.batcher.ready:
             self.say("the model is still at work, and not waited for")
         told = time.monotonic() + _TOLD_WITHIN
-        while self.metrics.open_requests and time.monotonic() < told and not self._hurried.is_set():
+        while self.metrics.open_requests and time.monotonic() < told and not self.hurried.is_set():
             await asyncio.sleep(0.01)
 
     async def translate(self, task: TranslateTask) -> list[list[Translated]]:

@@ -10,10 +10,10 @@ from hypothesis import given, settings, strategies as st
 
 from flaxformer_mt.config.schema import BatchConfig, VocabularyConfig
 from flaxformer_mt.data.batch import Batch, Share, assemble
-from flaxformer_mt.data.inspect import BORDER, batches_as_text, shapes_table
 from flaxformer_mt.data.order import Position
 from flaxformer_mt.data.plan import PlanError, Shape
 from flaxformer_mt.data.planner import Planner, planned_batches
+from flaxformer_mt.data.prepare.report import BORDER, batches_as_text, shapes_table
 from flaxformer_mt.data.synthetic import pairs as grammar
 from flaxformer_mt.data.vocabulary import BOS, EOS, train_pair
 from tests.data.pairs import in_memory

@@ -122,8 +122,8 @@ def test_a_pass_is_in_order_of_length():
 def test_what_cannot_be_batched_or_packed_is_an_error():
     lengths = np.array([100], np.int32)
     message = (
-        r"^8 rows \(data\.batch\.multiple\) of the longest pair, 100 tokens, take 800 positions "
-        r"and data\.batch\.tokens is 799: raise it, or lower data\.filter\.max_length or"
+        r"^8 rows \(data\.batch\.multiple\) of 100 positions exceed data\.batch\.tokens = 799: "
+        r"raise it, or lower data\.filter\.max_length or"
     )
     with pytest.raises(PlanError, match=message):
         shapes_for(lengths, lengths, BatchConfig(tokens=799, multiple=8))

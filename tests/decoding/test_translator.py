@@ -21,8 +21,12 @@ from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetErro
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.rundir import CheckpointError
-from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
-from flaxformer_mt.rundir.checkpoint_choice import Chosen, chosen_weights
+from flaxformer_mt.rundir.checkpoint_choice import (
+    Chosen,
+    average_checkpoints,
+    chosen_weights,
+    write_average,
+)
 from tests.decoding.runs import MAX_LENGTH, PAIRS, make_run, parameters
 
 LINES = [source for source, _ in PAIRS]

@@ -92,7 +92,7 @@ def test_a_slow_device_is_seen(monkeypatch):
 def test_every_parameter_moves_and_rounding_is_allowed_and_discriminates():
     """bfloat16 against float32 is more than float32 may differ, and less than bfloat16 may."""
     programs = [training_step._program(dtype, jax.devices()[0]) for dtype in TOLERANCES]
-    start = training_step._initial(programs[0])
+    start = jax.device_get(programs[0].init())
     exact, rounded = (one_step(program, start) for program in programs)
     assert min(float(np.abs(part).max()) for part in exact.moved) > 0
     difference = largest_difference(rounded, exact)
@@ -106,8 +106,8 @@ def test_one_wrong_number_among_the_parameters_is_seen(monkeypatch, size, state)
     exact = Step(1.0, [np.ones(3), np.full((2, 2), -2.0)])
     wrong = Step(1.0, [exact.moved[0], exact.moved[1] + np.array([[0, 0], [2 * size, 0]])])
     answers = iter([exact, wrong])
-    monkeypatch.setattr(training_step, "_program", lambda *_: None)
-    monkeypatch.setattr(training_step, "_initial", lambda _: None)
+    program = SimpleNamespace(init=lambda: None)
+    monkeypatch.setattr(training_step, "_program", lambda *_: program)
     monkeypatch.setattr(training_step, "one_step", lambda *_: next(answers))
     other = SimpleNamespace(platform="tpu")
     finding = training_step.compared("float32", TOLERANCES["float32"], other, jax.devices()[0])

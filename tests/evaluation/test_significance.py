@@ -18,7 +18,7 @@ from flaxformer_mt.evaluation.significance import (
     approximate_randomization,
     bootstrap_scores,
     chunks,
-    intervals,
+    interval,
     paired_bootstrap,
 )
 from tests.evaluation.noise import grammar_text, noisy
@@ -76,7 +76,8 @@ def test_intervals_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
     systems = [("Baseline: a", BASELINE), ("b", BASELINE)]
     metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
     _, wanted = PairedTest(systems, metrics, [REFERENCES], test_type="bs", n_samples=400)()
-    found = intervals(measure([Bleu(), Chrf()], BASELINE, REFERENCES), samples=400)
+    pair = measure([Bleu(), Chrf()], BASELINE, REFERENCES)
+    found = map(interval, bootstrap_scores(pair, samples=400))
     for ours, theirs in zip(found, (wanted["BLEU"][0], wanted["chrF2"][0]), strict=True):
         # Theirs is computed in float32.
         assert ours.mean == pytest.approx(theirs.mean, abs=1e-3)

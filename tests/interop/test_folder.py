@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +53,6 @@ def test_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with appearing("../here/.") as folder:
         (folder / "file").write_text("x")
     assert [path.name for path in tmp_path.rglob("*")] == ["here", "file"]
-
-
-def test_after_sigterm_there_is_nothing(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, appearing(tmp_path / "model") as folder:
-        (folder / "file").write_text("x")
-        signal.raise_signal(signal.SIGTERM)
-    assert ended.value.code == 143 and not list(tmp_path.iterdir())
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

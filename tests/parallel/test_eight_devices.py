@@ -21,7 +21,7 @@ import pytest
 from flaxformer_mt.config import freeze
 from flaxformer_mt.data.batch import assemble
 from flaxformer_mt.data.plan import Shape
-from flaxformer_mt.parallel import MeshError, determinism
+from flaxformer_mt.parallel import MeshError, process_settings
 from flaxformer_mt.rundir.checkpoint_choice import KeepPolicy
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.digests import tree_digest
@@ -205,7 +205,7 @@ def main() -> None:
 def on_eight_devices(module: str, arguments: str = "") -> str:
     """What a module of tests prints as a program with so many devices, which a process has."""
     # A flag that XLA doesn't know ends the process.
-    flags = f"--xla_force_host_platform_device_count=8 {determinism.FLAG}"
+    flags = f"--xla_force_host_platform_device_count=8 {process_settings.FLAG}"
     # Many programs, run a few times each: nothing to optimise them for.
     variables = environment(XLA_FLAGS=flags, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
     command = [sys.executable, *WARNINGS, "-m", module, *arguments.split()]

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from flaxformer_mt.parallel import host_memory
-from flaxformer_mt.parallel.host_memory import available, peak
+from flaxformer_mt.parallel import process_settings
+from flaxformer_mt.parallel.process_settings import available, peak
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this C library is not glibc")
@@ -20,7 +20,7 @@ from flaxformer_mt.parallel.host_memory import available, peak
 def test_left_alone_among_processes_and_where_the_user_chose():
     code = """if True:
         import os
-        from flaxformer_mt.parallel.host_memory import keep_freed_memory, share_one_heap
+        from flaxformer_mt.parallel.process_settings import keep_freed_memory, share_one_heap
         for name, value in (
             ("MALLOC_ARENA_MAX", "4"),
             ("MALLOC_TOP_PAD_", "1"),
@@ -38,40 +38,40 @@ def test_left_alone_among_processes_and_where_the_user_chose():
 
 def test_the_cpu_is_expected_where_nothing_else_is_chosen_or_installed(tmp_path, monkeypatch):
     config, packages = SimpleNamespace(jax_platforms=None), {}
-    monkeypatch.setattr(host_memory, "jax", SimpleNamespace(config=config))
-    monkeypatch.setattr(host_memory.importlib.metadata, "entry_points", lambda group: ())
-    monkeypatch.setattr(host_memory.importlib.util, "find_spec", packages.get)
+    monkeypatch.setattr(process_settings, "jax", SimpleNamespace(config=config))
+    monkeypatch.setattr(process_settings.importlib.metadata, "entry_points", lambda group: ())
+    monkeypatch.setattr(process_settings.importlib.util, "find_spec", packages.get)
     monkeypatch.delenv("PJRT_NAMES_AND_LIBRARY_PATHS", raising=False)
     packages["jax_plugins"] = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    assert host_memory._cpu_is_expected()
+    assert process_settings._cpu_is_expected()
     (tmp_path / "xla_cuda13").mkdir()
     (tmp_path / "xla_cuda13" / "__init__.py").touch()
-    assert not host_memory._cpu_is_expected()
+    assert not process_settings._cpu_is_expected()
     packages.clear()
     packages["libtpu"] = object()
-    assert not host_memory._cpu_is_expected()
+    assert not process_settings._cpu_is_expected()
     packages.clear()
     monkeypatch.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", "chip:/lib/chip.so")
-    assert not host_memory._cpu_is_expected()
+    assert not process_settings._cpu_is_expected()
     for chosen, cpu in (("cpu,tpu", True), ("tpu,cpu", False), ("cuda", False)):
         config.jax_platforms = chosen
-        assert host_memory._cpu_is_expected() == cpu
+        assert process_settings._cpu_is_expected() == cpu
 
 
 def test_nothing_is_kept_where_memory_is_scarce(monkeypatch):
-    monkeypatch.setattr(host_memory, "_applies", lambda: True)
-    monkeypatch.setattr(host_memory.jax, "default_backend", lambda: "cpu")
-    monkeypatch.setattr(host_memory, "peak", lambda: 3000)
+    monkeypatch.setattr(process_settings, "_applies", lambda: True)
+    monkeypatch.setattr(process_settings.jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(process_settings, "peak", lambda: 3000)
     said = []
-    monkeypatch.setattr(host_memory, "_mallopt", lambda *setting: said.append(setting) or True)
-    monkeypatch.setattr(host_memory, "available", lambda: 8999)
-    assert not host_memory.keep_freed_memory()
+    monkeypatch.setattr(process_settings, "_mallopt", lambda *setting: said.append(setting) or True)
+    monkeypatch.setattr(process_settings, "available", lambda: 8999)
+    assert not process_settings.keep_freed_memory()
     assert not said
-    monkeypatch.setattr(host_memory, "available", lambda: 9000)
-    assert host_memory.keep_freed_memory()
-    assert said == [(host_memory._MMAP_MAX, 0), (host_memory._TRIM_THRESHOLD, -1)]
-    monkeypatch.setattr(host_memory.jax, "default_backend", lambda: "gpu")
-    assert not host_memory.keep_freed_memory()
+    monkeypatch.setattr(process_settings, "available", lambda: 9000)
+    assert process_settings.keep_freed_memory()
+    assert said == [(process_settings._MMAP_MAX, 0), (process_settings._TRIM_THRESHOLD, -1)]
+    monkeypatch.setattr(process_settings.jax, "default_backend", lambda: "gpu")
+    assert not process_settings.keep_freed_memory()
 
 
 MACHINE = 8_000_000 * 1024

@@ -12,8 +12,12 @@ import orbax.checkpoint as ocp
 import pytest
 
 from flaxformer_mt.rundir import CheckpointError
-from flaxformer_mt.rundir.averaging import average_checkpoints, write_average
-from flaxformer_mt.rundir.checkpoint_choice import averaged_steps, default_weights
+from flaxformer_mt.rundir.checkpoint_choice import (
+    average_checkpoints,
+    averaged_steps,
+    default_weights,
+    write_average,
+)
 from flaxformer_mt.rundir.checkpoints import load_params
 from tests.rundir.snapshots import snapshot, tree
 

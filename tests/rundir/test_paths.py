@@ -23,9 +23,7 @@ from flaxformer_mt.rundir.paths import (
 )
 
 
-def test_a_local_path_is_absolute_and_a_bucket_s_keeps_its_address(
-    tmp_path, monkeypatch
-):
+def test_a_local_path_is_absolute_and_a_bucket_s_keeps_its_address(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for given in ("run", Path("run"), "./x/../run", str(tmp_path / "run")):
         path = as_path(given)
@@ -97,10 +95,7 @@ def test_whatever_interrupts_it_the_old_file_alone_is_left(tmp_path, monkeypatch
         write_text(path, "new")
     monkeypatch.undo()
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["state.json"]
-    # What a kill leaves under a given name is taken over.
-    aside = tmp_path / ".state.json.tmp"
-    aside.write_text("a longer text than what follows")
-    write_json(path, {"new": 1}, aside=aside)
+    write_json(path, {"new": 1})
     assert json.loads(path.read_text()) == {"new": 1} and os.listdir(tmp_path) == ["state.json"]
 
 

@@ -29,9 +29,7 @@ from flaxformer_mt.rundir.layout import (
 CONFIG = {"name": "test", "model": {"d_model": 512, "dropout": 0.1}, "freeze": ["encoder/*"]}
 
 
-def test_paths_are_those_of_the_architecture_and_a_run_is_read_back(
-    tmp_path, monkeypatch
-):
+def test_paths_are_those_of_the_architecture_and_a_run_is_read_back(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = RunDirectory(Path("run"))
     monkeypatch.chdir("/")

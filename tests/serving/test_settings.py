@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.cli.serve import _parser
-from flaxformer_mt.serving.openapi import openapi
+from flaxformer_mt.serving.answers import openapi
 from flaxformer_mt.serving.requests import Reader
 from flaxformer_mt.serving.settings import ServerSettings, SettingsError, flags, read_keys
 from tests.serving.stand_in import MODEL

@@ -5,6 +5,7 @@ Readers neither filter nor tokenise; they give every pair that is sound, and acc
 
 from flaxformer_mt.data.corpus.pairs import (
     EMPTY_SIDE as EMPTY_SIDE,
+    EXAMPLES as EXAMPLES,
     CorpusError as CorpusError,
     Drops as Drops,
     Example as Example,
@@ -12,7 +13,6 @@ from flaxformer_mt.data.corpus.pairs import (
 )
 from flaxformer_mt.data.corpus.source import (
     Source as Source,
-    files as files,
     open_source as open_source,
     read_pairs as read_pairs,
 )

@@ -21,6 +21,8 @@ EMPTY_SIDE = "empty side"
 COLUMNS = "not two columns"
 MALFORMED_JSON = "malformed JSON"
 NO_TEXT = "no text under the key"
+EXAMPLES = 5
+"""Dropped pairs of a reason that are shown."""
 
 
 class CorpusError(UserError):
@@ -61,7 +63,6 @@ class Drops:
 
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
     examples: list[Example] = dataclasses.field(default_factory=list)
-    examples_per_reason: int = 5
 
     @property
     def total(self) -> int:
@@ -70,8 +71,17 @@ class Drops:
     def add(self, line: int, defect: Defect) -> None:
         count = self.counts.get(defect.reason, 0)
         self.counts[defect.reason] = count + 1
-        if count < self.examples_per_reason:
+        if count < EXAMPLES:
             self.examples.append(Example(defect.file, line, defect.reason, defect.detail))
+
+    def merge(self, later: Drops) -> None:
+        """Adds those of later lines; the first of each reason are among its examples."""
+        before = dict(self.counts)
+        for example in sorted(later.examples, key=lambda example: example.line):
+            reason = example.reason
+            self.counts[reason] = before.get(reason, 0) + later.counts[reason]
+            if sum(each.reason == reason for each in self.examples) < EXAMPLES:
+                self.examples.append(example)
 
     def describe(self) -> str:
         """The counts in one line: "3 empty side, 1 invalid UTF-8"."""

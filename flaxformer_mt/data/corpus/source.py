@@ -111,11 +111,3 @@ def read_pairs(
             )
         else:
             drops.add(line, defect)
-
-
-def files(corpus: CorpusConfig, folder: str = "", *, key: str = "") -> dict[str, AnyPath]:
-    """The files of a corpus by setting name, existence checked; none for the built-in grammar.
-
-    Nothing is made: a TFDS set that is not prepared counts as missing. Raises CorpusError.
-    """
-    return dict(open_source(corpus, folder, key, make=False).files)

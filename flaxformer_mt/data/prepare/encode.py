@@ -8,18 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int32, Int64, UInt8, UInt64
+from jaxtyping import Bool, Int32, Int64, UInt64
 
 from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import Source
+from flaxformer_mt.data.corpus import EXAMPLES, Drops, Example, Source
 from flaxformer_mt.data.prepare import filters
 from flaxformer_mt.data.vocabulary import UNK, Vocabularies
 
 CHUNK = 4096
 """Records that are encoded at a time."""
-EXAMPLES = 5
-"""Dropped pairs of a reason that a chunk shows: as many as an account keeps."""
 Places = Int64[np.ndarray, " records"]
 
 
@@ -50,32 +48,31 @@ class Range(NamedTuple):
 
 
 class Fates:
-    """Which records of a chunk are kept, and why the others are not."""
+    """Which records of a chunk are kept, and an account of the others."""
 
-    def __init__(self, records: int) -> None:
-        self.codes: UInt8[np.ndarray, " records"] = np.zeros(records, np.uint8)
-        """For each record the place of its reason in `reasons`; 0 if it is kept."""
-        self.reasons = ["kept"]
-        self.examples: dict[int, tuple[str, str]] = {}
-        """File and detail of the first records dropped for each reason, by their places."""
+    def __init__(self, chunk: Chunk) -> None:
+        self.drops = Drops()
+        self._first_line, self._label = chunk.first_line, chunk.source.label
+        self._kept = np.ones(len(chunk.records), bool)
 
     def kept(self) -> Places:
-        return np.flatnonzero(self.codes == 0)
+        return np.flatnonzero(self._kept)
 
     def drop(
-        self, records: Places, reason: str, file: str, detail: str | Callable[[int], str]
+        self, records: Places, reason: str, detail: str | Callable[[int], str], file: str = ""
     ) -> None:
         """Drops those of the records, whose places are in order, that are still kept.
 
         Of each call the first few are shown, so that the first few of all of them are.
         """
-        if reason not in self.reasons:
-            self.reasons.append(reason)
-        places = records[self.codes[records] == 0]
-        self.codes[places] = self.reasons.index(reason)
+        places = records[self._kept[records]]
+        self._kept[places] = False
+        if len(places):
+            self.drops.counts[reason] = self.drops.counts.get(reason, 0) + len(places)
         for place in places[:EXAMPLES].tolist():
             said = detail if isinstance(detail, str) else detail(place)
-            self.examples[place] = (file, said)
+            example = Example(file or self._label, self._first_line + place, reason, said)
+            self.drops.examples.append(example)
 
 
 @dataclasses.dataclass
@@ -130,17 +127,17 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
     Only what the model cannot take is left out of validation, which is sides that are empty or too
     long or words without a type: the other filters clean what is learned from.
     """
-    fates, training = Fates(len(chunk.records)), chunk.split == "train"
+    fates, training = Fates(chunk), chunk.split == "train"
     defects: dict[tuple[str, str], dict[int, str]] = {}
     for place, columns in enumerate(chunk.records):
         if (defect := chunk.source.check(columns)) is not None:
             defects.setdefault((defect.reason, defect.file), {})[place] = defect.detail
     for (reason, file), details in defects.items():
-        fates.drop(np.array([*details]), reason, file, details.__getitem__)
+        fates.drop(np.array([*details]), reason, details.__getitem__, file)
     src, tgt = _sides(chunk, fates)
     text = (b"", b"") if training else (_lines(src), _lines(tgt))
     if training:
-        _filter_text(chunk, fates, src, tgt, settings)
+        _filter_text(fates, src, tgt, settings)
         src, tgt = _sides(chunk, fates)
 
     hashed = training and settings.data.filter.duplicates
@@ -153,28 +150,27 @@ def encode_chunk(chunk: Chunk, settings: Settings) -> Encoded:
     )
     places = fates.kept()
     _filter_lengths(chunk, encoded, settings)
-    encoded.keep(fates.codes[places] == 0)
+    encoded.keep(np.isin(places, fates.kept()))
     return encoded
 
 
 def _filter_text(
-    chunk: Chunk, fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
+    fates: Fates, src: Sequence[bytes], tgt: Sequence[bytes], settings: Settings
 ) -> None:
-    places, file = fates.kept(), chunk.source.label
+    places = fates.kept()
     if settings.data.filter.identical:
         # But for blanks at the ends.
         same = np.array([a.strip() == b.strip() for a, b in zip(src, tgt, strict=True)], bool)
-        fates.drop(places[same], filters.IDENTICAL, file, "source and target are one text")
+        fates.drop(places[same], filters.IDENTICAL, "source and target are one text")
     share, sides = settings.data.filter.script, ("source", "target")
     for side, sentences, script in zip(sides, (src, tgt), settings.scripts, strict=True):
         detail = f"under {share:.0%} of the {side}'s letters are {script}"
         found = filters.other_script(sentences, script, share)
-        fates.drop(places[found], filters.SCRIPT, file, detail)
+        fates.drop(places[found], filters.SCRIPT, detail)
 
 
 def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
-    fates, file = encoded.fates, chunk.source.label
-    places = fates.kept()
+    fates, places = encoded.fates, encoded.fates.kept()
     src, tgt = encoded.src_lengths, encoded.tgt_lengths
     shorter, longer = np.minimum(src, tgt), np.maximum(src, tgt)
     ratio = settings.data.filter.max_ratio if chunk.split == "train" else 0
@@ -191,13 +187,13 @@ def _filter_lengths(chunk: Chunk, encoded: Encoded, settings: Settings) -> None:
         return f"data.vocabulary.tgt_words may name it: {word!r}"
 
     # A side may look like text and have no tokens: a model's own rules can remove it.
-    fates.drop(places[shorter == 1], corpora.EMPTY_SIDE, file, tokens)
-    fates.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, file, tokens)
-    fates.drop(places[uneven], filters.LENGTH_RATIO, file, tokens)
+    fates.drop(places[shorter == 1], corpora.EMPTY_SIDE, tokens)
+    fates.drop(places[longer > settings.data.filter.max_length], filters.TOO_LONG, tokens)
+    fates.drop(places[uneven], filters.LENGTH_RATIO, tokens)
     if settings.data.vocabulary.tgt_types == "words":
         # A label that is unknown is no label: the tree has no form in this vocabulary.
         odd = np.unique(np.repeat(places, tgt)[encoded.tgt == UNK])
-        fates.drop(odd, filters.UNKNOWN_WORD, file, unknown)
+        fates.drop(odd, filters.UNKNOWN_WORD, unknown)
 
 
 def _sides(chunk: Chunk, fates: Fates) -> tuple[list[bytes], list[bytes]]:

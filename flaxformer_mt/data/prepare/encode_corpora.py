@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import itertools
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -20,12 +20,9 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from flaxformer_mt.data import corpus as corpora
-from flaxformer_mt.data.corpus import Drops, Example
+from flaxformer_mt.data.corpus import Drops
 from flaxformer_mt.data.prepare.encode import (
-    EXAMPLES,
     Chunk,
     Encoded,
     Range,
@@ -35,7 +32,7 @@ from flaxformer_mt.data.prepare.encode import (
 from flaxformer_mt.data.prepare.filters import DUPLICATE, Seen
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report, named_corpora
 from flaxformer_mt.data.prepare.sample import nothing_left, record_bytes, share_of, text_bytes
-from flaxformer_mt.data.processes import end_with_parent, signals_held_back
+from flaxformer_mt.data.processes import end_with_parent, processors, signals_held_back
 from flaxformer_mt.data.store_writer import StoreWriter
 from flaxformer_mt.errors import FAILED
 from flaxformer_mt.progress import Meter
@@ -45,9 +42,32 @@ SHORT = 5
 """A corpus of fewer chunks is encoded before a process has started."""
 _AHEAD = 3
 """Chunks under way for each worker: none waits for the reader, and memory stays small."""
-Account = dict[str, Any]
-"""What became of a corpus, as it stands in the manifest: key, split, read, kept, dropped (a count
-for each reason, in the order in which they occurred), examples."""
+
+
+@dataclasses.dataclass
+class Account:
+    """What became of a corpus; reasons stand in the order in which they occurred."""
+
+    key: str
+    split: str
+    read: int = 0
+    kept: int = 0
+    drops: Drops = dataclasses.field(default_factory=Drops)
+
+    def add(self, chunk: Chunk, encoded: Encoded) -> None:
+        """What became of the corpus's next chunk; where chunks end makes no difference."""
+        self.read += len(chunk.records)
+        self.kept += len(encoded.src_lengths)
+        self.drops.merge(encoded.fates.drops)
+
+    def __str__(self) -> str:
+        line = f"{self.key}: {self.read:,} pairs read, {self.kept:,} kept"
+        return f"{line}, dropped: {self.drops.describe()}" if self.drops.total else line
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"key": self.key, "split": self.split, "read": self.read, "kept": self.kept}
+        examples = [example._asdict() for example in self.drops.examples]
+        return {**counts, "dropped": self.drops.counts, "examples": examples}
 
 
 def encode_corpora(
@@ -76,53 +96,23 @@ def encode_corpora(
         for (split, key, corpus), count in itertools.zip_longest(named_corpora(config), records):
             source = corpora.open_source(corpus, config.folder, key)
             writer.begin_corpus(split, corpus.name, corpus.weight)
-            account = new_account(split, key)
+            account = Account(key, split)
             accounts.append(account)
             size, total = (len, count) if count else (record_bytes, text_bytes(source))
             share = share_of(total)
             with Meter(f"prepare: {key}", report, unit="pairs", share=share, terminal=bar) as meter:
                 for chunk, encoded in processes.encode(Range(split, source).chunks()):
                     if len(encoded.hashes):
-                        _drop_seen(seen, chunk, encoded)
+                        _drop_seen(seen, encoded)
                     writer.append(
                         split, encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths
                     )
                     for file, text in zip(texts, encoded.text, strict=True):
                         file.write(text)
-                    add_chunk(account, chunk, encoded)
+                    account.add(chunk, encoded)
                     meter.advance(lines=len(chunk.records), size=size(chunk.records))
-            report(f"prepare: {one_line(account)}")
+            report(f"prepare: {account}")
         return writer.finish(), accounts
-
-
-def new_account(split: str, key: str) -> Account:
-    return {"key": key, "split": split, "read": 0, "kept": 0, "dropped": {}, "examples": []}
-
-
-def add_chunk(account: Account, chunk: Chunk, encoded: Encoded) -> None:
-    """Adds what became of the corpus's next chunk; where chunks end makes no difference."""
-    fates = encoded.fates
-    account["read"] += len(fates.codes)
-    account["kept"] += len(encoded.src_lengths)
-    codes, firsts, counts = np.unique(fates.codes, return_index=True, return_counts=True)
-    for number in np.argsort(firsts):
-        code, count = int(codes[number]), int(counts[number])
-        if code == 0:
-            continue
-        reason = fates.reasons[code]
-        before = account["dropped"].get(reason, 0)
-        account["dropped"][reason] = before + count
-        for place in np.flatnonzero(fates.codes == code)[: max(0, EXAMPLES - before)].tolist():
-            file, detail = fates.examples[place]
-            example = Example(file, chunk.first_line + place, reason, detail)
-            account["examples"].append(example._asdict())
-    account["examples"].sort(key=lambda example: example["line"])
-
-
-def one_line(account: Account) -> str:
-    line = f"{account['key']}: {account['read']:,} pairs read, {account['kept']:,} kept"
-    dropped = Drops(account["dropped"])
-    return f"{line}, dropped: {dropped.describe()}" if dropped.total else line
 
 
 def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> None:
@@ -132,26 +122,19 @@ def require_pairs(accounts: Sequence[Account], weighted: Collection[str]) -> Non
     others would change.
     """
     for account in accounts:
-        if account["key"] in weighted and not account["kept"]:
+        if account.key in weighted and not account.kept:
             raise PrepareError(
-                f"{account['key']}: has a weight in the mixture and no pair is left of it: "
-                f"{one_line(account)}"
+                f"{account.key}: has a weight in the mixture and no pair is left of it: {account}"
             )
     for split in ("train", "valid"):
-        of_split = [account for account in accounts if account["split"] == split]
-        if any(account["kept"] for account in of_split):
-            continue
-        counts: collections.Counter[str] = collections.Counter()
-        for account in of_split:
-            counts.update(account["dropped"])
-        examples = [Example(**example) for account in of_split for example in account["examples"]]
-        raise nothing_left(split, Drops(dict(counts), examples))
+        of_split = [account for account in accounts if account.split == split]
+        if not any(account.kept for account in of_split):
+            raise nothing_left(split, [account.drops for account in of_split])
 
 
-def _drop_seen(seen: Seen, chunk: Chunk, encoded: Encoded) -> None:
+def _drop_seen(seen: Seen, encoded: Encoded) -> None:
     new = seen.add(encoded.hashes)
-    file, detail = chunk.source.label, "the same pair came before"
-    encoded.fates.drop(encoded.fates.kept()[~new], DUPLICATE, file, detail)
+    encoded.fates.drop(encoded.fates.kept()[~new], DUPLICATE, "the same pair came before")
     encoded.keep(new)
 
 
@@ -170,7 +153,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 
     def __init__(self, encode: Encode, count: int | None = None) -> None:
         self._encode = encode
-        self._count = _default_count() if count is None else count
+        available = processors()
+        self._count = count if count is not None else available if available > 1 else 0
         self._even_for_short = count is not None
         self._pool: ProcessPoolExecutor | None = None
 
@@ -214,14 +198,6 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         # This may start a process. The pool ends processes by SIGTERM.
         with signals_held_back(signal.SIGINT):
             return self._pool.submit(_encode_here, chunk)
-
-
-def _default_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        processors = len(os.sched_getaffinity(0))
-    else:
-        processors = os.cpu_count() or 1
-    return processors if processors > 1 else 0
 
 
 _encode: Encode

@@ -153,7 +153,7 @@ def _make(
         "format": FORMAT,
         "settings": manifests.settings_of(config, seed),
         "inputs": inputs,
-        "corpora": accounts,
+        "corpora": [account.to_json() for account in accounts],
         "vocabulary": {
             "digest": vocabularies.digest,
             "shared": vocabularies.shared,

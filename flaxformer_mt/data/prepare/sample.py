@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -27,7 +28,7 @@ def require_validation(config: DataConfig) -> None:
     drops = Drops()
     source = corpora.open_source(config.valid, config.folder, "data.valid")
     if not sum(1 for _ in _sound_records([source], drops)):
-        raise nothing_left("valid", drops)
+        raise nothing_left("valid", [drops])
 
 
 def train_vocabulary(
@@ -58,7 +59,7 @@ def train_vocabulary(
         of_all = Drops()
         sound = sample(_sound_records(sources, of_all), size, seed)
         if not sound:
-            raise nothing_left("train", of_all)
+            raise nothing_left("train", [of_all])
     pairs = [(src.decode("utf-8"), tgt.decode("utf-8")) for _, (src, tgt) in sound]
     without = f", leaving out {drops.describe()}" if drops.total else ""
     report(f"prepare: training the vocabulary on {len(pairs):,} pairs{without}")
@@ -89,12 +90,14 @@ def sizes(vocabularies: Vocabularies) -> str:
     return f"{vocabularies.src.size:,} source and {vocabularies.tgt.size:,} target types"
 
 
-def nothing_left(split: str, drops: Drops) -> PrepareError:
-    if not drops.total:
+def nothing_left(split: str, drops: Sequence[Drops]) -> PrepareError:
+    whole = Drops(sum((Counter(one.counts) for one in drops), Counter()))
+    if not whole.total:
         return PrepareError(f"data.{split}: there are no pairs: the corpus is empty")
+    first = next(example for one in drops for example in one.examples)
     return PrepareError(
-        f"data.{split}: none of the {drops.total:,} pairs read is left: {drops.describe()}; "
-        f"the first: {drops.examples[0]}"
+        f"data.{split}: none of the {whole.total:,} pairs read is left: {whole.describe()}; "
+        f"the first: {first}"
     )
 
 

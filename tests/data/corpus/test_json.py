@@ -7,15 +7,17 @@ import json
 import pytest
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, files, read_pairs
+from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, pairs, read_pairs
 from tests.data.corpus.conftest import write_shard
 
 
 def json_lines(folder, data, src="en", tgt="de"):
     (folder / "a.jsonl").write_bytes(data)
     corpus = CorpusConfig(name="a", kind="jsonl", path="a.jsonl", src=src, tgt=tgt)
-    drops = Drops(examples_per_reason=100)
-    return list(read_pairs(corpus, str(folder), drops=drops)), drops
+    drops = Drops()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "EXAMPLES", 100)
+        return list(read_pairs(corpus, str(folder), drops=drops)), drops
 
 
 def of_shards(pattern: str) -> CorpusConfig:
@@ -43,9 +45,9 @@ def test_keys_may_lead_into_objects_and_what_is_no_pair_is_counted_with_its_reas
         b'{"en": " ", "de": "leer"}': "empty side: the source is blank",
     }
     good = '{"en": "a\u0085b\u2028c", "de": "\\ud83d\\ude00"}'.encode()
-    pairs, drops = json_lines(tmp_path, b"\n".join([good, *said, good]))
-    assert [pair.line for pair in pairs] == [1, 16]
-    assert pairs[0][1:] == pairs[1][1:] == ("a\u0085b\u2028c", "\U0001f600")
+    found, drops = json_lines(tmp_path, b"\n".join([good, *said, good]))
+    assert [pair.line for pair in found] == [1, 16]
+    assert found[0][1:] == found[1][1:] == ("a\u0085b\u2028c", "\U0001f600")
     for line, (example, message) in enumerate(zip(drops.examples, said.values(), strict=True), 2):
         assert str(example).startswith(f"{tmp_path / 'a.jsonl'}:{line}: {message}")
 
@@ -59,11 +61,13 @@ def test_shards_are_read_in_the_order_of_their_names(tmp_path):
     write_shard(folder / "a-3.array_record", [])
     (folder / "a-4.array_record").mkdir()
     corpus = of_shards("a-*.array_record")
-    pairs = list(read_pairs(corpus, str(folder)))
-    assert [pair.src for pair in pairs] == [f"{n}.{i}" for n in range(3) for i in range(3)]
-    assert [pair.line for pair in pairs] == list(range(1, 10))
+    found = list(read_pairs(corpus, str(folder)))
+    assert [pair.src for pair in found] == [f"{n}.{i}" for n in range(3) for i in range(3)]
+    assert [pair.line for pair in found] == list(range(1, 10))
     names = [f"a-{number}.array_record" for number in range(4)]
-    assert [path.name for path in files(corpus, str(folder)).values()] == names
+    assert [
+        path.name for path in open_source(corpus, str(folder), make=False).files.values()
+    ] == names
 
 
 def test_shards_that_are_missing_or_damaged_are_named(tmp_path):

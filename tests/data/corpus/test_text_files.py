@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from flaxformer_mt.config.schema import CorpusConfig
-from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, files, read_pairs, text_files
+from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, read_pairs, text_files
 from flaxformer_mt.data.corpus.text_files import zstd
 from flaxformer_mt.data.normalization import is_blank
 
@@ -111,7 +111,10 @@ def test_missing_files_name_the_setting(tmp_path, monkeypatch):
     two_files(tmp_path, b"a\n", b"b\n")
     for folder, name in (("~", "a"), ("", "~/a"), ("/nowhere", str(tmp_path / "a"))):
         corpus = CorpusConfig(name="a", src=f"{name}.en", tgt=f"{name}.de")
-        assert files(corpus, folder) == {"src": tmp_path / "a.en", "tgt": tmp_path / "a.de"}
+        assert open_source(corpus, folder, make=False).files == {
+            "src": tmp_path / "a.en",
+            "tgt": tmp_path / "a.de",
+        }
 
 
 @PACKED

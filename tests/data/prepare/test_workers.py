@@ -48,12 +48,12 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
 
     def encoded(*ranges):
         """`encode_range` needs nothing but its arguments, which can be sent anywhere."""
-        account = encode_corpora.new_account("train", "one")
+        account = encode_corpora.Account("one", "train")
         tokens = []
         for first, stop in ranges:
             part = pickle.loads(pickle.dumps((encode.Range("train", source, first, stop), made)))
             for chunk, done in encode.encode_range(*part):
-                encode_corpora.add_chunk(account, chunk, done)
+                account.add(chunk, done)
                 tokens += [*done.src.tolist(), *done.tgt_lengths.tolist(), *done.hashes.tolist()]
         return [account, sorted(tokens)]
 

@@ -1,10 +1,13 @@
-"""Memory of the host, where the devices are its own cores.
+"""What is set for a whole process: deterministic programs, and how the host's memory is used.
 
-A step's intermediate values are one large piece of memory. glibc gives such pieces back to the
-kernel as soon as they are freed, and the kernel clears every page of them for the next step: up to
-a quarter of a small model's step (docs/performance.md). Both functions leave everything as it is
-where an accelerator computes, with another C library, and where the user has set glibc's own
-variables. What they set is the process's, until it ends.
+XLA reads its flags when it starts: on GPUs the same bits from every run are asked for before.
+
+Where the devices are the host's own cores, a step's intermediate values are one large piece of
+memory. glibc gives such pieces back to the kernel as soon as they are freed, and the kernel clears
+every page of them for the next step: up to a quarter of a small model's step (docs/performance.md).
+Both functions for it leave everything as it is where an accelerator computes, with another C
+library, and where the user has set glibc's own variables. What they set is the process's, until it
+ends.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import jax
+
+from flaxformer_mt.errors import UserError
 
 _ROOT = Path("/")
 
@@ -125,3 +130,37 @@ def _text(path: Path) -> str:
         return path.read_text("ascii", errors="replace").strip()
     except OSError:
         return ""
+
+
+# Leaves out operations whose sums depend on the order in which threads arrive, and the choice of
+# kernels by timing them (XLA's documentation of its GPU flags).
+FLAG = "--xla_gpu_deterministic_ops=true"
+
+
+class DeterminismError(UserError):
+    """XLA has been started without the flag that was asked for too late."""
+
+
+def make_deterministic() -> None:
+    """Has XLA compile deterministic programs for GPUs; elsewhere they are so anyway.
+
+    Must come before any use of a device. Raises DeterminismError if it comes later.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if FLAG in flags.split():
+        return
+    if _started():
+        if jax.default_backend() == "gpu":
+            raise DeterminismError(
+                "'training.deterministic' = true comes too late: GPUs are in use already in this "
+                f"process; start a new one, or set XLA_FLAGS={FLAG} for this one"
+            )
+        return
+    os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()
+
+
+def _started() -> bool:
+    # JAX tells nobody else, and asking for a device would start it.
+    from jax._src import xla_bridge
+
+    return bool(xla_bridge.backends_are_initialized())
