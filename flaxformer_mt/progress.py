@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -93,11 +91,6 @@ class Meter(contextlib.AbstractContextManager["Meter"]):
         text += f", {done:.1%} of the input"
         before = self._share(self._skipped) or 0.0
         if done > before:
-            left = max(0.0, 1 - done) * self.seconds / (done - before)
-            text += f", {duration(left)} left"
+            left = round(max(0.0, 1 - done) * self.seconds / (done - before))
+            text += f", {left // 3600}:{left // 60 % 60:02}:{left % 60:02} left"
         return text
-
-
-def duration(seconds: float) -> str:
-    """Seconds as `1:02:03`."""
-    return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"

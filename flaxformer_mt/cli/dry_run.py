@@ -12,12 +12,11 @@ from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.model.flops import shape_flops
 from flaxformer_mt.parallel import Processes, share_one_heap
-from flaxformer_mt.progress import duration
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.lock import locked
 from flaxformer_mt.rundir.paths import as_path, is_remote
-from flaxformer_mt.training.instruments import Peak, find_peak
+from flaxformer_mt.training.instruments import Peak, duration, find_peak
 from flaxformer_mt.training.program import build
 from flaxformer_mt.training.try_step import Trial, try_step
 

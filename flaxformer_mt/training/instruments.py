@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +17,14 @@ from flaxformer_mt.config import ModelConfig
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model.flops import training_flops
 from flaxformer_mt.parallel.chips import chip_of, product_flops
-from flaxformer_mt.progress import duration
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.paths import read_json, write_json
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `1:02:03`."""
+    return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
+
 
 # Kind of time -> what it is called in the table.
 KINDS = {

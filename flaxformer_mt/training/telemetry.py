@@ -15,10 +15,9 @@ import numpy as np
 import tqdm
 
 from flaxformer_mt.config import TrainingConfig
-from flaxformer_mt.progress import duration
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
-from flaxformer_mt.training.instruments import Utilization
+from flaxformer_mt.training.instruments import Utilization, duration
 
 # tensorboardX loads Google's storage client where that is installed: half a second before a run's
 # first step.

@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from flaxformer_mt.progress import duration
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.training import telemetry
 from flaxformer_mt.training.instruments import Peak, Utilization
-from flaxformer_mt.training.telemetry import Board, Sums, Telemetry, Window, perplexity
+from flaxformer_mt.training.telemetry import Board, Sums, Telemetry, Window, duration, perplexity
 from tests.training.examples import VOCAB, tiny
 
 REPORT = {
