@@ -16,14 +16,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flaxformer_mt.api.runs import average as average, evaluate as evaluate, export as export
     from flaxformer_mt.api.settings import load_config as load_config
     from flaxformer_mt.api.training import train as train
     from flaxformer_mt.decoding.translator import Translator as Translator
+    from flaxformer_mt.evaluation.compare import compare as compare
 
 # The one place of the version; the build reads it from here.
 __version__ = "0.1.0"
 _ROOMS = {
     "Translator": "decoding.translator",
+    "average": "api.runs",
+    "compare": "evaluation.compare",
+    "evaluate": "api.runs",
+    "export": "api.runs",
     "load_config": "api.settings",
     "train": "api.training",
 }

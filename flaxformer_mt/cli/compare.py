@@ -18,9 +18,7 @@ from flaxformer_mt.cli.scoring import (
 from flaxformer_mt.evaluation.compare import (
     METHODS,
     Comparison,
-    common_case,
-    common_text,
-    common_tokenizer,
+    common_scoring,
     compare,
     find_system,
 )
@@ -74,14 +72,12 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
     if options.set is not None and not any(system.evaluation for system in systems):
         parser.error("--set names an evaluation of run directories, and these are files")
     sources, references = given_text(options)
-    references, sources = common_text(
+    known = common_scoring(
         systems,
-        references=references,
-        sources=sources,
-        need_sources=bool(options.comet),
-        note=say,
+        tokenizer=options.tokenize,
+        lowercase=options.lowercase,
+        language=language_of(options),
     )
-    known = next((system.language for system in systems if system.language), "")
     comparison = compare(
         systems,
         references,
@@ -89,12 +85,13 @@ def compare_systems(options: argparse.Namespace, parser: argparse.ArgumentParser
         scoring=scoring(
             options,
             parser,
-            language=language_of(options) or known,
-            tokenizer=options.tokenize or common_tokenizer(systems),
-            lowercase=options.lowercase or common_case(systems),
+            language=known.language,
+            tokenizer=known.tokenizer,
+            lowercase=known.lowercase,
         ),
         methods=METHODS if options.method == "both" else (options.method,),
         trials=options.trials or TRIALS,
+        note=say,
     )
     for system in comparison.systems:
         for note in system.assessment.scores.notes:

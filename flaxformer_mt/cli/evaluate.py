@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
+from flaxformer_mt.api.runs import VALID, evaluations
 from flaxformer_mt.cli.arguments import add_decoding, flags, make_parser, print_json, weights
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.cli.scoring import (
     TESTSET,
-    VALID,
     add_scoring,
     check_testset_options,
     count,
@@ -26,7 +25,7 @@ from flaxformer_mt.cli.scoring import (
     sets_of,
 )
 from flaxformer_mt.cli.searching import add_search, as_asked, given_settings
-from flaxformer_mt.evaluation.evaluate import Evaluation, check, evaluate
+from flaxformer_mt.evaluation.evaluate import Evaluation
 from flaxformer_mt.evaluation.evaluation_files import check_place, keep, read_segments
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import assess
@@ -86,8 +85,6 @@ def evaluate_run(
     options: argparse.Namespace, parser: argparse.ArgumentParser, processes: Processes
 ) -> int:
     """Several processes share the sentences of each set; the first scores and prints."""
-    from flaxformer_mt.decoding.translator import translate_together
-
     run = open_run(options.workdir)
     data = config_of(run).data
     if options.langpair not in (None, f"{data.src_lang}-{data.tgt_lang}"):
@@ -101,32 +98,21 @@ def evaluate_run(
     # Every file is read before anything is translated: a misspelt name should not cost minutes.
     sets = sets_of(options, parser, run=run, data=data, processes=processes)
     directory = run.evaluation if options.output is None else as_path(options.output)
-    for each in sets:
-        check(each.name, each.sources, each.references, directory)
     which = weights(options.weights, parser)
     # The first one's choice: a run that still trains may have another a moment later.
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
-    translator = as_asked(options, fm.Translator.load(run.path, which=Chosen(**chosen)))
+
+    def load() -> fm.Translator:
+        return as_asked(options, fm.Translator.load(run, which=Chosen(**chosen)))
+
     results: dict[str, Any] = {}
-    for each in sets:
-        start = time.perf_counter()
-        translations = translate_together(translator, each.sources, processes)
-        if not processes.is_first:
-            continue
-        result = evaluate(
-            translator,
-            each.sources,
-            each.references,
-            translated=(translations, time.perf_counter() - start),
-            name=each.name,
-            directory=directory,
-            scoring=how,
-            examples=options.examples,
-        )
+    for result in evaluations(
+        sets, load, directory, scoring=how, examples=options.examples, processes=processes
+    ):
         say_result(result)
-        results[each.name] = json.loads(result.files.scores.read_text(encoding="utf-8"))
+        results[result.name] = json.loads(result.files.scores.read_text(encoding="utf-8"))
         if not options.json:
-            print(f"{each.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
+            print(f"{result.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
     if options.json and processes.is_first:
         print_json(results)
     return 0

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
+from flaxformer_mt.api.runs import VALID, TextSet, sets_of_run
 from flaxformer_mt.cli.arguments import count, flags
-from flaxformer_mt.config import CorpusConfig, DataConfig
-from flaxformer_mt.data.corpus import CorpusError, read_pairs
-from flaxformer_mt.data.prepare import valid_text
-from flaxformer_mt.data.prepare.manifest import VALID_TEXT
+from flaxformer_mt.config import DataConfig
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
 from flaxformer_mt.evaluation.evaluation_files import read_segments
-from flaxformer_mt.evaluation.metrics import TOKENIZERS, ScoringError
+from flaxformer_mt.evaluation.metrics import TOKENIZERS
 from flaxformer_mt.evaluation.paper_protocol import LANGUAGES
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.evaluation.significance import RESAMPLES, SEED
 from flaxformer_mt.evaluation.testsets import check_testset, load_testset
 from flaxformer_mt.rundir.layout import RunDirectory
-from flaxformer_mt.rundir.paths import exists
 
 if TYPE_CHECKING:
     from flaxformer_mt.parallel import Processes
-
-VALID = "valid"  # what the set is called that training validates on
 
 
 _METRICS = {
@@ -118,15 +112,6 @@ def language_of(options: argparse.Namespace) -> str:
     return next((s[1:] for s in reversed(suffixes) if s[1:] in LANGUAGES), "")
 
 
-@dataclasses.dataclass(frozen=True)
-class TextSet:
-    """Sentences to translate with their references, and what their scores are called."""
-
-    name: str
-    sources: list[str]
-    references: list[str]
-
-
 def sets_of(
     options: argparse.Namespace,
     parser: argparse.ArgumentParser,
@@ -147,22 +132,7 @@ def sets_of(
         sources, references = given_text(options, processes)
         assert sources is not None and references is not None
         return [TextSet(name, sources, references)]
-    if options.set == VALID:
-        if not all(exists(run.data / name) for name in VALID_TEXT):
-            raise ScoringError(
-                f"{run}: has no validation text: {' and '.join(VALID_TEXT)} are not in its data/; "
-                "give the files with --src FILE --ref FILE"
-            )
-        return [TextSet(VALID, *valid_text(run.data))]
-    if options.set is not None and options.set not in own:
-        parser.error(f"--set {options.set}: this run has {', '.join([*own, VALID])}")
-    if not own:
-        parser.error(
-            "this run's config names no data.test: use --set valid, or --src FILE --ref FILE"
-        )
-    folder = data.folder if options.folder is None else options.folder
-    chosen = own.values() if options.set is None else [own[options.set]]
-    return [_configured(corpus, folder) for corpus in chosen]
+    return sets_of_run(run, options.set, folder=options.folder)
 
 
 def given_text(
@@ -184,11 +154,3 @@ def given_text(
     if found.further_references:
         say(f"{found.name}: has {found.further_references} more references, which are not used")
     return found.sources, found.references
-
-
-def _configured(corpus: CorpusConfig, folder: str) -> TextSet:
-    """One of the config's test sets; a defective line is a CorpusError, never left out."""
-    pairs = list(read_pairs(corpus, folder, key=f"data.test.{corpus.name}"))
-    if not pairs:
-        raise CorpusError(f"{corpus.src or corpus.path or corpus.name}: holds no sentence to score")
-    return TextSet(corpus.name, [pair.src for pair in pairs], [pair.tgt for pair in pairs])

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.decoding.segments import Part
 from flaxformer_mt.decoding.teacher_forcing import TeacherForcing
+from flaxformer_mt.pages import text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,15 @@ class Alignment:
     def __str__(self) -> str:
         """The form of the Pharaoh decoder, "0-0 1-2", by source word."""
         return " ".join(f"{src}-{tgt}" for src, tgt in sorted(self.links))
+
+    def _repr_html_(self) -> str:
+        """The translation, with the source word above each word."""
+        above = {tgt: self.src_words[src] for src, tgt in self.links}
+        words = (
+            f"<ruby>{text(word)}<rt>{text(above.get(number, ''))}</rt></ruby>"
+            for number, word in enumerate(self.tgt_words)
+        )
+        return f'<p style="word-spacing: 0.5em">{" ".join(words)}</p>'
 
 
 def align_parts(

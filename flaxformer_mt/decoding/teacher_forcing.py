@@ -61,6 +61,15 @@ class Attention:
     decoder: Float32[np.ndarray, "layers heads tgt tgt"]
     cross: Float32[np.ndarray, "layers heads tgt src"]
 
+    def __repr__(self) -> str:
+        layers, heads, tgt, src = self.cross.shape
+        return f"<Attention: {layers} layers of {heads} heads, pieces: {tgt} target, {src} source>"
+
+    def _repr_html_(self) -> str:
+        from flaxformer_mt.figures.attention_page import framed
+
+        return framed(self)
+
 
 @dataclasses.dataclass(frozen=True)
 class TeacherForcing:

@@ -31,6 +31,13 @@ class Translation:
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
     at_limit: bool = False  # the best one (or a piece of it) is as long as an output may be
 
+    def __repr__(self) -> str:
+        more = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
+        return f"<Translation {self.text!r}, score {self.score:.3f}{more}>"
+
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def text(self) -> str:
         return self.hypotheses[0].text

@@ -141,6 +141,11 @@ class Translator:
             others=[(each.params, each.model) for each in others],
         )
 
+    def __repr__(self) -> str:
+        size = sum(count(self.params).values())
+        beam = self.config.beam_size
+        return f"<Translator: the weights '{self.name}', {size:,} parameters, beam {beam}>"
+
     def with_config(self, **settings: Any) -> Translator:
         """The same model with these decoding settings instead of its own, as `beam_size=1`."""
         other = copy.copy(self)

@@ -6,8 +6,11 @@ They are files of hypotheses, and evaluations kept in run folders.
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
+import os
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -75,6 +78,12 @@ class Comparison:
             "systems": [system.to_json() for system in self.systems],
         }
 
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.table())}</pre>"
+
     def table(self) -> str:
         """For people: a block a metric, and what its columns mean."""
         metrics = self.systems[0].assessment.scores.metrics
@@ -99,20 +108,39 @@ class Comparison:
 
 
 def compare(
-    systems: Sequence[System],
-    references: Sequence[str],
+    systems: Sequence[System | str | os.PathLike[str]],
+    references: Sequence[str] | None = None,
     *,
     sources: Sequence[str] | None = None,
+    evaluation: str | None = None,
     scoring: Scoring | None = None,
     methods: Collection[Method] = METHODS,
     trials: int = TRIALS,
+    note: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Comparison:
     """Scores every system and tests each but the first against it, metric by metric.
 
-    Raises ScoringError: fewer than two systems, a name twice, no resamples, sides not aligned.
+    A system is `[NAME=]PATH`: a file of hypotheses, a NAME.json that `evaluate` has written, or a
+    run directory, of which `evaluation` is meant, or the only one. References and sources are those
+    that the systems bring, where none are given, and they are scored as they were before; `note`
+    is told what is to doubt.
+
+    Raises ScoringError: fewer than two systems, a name twice, no resamples, sides not aligned, no
+    or different references; CorpusError and RunDirectoryError for what can't be read.
     """
-    scoring = scoring or Scoring()
-    names = [system.name for system in systems]
+    found = [
+        system if isinstance(system, System) else find_system(system, evaluation=evaluation)
+        for system in systems
+    ]
+    references, sources = common_text(
+        found,
+        references=references,
+        sources=sources,
+        need_sources=scoring is not None and bool(scoring.comet),
+        note=note,
+    )
+    scoring = scoring or common_scoring(found)
+    names = [system.name for system in found]
     if len(names) < 2:
         raise ScoringError("a comparison takes two systems or more")
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -122,7 +150,7 @@ def compare(
         if method in methods and draws < 1:
             raise ScoringError(f"{name} must be at least 1: {method} is made of them")
     assessed = []
-    for system in systems:
+    for system in found:
         try:
             assessed.append(assess(system.hypotheses, references, sources=sources, scoring=scoring))
         except ScoringError as error:
@@ -134,10 +162,10 @@ def compare(
         for method in chosen:
             pair = first.measured, other.measured
             if method == "bootstrap":
-                found = paired_bootstrap(*pair, samples=scoring.resamples, seed=scoring.seed)
+                outcomes = paired_bootstrap(*pair, samples=scoring.resamples, seed=scoring.seed)
             else:
-                found = approximate_randomization(*pair, trials=trials, seed=scoring.seed)
-            tests[method] = {test.metric: test for test in found}
+                outcomes = approximate_randomization(*pair, trials=trials, seed=scoring.seed)
+            tests[method] = {test.metric: test for test in outcomes}
         compared.append(Compared(name=name, assessment=other, tests=tests))
     return Comparison(systems=tuple(compared), methods=chosen, scoring=scoring, trials=trials)
 
@@ -155,12 +183,13 @@ def _cells(method: Method, test: Outcome) -> list[str]:
 # --- what is compared -----------------------------------------------------------------------------
 
 
-def find_system(argument: str, *, evaluation: str | None = None) -> System:
+def find_system(argument: str | os.PathLike[str], *, evaluation: str | None = None) -> System:
     """What `[NAME=]PATH` means: a file of hypotheses, a kept NAME.json, or a run directory.
 
     Of a run directory it is the evaluation called `evaluation`, or the only one that there is.
     Raises ScoringError, CorpusError and RunDirectoryError.
     """
+    argument = os.fspath(argument)
     match = re.fullmatch(r"([^=/]+)=(.+)", argument, re.DOTALL)
     name, path = ("", argument) if match is None or Path(argument).exists() else match.groups()
     place = as_path(path)
@@ -180,11 +209,11 @@ def find_system(argument: str, *, evaluation: str | None = None) -> System:
 def common_text(
     systems: Sequence[System],
     *,
-    references: list[str] | None = None,
-    sources: list[str] | None = None,
+    references: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
     need_sources: bool = False,
     note: Callable[[str], None] = lambda _: None,
-) -> tuple[list[str], list[str] | None]:
+) -> tuple[Sequence[str], Sequence[str] | None]:
     """The test set of all `systems`: as given here, else as the first of them brings it.
 
     Where they bring different sources, there are none, and `note` is told. Raises ScoringError for
@@ -212,6 +241,22 @@ def common_text(
             note(f"{problem}: no scores by its length; --src FILE says which one to take")
             return references, None
     return references, translated[0][1] if translated else None
+
+
+def common_scoring(
+    systems: Sequence[System],
+    *,
+    tokenizer: str | None = None,
+    lowercase: bool = False,
+    language: str = "",
+) -> Scoring:
+    """How they were scored before, but for what is said here. Raises ScoringError for two ways."""
+    known = next((system.language for system in systems if system.language), "")
+    return Scoring(
+        tokenizer=tokenizer or common_tokenizer(systems) or "13a",
+        lowercase=lowercase or common_case(systems),
+        language=language or known,
+    )
 
 
 def common_tokenizer(systems: Sequence[System]) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from flaxformer_mt.evaluation.evaluation_files import Files, check_place, keep
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.scoring import Assessment, Scores, Scoring, assess
+from flaxformer_mt.pages import table
 
 if TYPE_CHECKING:
     from flaxformer_mt.decoding.translation import Translation
@@ -26,6 +27,12 @@ class Evaluation:
     translations: tuple[Translation, ...]
     seconds: float  # of translating
     files: Files
+
+    def __repr__(self) -> str:
+        return f"<Evaluation {self.name}: {self.scores.one_line()}>"
+
+    def _repr_html_(self) -> str:
+        return table(self.name, *self.assessment.score_rows())
 
     @property
     def scores(self) -> Scores:

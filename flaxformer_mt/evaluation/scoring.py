@@ -181,6 +181,7 @@ class Scoring:
     comet_gpus: int = 0
     resamples: int = RESAMPLES  # for the intervals; 0: none
     seed: int = SEED
+    others: tuple[Metric, ...] = ()  # of your own, after these
 
     def metrics(
         self, references: Sequence[str], sources: Sequence[str] | None = None
@@ -198,7 +199,7 @@ class Scoring:
             if sources is None:
                 raise ScoringError("COMET reads the sources as well, and they are not known")
             found.append(Comet(sources=sources, model=self.comet, gpus=self.comet_gpus))
-        return found
+        return [*found, *self.others]
 
     @property
     def has_paper_bleu(self) -> bool:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import base64
+import html
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flaxformer_mt.figures.canvas import head_colours
-from flaxformer_mt.figures.maps import KINDS, NAMES, SIDES, Kind, Picked, shown, sides, weights_of
+from flaxformer_mt.figures.maps import (
+    KINDS,
+    MARKS,
+    NAMES,
+    SIDES,
+    Kind,
+    Picked,
+    pick,
+    shown,
+    sides,
+    weights_of,
+    words,
+)
 from flaxformer_mt.pages import asset, standalone, text
 
 if TYPE_CHECKING:
@@ -19,12 +32,18 @@ _HERE = "flaxformer_mt.figures"
 
 
 def attention_page(
-    found: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
+    found: Attention, opens: Picked, *, src: str, tgt: str, origin: str = "", whose: str = ""
 ) -> str:
     """The file's text. It holds all weights of all kinds, and opens with what `opens` names.
 
     `whose` says in a word or two whose the translation is, and `origin` of which model all is.
     """
+    said = {"source": src, f"translation ({whose})" if whose else "translation": tgt}
+    said |= {"model": origin} if origin else {}
+    listed = "\n".join(
+        f'<div><dt>{text(name)}</dt><dd dir="auto">{text(each) or "<em>(empty)</em>"}</dd></div>'
+        for name, each in said.items()
+    )
     heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
     data = {
         "units": UNITS,
@@ -40,9 +59,7 @@ def attention_page(
     body = f"""<header>
 <h1>What each head attends to</h1>
 <dl>
-<div><dt>source</dt><dd dir="auto">{text(src)}</dd></div>
-<div><dt>translation ({text(whose)})</dt><dd dir="auto">{text(tgt) or "<em>(empty)</em>"}</dd></div>
-<div><dt>model</dt><dd>{text(origin)}</dd></div>
+{listed}
 </dl>
 </header>
 <main>
@@ -66,6 +83,17 @@ def attention_page(
         script=asset(_HERE, "attention.js"),
         data=data,
     )
+
+
+def framed(found: Attention) -> str:
+    """The page in a frame, for a cell of a notebook; it opens with the decoder's last layer."""
+    src, tgt = (
+        " ".join(word for word, _ in words(pieces) if word not in MARKS)
+        for pieces in (found.src_pieces, found.tgt_pieces)
+    )
+    page = attention_page(found, pick(found, kind="cross"), src=src, tgt=tgt)
+    style = "width: 100%; height: 42em; border: 0"
+    return f'<iframe srcdoc="{html.escape(page)}" style="{style}"></iframe>'
 
 
 def _kind(found: Attention, kind: Kind) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -44,7 +45,9 @@ class StopRequest:
         return f"{signal.Signals(number).name} received by process {process}"
 
     def __enter__(self) -> StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        # In another thread Python sets no handlers, and signals are the program's that started it.
+        here = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGINT, signal.SIGTERM) if here else ():
             self._previous[number] = signal.signal(number, self._handle)
         return self
 

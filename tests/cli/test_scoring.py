@@ -119,9 +119,9 @@ def test_the_validation_text_is_the_run_s_own(run, files, trained):
     done = run(*call, "--set", "valid")
     assert done.status == 2 and "is not the text that manifest.json was written" in done.last
     done = run(*call, "--set", "test")
-    assert done.status == 2 and "--set test: this run has valid" in done.last
+    assert done.status == 2 and "has no test set 'test'; it has valid" in done.last
     done = run(*call)
-    assert done.status == 2 and "this run's config names no data.test: use --set valid" in done.last
+    assert done.status == 2 and "config names no data.test: evaluate 'valid', or give" in done.last
 
 
 def test_own_files_may_have_blank_lines(run, files, trained):

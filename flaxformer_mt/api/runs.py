@@ -1,0 +1,235 @@
+"""What becomes of a trained run: its scores on test sets, an average, a model for other programs.
+
+Nothing here imports JAX before it is called: commands take their flags from this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flaxformer_mt.api import config_of, say
+from flaxformer_mt.config import CorpusConfig
+from flaxformer_mt.data.corpus import CorpusError, read_pairs
+from flaxformer_mt.data.prepare import valid_text
+from flaxformer_mt.data.prepare.manifest import VALID_TEXT
+from flaxformer_mt.evaluation import evaluate as one_set
+from flaxformer_mt.evaluation.evaluate import Evaluation
+from flaxformer_mt.evaluation.metrics import ScoringError
+from flaxformer_mt.evaluation.page import SHOWN
+from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.cache import local_copy
+from flaxformer_mt.rundir.layout import RunDirectory, open_run
+from flaxformer_mt.rundir.paths import exists
+
+if TYPE_CHECKING:
+    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.interop.parity import Parity
+    from flaxformer_mt.parallel import Processes
+    from flaxformer_mt.rundir.checkpoint_choice import Which
+
+VALID = "valid"  # what the set is called that training validates on
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSet:
+    """Sentences to translate with their references, and what their scores are called."""
+
+    name: str
+    sources: Sequence[str]
+    references: Sequence[str]
+
+
+def evaluate(
+    run: str | os.PathLike[str],
+    test: str | Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
+    *,
+    translator: Translator | None = None,
+    scoring: Scoring | None = None,
+    examples: int = SHOWN,
+) -> dict[str, Evaluation]:
+    """Translates test sets and scores them, by name: `evaluate("runs/mine")["test"].scores.bleu`.
+
+    `test` is one of the run's `data.test`, or "valid", which the run has in itself; text of your
+    own, `{"name": (sources, references)}`; or None, all of `data.test`. `translator` translates in
+    place of `Translator.load(run)`: with other weights or settings, or several runs. By default
+    `scoring` is BLEU, chrF, TER and, where it has rules for the language, the paper's BLEU.
+
+    Scores and translations are kept in the run's evaluation folder, with a page of `examples` of
+    the worst and the best, and `compare` finds them there. Raises ScoringError, CorpusError,
+    RunDirectoryError, and what `Translator` raises.
+    """
+    opened = open_run(run)
+    data = config_of(opened).data
+    if isinstance(test, Mapping):
+        sets = [TextSet(name, *text) for name, text in test.items()]
+        if taken := {each.name for each in sets} & {VALID, *(corpus.name for corpus in data.test)}:
+            raise ScoringError(f"{taken.pop()!r} is a test set of this run's: choose another name")
+    else:
+        sets = sets_of_run(opened, test)
+    if scoring is None:
+        tokenizer = "none" if data.tokenized else "13a"
+        scoring = Scoring(tokenizer=tokenizer, language=data.tgt_lang)
+
+    def load() -> Translator:
+        from flaxformer_mt.decoding.translator import Translator
+
+        return translator or Translator.load(opened)
+
+    found = evaluations(sets, load, opened.evaluation, scoring=scoring, examples=examples)
+    return {each.name: each for each in found}
+
+
+def sets_of_run(
+    run: RunDirectory, name: str | None = None, *, folder: str | None = None
+) -> list[TextSet]:
+    """The text of one of the run's test sets, or of all; a defective line is an error.
+
+    Raises ScoringError for a set that the run doesn't have, and CorpusError.
+    """
+    data = config_of(run).data
+    own = {corpus.name: corpus for corpus in data.test}
+    if name == VALID:
+        if not all(exists(run.data / each) for each in VALID_TEXT):
+            raise ScoringError(
+                f"{run}: has no validation text: {' and '.join(VALID_TEXT)} are not in its data/; "
+                "give the files with --src FILE --ref FILE"
+            )
+        return [TextSet(VALID, *valid_text(run.data))]
+    if name is not None and name not in own:
+        raise ScoringError(f"{run}: has no test set {name!r}; it has {', '.join([*own, VALID])}")
+    if not own:
+        raise ScoringError(
+            f"{run}: its config names no data.test: evaluate '{VALID}', or give the files with "
+            "--src FILE --ref FILE"
+        )
+    chosen = own.values() if name is None else [own[name]]
+    return [_configured(corpus, data.folder if folder is None else folder) for corpus in chosen]
+
+
+def _configured(corpus: CorpusConfig, folder: str) -> TextSet:
+    pairs = list(read_pairs(corpus, folder, key=f"data.test.{corpus.name}"))
+    if not pairs:
+        raise CorpusError(f"{corpus.src or corpus.path or corpus.name}: holds no sentence to score")
+    return TextSet(corpus.name, [pair.src for pair in pairs], [pair.tgt for pair in pairs])
+
+
+def evaluations(
+    sets: Sequence[TextSet],
+    load: Callable[[], Translator],
+    directory: Path,
+    *,
+    scoring: Scoring,
+    examples: int,
+    processes: Processes | None = None,
+) -> Iterator[Evaluation]:
+    """Each set's translations and scores, kept in `directory`.
+
+    Several processes share the sentences of each set; the first one alone scores. Sets are checked
+    before a model is loaded: a misspelt name should not cost minutes.
+    """
+    for each in sets:
+        one_set.check(each.name, each.sources, each.references, directory)
+    from flaxformer_mt.decoding.translator import translate_together
+    from flaxformer_mt.parallel import ALONE
+
+    translator = load()
+    for each in sets:
+        start = time.perf_counter()
+        translations = translate_together(translator, each.sources, processes or ALONE)
+        if processes is None or processes.is_first:
+            yield one_set.evaluate(
+                translator,
+                each.sources,
+                each.references,
+                translated=(translations, time.perf_counter() - start),
+                name=each.name,
+                directory=directory,
+                scoring=scoring,
+                examples=examples,
+            )
+
+
+def average(
+    run: str | os.PathLike[str], *, last: int | None = None, best: int | None = None
+) -> list[int]:
+    """Averages checkpoints of a run, which `Translator.load` then takes; returns their steps.
+
+    They are the `last` regular ones (by default as many as `training.keep_for_average`), or the
+    `best` by validation. Raises RunDirectoryError, CheckpointError, and ValueError for both.
+    """
+    from flaxformer_mt.rundir.checkpoint_choice import average_checkpoints, write_average
+
+    if last is not None and best is not None:
+        raise ValueError("`last` and `best` are two ways to choose checkpoints: give one")
+    opened = open_run(run)
+    if best is not None:
+        params, steps = average_checkpoints(opened, best, "best")
+    else:
+        kept = config_of(opened).training.keep_for_average
+        # Of a run that was told to keep none, the newest alone.
+        params, steps = average_checkpoints(opened, max(1, kept) if last is None else last)
+    write_average(opened, params, steps)
+    say(
+        f"averaged steps {', '.join(f'{step:,}' for step in steps)}; "
+        "translate and evaluate use the mean"
+    )
+    return steps
+
+
+def export(
+    run: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    format: str,
+    which: Which = "auto",
+    quantization: str = "float32",
+    sample: str | os.PathLike[str] | None = None,
+    bound: float | None = None,
+    checked: bool = True,
+) -> Parity | None:
+    """Writes a run's model into the new folder `output`, for another program.
+
+    `format` is "ctranslate2", "huggingface" or "stablehlo"; `quantization` is CTranslate2's. The
+    folder appears once the other program's outputs have been compared with this one's on `sample`,
+    a file of source lines (by default the run's validation text); how far they agree is returned.
+    `bound` is the largest difference of a token's log-probability that passes. With
+    `checked=False` nothing is compared, and the other program isn't needed.
+
+    Raises ExportError, RunDirectoryError, and what `Translator.load` raises.
+    """
+    from flaxformer_mt.decoding.translator import Translator
+    from flaxformer_mt.interop import export as interop
+    from flaxformer_mt.interop.parity import sample_lines
+
+    opened = open_run(run)
+    translator = Translator.load(opened, which=which)
+    compared = None
+    if checked:
+        lines = sample_lines(translator.vocabularies, _data(opened), sample)
+        compared = interop.Sample(*lines)
+    parity = interop.export(
+        translator,
+        output,
+        form=format,
+        quantization=quantization,
+        languages=config_of(opened).data,
+        sample=compared,
+        bound=bound,
+    )
+    say(f"compared with {parity}" if parity else "the outputs were not compared (--unchecked)")
+    say(f"{output}: the weights '{translator.name}'; its README.md says how to translate")
+    return parity
+
+
+def _data(run: RunDirectory) -> Path | None:
+    """The folder with the validation text, if there is one."""
+    try:
+        return local_copy(run.data)
+    except RunDirectoryError:
+        return None

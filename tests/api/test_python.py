@@ -1,0 +1,126 @@
+"""What `import flaxformer_mt` gives: a run trained, used, scored and compared from Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import flaxformer_mt as fm
+from flaxformer_mt.evaluation.metrics import Metric, ScoringError
+from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.metrics_log import read_metrics
+from tests.conftest import made_once
+from tests.system.conftest import make
+
+QUICK = Scoring(ter=False, resamples=0)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return made_once("trained", make) / "run"
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    return fm.Translator.load(trained)
+
+
+def test_a_run_goes_on_and_tells_what_its_log_has(run, capfd):
+    told = []
+    config = fm.load_config(run, {"training.steps": 25})
+    status = fm.train(config, run, on_report=told.append)
+    assert (status.state, status.step, status.reason) == ("finished", 25, "all 25 steps done")
+    assert [(each["kind"], each["step"]) for each in told] == [("train", 25), ("valid", 25)]
+    assert told == read_metrics(run / "metrics.jsonl")[-2:]
+    assert "training.steps: was 20, now 25" in capfd.readouterr().err
+    assert len(read_record(open_run(run)).starts) == 2
+    assert fm.train(config, run) == status
+    assert "finished at step 25 (all 25 steps done); nothing to do" in capfd.readouterr().err
+
+
+def test_what_a_report_raises_ends_training_in_a_thread_too(run):
+    def report(values):
+        raise LookupError("no tracker")
+
+    config = fm.load_config(run, {"training.steps": 25})
+    with ThreadPoolExecutor() as threads, pytest.raises(LookupError):
+        threads.submit(fm.train, config, run, on_report=report).result()
+    assert json.loads((run / "status.json").read_text())["state"] == "failed"
+
+
+class Length(Metric):
+    """Share of translations with as many words as the reference."""
+
+    signature = "words"
+
+    def row(self, hypothesis, reference):
+        return [len(hypothesis.split()) == len(reference.split()), 1]
+
+    def score(self, totals):
+        return 100 * totals[..., 0] / totals[..., 1]
+
+
+def test_sets_are_scored_kept_and_compared(run, translator):
+    lines = ["The dog sleeps .", "Who sings ?"]
+    scoring = dataclasses.replace(QUICK, others=(Length(name="length"),))
+    found = fm.evaluate(run, {"mine": (lines, lines)}, translator=translator, scoring=scoring)
+    mine = found["mine"]
+    same = [
+        len(each.text.split()) == len(line.split())
+        for each, line in zip(mine.translations, lines, strict=True)
+    ]
+    assert mine.scores.metrics["length"] == 50 * sum(same)
+    assert mine.files.scores == run / "evaluation" / "mine.json"
+    assert repr(mine).startswith("<Evaluation mine: sacrebleu_13a ")
+    assert "<table>" in mine._repr_html_() and "length" in mine._repr_html_()
+    greedy = translator.with_config(beam_size=1)
+    assert fm.evaluate(run, "valid", translator=greedy, scoring=QUICK).keys() == {"valid"}
+    (run / "others.txt").write_text("\n".join(lines))
+    systems = [f"ours={run}", run / "others.txt"]
+    both = fm.compare(systems, evaluation="mine", scoring=scoring, methods=["randomization"])
+    assert both.systems[1].assessment.scores.metrics["length"] == 100
+    assert repr(both).startswith("sacrebleu_13a") and "others.txt" in both._repr_html_()
+    for name, said in (("held_out", "is a test set of this run's"), ("valid", "choose another")):
+        with pytest.raises(ScoringError, match=said):
+            fm.evaluate(run, {name: (lines, lines)})
+    with pytest.raises(ScoringError, match="no test set 'tset'; it has held_out, valid"):
+        fm.evaluate(run, "tset")
+
+
+def test_checkpoints_are_averaged_and_the_mean_is_exported(run, tmp_path):
+    assert fm.average(run, last=2) == [15, 20]
+    assert fm.average(run, best=1) == [20] or fm.average(run, best=1) == [10]
+    with pytest.raises(ValueError, match="give one"):
+        fm.average(run, last=2, best=1)
+    assert repr(fm.Translator.load(run)).startswith("<Translator: the weights 'average of step")
+    parity = fm.export(run, tmp_path / "hlo", format="stablehlo")
+    assert parity is not None and parity.agrees and (tmp_path / "hlo" / "README.md").exists()
+
+
+def test_results_show_themselves(translator):
+    source = "The dog sleeps ."
+    translation = translator.translate(source, n_best=2)
+    assert str(translation) == translation.text
+    assert repr(translation).startswith(f"<Translation {translation.text!r}, score ")
+    (alignment,) = translator.align([(source, translation.tokens)])
+    assert alignment._repr_html_().count("<ruby>") == len(alignment.tgt_words)
+    attention = translator.attend(source, translation.tokens)
+    assert repr(attention).startswith("<Attention: 1 layers of 2 heads, pieces: ")
+    shown = attention._repr_html_()
+    assert shown.startswith("<iframe srcdoc=") and "The dog sleeps ." in shown
+
+
+def test_what_is_not_there_is_an_attribute_error_and_what_is_is_listed():
+    assert {"Translator", "train", "compare", "__version__"} <= set(dir(fm))
+    with pytest.raises(AttributeError, match="'flaxformer_mt' has no attribute 'trian'"):
+        _ = fm.trian
