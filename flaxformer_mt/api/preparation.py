@@ -13,11 +13,24 @@ from flaxformer_mt.data.planner import Planner
 from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
-from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import INDEX, local_copy, preparing
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import exists
+
+
+def begin_folder(run: RunDirectory, config: ExperimentConfig) -> None:
+    """Makes the folder of a new run, once its text is known to be readable.
+
+    A mistyped file name leaves none behind. Raises what `check_inputs` does; WorkdirError.
+    """
+    # A command that has no data to prepare loads none of it.
+    from flaxformer_mt.data.prepare import check_inputs
+
+    if not exists(run.data):
+        check_inputs(config.data)
+    layout.make_folder(run)
 
 
 @contextlib.contextmanager

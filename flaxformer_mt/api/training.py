@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import open_data, prepare_only
+from flaxformer_mt.api.preparation import begin_folder, open_data, prepare_only
 from flaxformer_mt.api.settings import continued
 from flaxformer_mt.config import ExperimentConfig, freeze, to_dict
 from flaxformer_mt.config.digest_keys import trains
@@ -82,6 +82,9 @@ def train(
     goodput = Goodput()
     run = RunDirectory(as_path(workdir))
     command = sys.argv if command is None else command
+    if init_from is not None:
+        init_from = os.fspath(init_from)
+        processes.first(lambda: layout.has_record(run) or bool(require_trained(run, init_from)))
     with recorded(run, config, command, processes) as (settings, holding):
         if settings is None:
             finished = read_status(run)
@@ -99,7 +102,7 @@ def train(
                 outcome = _train(
                     run,
                     settings,
-                    None if init_from is None else os.fspath(init_from),
+                    init_from,
                     growing,
                     before_save,
                     processes,
@@ -145,7 +148,8 @@ def recorded(
 
         def begin() -> dict[str, Any] | None:
             nonlocal holding
-            layout.make_folder(run)
+            if not layout.has_record(run):
+                begin_folder(run, config)
             # Two processes may race; the lock holder writes the config.
             holding = held.enter_context(locked(run, "training on it"))
             if not layout.has_record(run):
@@ -183,9 +187,14 @@ def run_to_start_from(
     if has_checkpoint:
         say(f"--init-from {init_from} is not used: this run goes on from its own checkpoint")
         return None
-    source = layout.open_run(init_from)
-    if source == run:
+    return require_trained(run, init_from)
+
+
+def require_trained(run: RunDirectory, init_from: str) -> RunDirectory:
+    """The run `init_from`, other than `run` and with weights. Raises StartError."""
+    if RunDirectory(as_path(init_from)) == run:
         raise StartError(f"--init-from {init_from}: is this run itself; name another")
+    source = layout.open_run(init_from)
     if not list_steps(source.checkpoints):
         raise StartError(f"{source}: holds no checkpoint to start from; train it first")
     return source

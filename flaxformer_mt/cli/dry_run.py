@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.preparation import open_data, planner_of, prepare_only
+from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
 from flaxformer_mt.data.plan import longest
@@ -46,7 +46,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
             )
         else:
             config = load_config(spec, overrides)
-            layout.make_folder(run)
+            begin_folder(run, config)
         with locked(run, "preparing its data for a dry run"):
             prepare_only(run, config)
         return to_dict(config)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flaxformer_mt.api import config_of, say
-from flaxformer_mt.api.preparation import planner_of, prepared
+from flaxformer_mt.api.preparation import begin_folder, planner_of, prepared
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
 from flaxformer_mt.config import ExperimentConfig, check_resume, differences, load_config, to_dict
 from flaxformer_mt.config.digest_keys import trains
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     run = RunDirectory(as_path(options.workdir))
     command = [*prog.split(), *arguments]
     changed: dict[str, tuple[Any, Any]] = {}
-    layout.make_folder(run)
+    begin_folder(run, config)
     with locked(run, "preparing its data"):
         if layout.has_record(run):
             recorded = config_of(run)

@@ -72,7 +72,7 @@ def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypat
 
     def begun(spec: str | None, machine: str, *overrides: str) -> str:
         monkeypatch.setattr(program, "fastest_dtype", lambda device: machine)
-        asked = settled(run, spec, overrides)
+        asked = settled(run, spec, [*(TEXT if spec else ()), *overrides])
         with recorded(run, asked, ["train"], Processes()) as (config, _):
             assert config is not None
             assert read_record(run).config["model"]["dtype"] == config.model.dtype

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Run, settings
 
@@ -54,3 +57,36 @@ def test_validation_that_fits_no_batch_is_told_by_what_prepares(run, corpus):
         assert done.status == 2
         assert "data.valid: 8 rows (data.batch.multiple) of the longest pair" in done.last
         assert "data.batch.tokens is 512: raise it, or lower" in done.last
+
+
+@pytest.mark.parametrize(
+    "command", [("train",), ("train", "--dry-run"), ("prepare",)], ids=lambda words: words[-1]
+)
+def test_text_that_cannot_be_used_leaves_no_run_folder(run, corpus, command):
+    """Neither a mistyped name nor text that only its reader finds wrong."""
+    workdir = corpus.parent / "new" / "run"
+    (corpus / "short.de").write_text("Eine Zeile.\n")
+    (corpus / "wide.de").write_text("Eine Zeile.\n" * 120, encoding="utf-16")
+    (corpus / "blank.de").write_text("\n" * 120)
+    wrong = {
+        "data.train.mine.tgt": {
+            "trian.de": "data.train.mine.tgt: .*trian.de does not exist",
+            "short.de": "train.en has 120 lines and .*short.de has 1",
+            "wide.de": "wide.de: is UTF-16 text: convert it to UTF-8",
+            "blank.de": "none of the 120 pairs read is left: 120 empty side",
+        },
+        "data.valid.tgt": {"vaild.de": "data.valid.tgt: .*vaild.de does not exist"},
+    }
+    for key, names in wrong.items():
+        for name, said in names.items():
+            changes = {key.replace(".", "__"): name}
+            done = run(*command, *settings(corpus, **changes), "--workdir", workdir)
+            assert done.status == 2 and re.search(said, done.last), done.errors
+            assert not workdir.parent.exists()
+
+
+def test_weights_that_are_not_there_leave_no_run_folder(run, corpus):
+    workdir, absent = corpus.parent / "new", corpus.parent / "absent"
+    done = run("train", *settings(corpus), "--init-from", absent, "--workdir", workdir)
+    assert done.status == 2 and f"{absent}: no such directory" in done.last
+    assert not workdir.exists()

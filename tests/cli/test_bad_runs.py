@@ -140,7 +140,7 @@ def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
         train_run(other, "files", overrides, ["train"], str(workdir))
     with pytest.raises(StartError, match="is this run itself"):
         train_run(other, "files", overrides, ["train"], other)
-    assert not (tmp_path / "other" / "vocabulary").exists()
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_a_run_is_says_the_one_that_holds_it(run, corpus, tmp_path):

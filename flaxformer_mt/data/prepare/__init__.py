@@ -3,5 +3,6 @@
 from flaxformer_mt.data.prepare.make import prepare, valid_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, read_manifest
 from flaxformer_mt.data.prepare.report import describe
+from flaxformer_mt.data.prepare.sample import check_inputs
 
-__all__ = ["PrepareError", "describe", "prepare", "read_manifest", "valid_text"]
+__all__ = ["PrepareError", "check_inputs", "describe", "prepare", "read_manifest", "valid_text"]

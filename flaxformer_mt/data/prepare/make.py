@@ -32,7 +32,7 @@ from flaxformer_mt.data.prepare.manifest import (
     verify_store,
 )
 from flaxformer_mt.data.prepare.report import PICTURE, lengths_of, picture
-from flaxformer_mt.data.prepare.sample import require_validation, sizes, train_vocabulary
+from flaxformer_mt.data.prepare.sample import check_inputs, sizes, train_vocabulary
 from flaxformer_mt.data.store import Store, StoreError
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.files.atomic import replacing
@@ -73,8 +73,6 @@ def prepare(
             config, seed=seed, directory=directory, report=report, thorough=thorough
         )
     _require_free_places(directory)
-    if not config.train:
-        raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
     scripts = _scripts(config)
     aside = directory / ASIDE
     if aside.exists():
@@ -127,7 +125,7 @@ def _make(
     """Makes all of it aside, a vocabulary too where none is in its place."""
     aside, place = directory / ASIDE, directory / "vocabulary"
     # Before any training text is read or made: that takes hours, and this a moment.
-    require_validation(config)
+    check_inputs(config)
     inputs = manifests.describe_inputs(named_corpora(config), config.folder, make=True)
     for line in manifests.repeated(inputs):
         report(f"prepare: {line}")

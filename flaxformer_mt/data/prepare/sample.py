@@ -13,22 +13,43 @@ from flaxformer_mt.data import corpus as corpora, vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import TextFiles, damage, open_text
-from flaxformer_mt.data.prepare.manifest import PrepareError, Report
+from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
 
+ENOUGH = 1_000_000
+"""Pairs of a corpus that `check_inputs` reads at most: seconds."""
 _AT_A_TIME = 1 << 14
 _HEAD = 1 << 22
 
 Record = tuple[Source, tuple[bytes, ...]]
 
 
-def require_validation(config: DataConfig) -> None:
-    """Reads the validation text at once, so that an error in it doesn't come after hours."""
-    drops = Drops()
-    source = corpora.open_source(config.valid, config.folder, "data.valid")
-    if not sum(1 for _ in _sound_records([source], drops)):
-        raise nothing_left("valid", [drops])
+def check_inputs(config: DataConfig) -> int:
+    """Reads the corpora, so that an error in them comes at once; how many pairs train on.
+
+    The validation text is read whole, and of each training corpus at most `ENOUGH` pairs. TFDS
+    sets, which may have to be fetched first, are left out. Raises PrepareError if there is nothing
+    to train or validate on; CorpusError for files that aren't there, can't be read, or whose sides
+    differ in length.
+    """
+    if not config.train:
+        raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
+    pairs = 0
+    for split, most in (("valid", None), ("train", ENOUGH)):
+        pairs, drops = 0, Drops()
+        read = [
+            item for item in named_corpora(config) if item[0] == split and item[2].kind != "tfds"
+        ]
+        for _, key, corpus in read:
+            source = corpora.open_source(corpus, config.folder, key)
+            if corpus.kind == "synthetic":
+                pairs += corpus.size
+            else:
+                pairs += sum(1 for _ in itertools.islice(_sound_records([source], drops), most))
+        if read and not pairs:
+            raise nothing_left(split, [drops])
+    return pairs
 
 
 def train_vocabulary(

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,7 +247,9 @@ def test_a_file_that_changes_or_fails_meanwhile_is_an_error(config, tmp_path, ru
     monkeypatch.setattr(encode_corpora.StoreWriter, "finish", touch_and_finish)
     with pytest.raises(CorpusError, match=r"train\.en: changed while it was being read"):
         prepare(config, seed=1, directory=run)
-    monkeypatch.setattr(manifests.paths, "open_binary", opened)
+    # Of all that read it, only the one that makes its digest.
+    failing = types.SimpleNamespace(**vars(manifests.paths) | {"open_binary": opened})
+    monkeypatch.setattr(manifests, "paths", failing)
     with pytest.raises(CorpusError, match=r"^.*/train\.en: cannot be read: Input/output error$"):
         prepare(config, seed=1, directory=run)
     assert not list(run.iterdir())
