@@ -4,46 +4,32 @@
         --config.data.train.mine.src=train.en --config.data.train.mine.tgt=train.de \\
         --config.data.valid.src=valid.en --config.data.valid.tgt=valid.de
 
-`small`  up to a few hundred thousand pairs: 4 + 4 layers of width 256, 8,000 types, early stopping
-`base`   from a million pairs on: the paper's base model and recipe
+Without a variant the model, the vocabulary, batches, steps and patience suit the number of pairs,
+which is counted when the run is made, and the run records them. A variant fixes them:
 
-Cost of `small`: some hours on a CPU for 100,000 pairs. The score depends on the text.
+`tiny`   as for 20,000 pairs: 2 + 2 layers of width 128, 2,000 types, 1,000 steps
+`small`  as for a few hundred thousand: 4 + 4 layers of width 256, 8,000 types, 20,000 steps
+`base`   as from a million on: the paper's base model and recipe
+
+Cost on two CPU cores: `tiny` three to four minutes, `small` a day. The score depends on the text:
+20,000 pairs of the built-in grammar make 92 BLEU on held-out sentences.
 """
 
 from ml_collections import ConfigDict
 
-from flaxformer_mt.config import default_config
+from flaxformer_mt.config import default_config, sized
 
-VARIANTS = ("small", "base")
+VARIANTS = {"tiny": 20_000, "small": 300_000, "base": 1_000_000}
 
 
-def get_config(variant: str = "small") -> ConfigDict:
-    variant = variant or "small"
-    if variant not in VARIANTS:
-        raise ValueError(f"unknown variant '{variant}'; valid variants: {', '.join(VARIANTS)}")
+def get_config(variant: str = "") -> ConfigDict:
     config = default_config()
-    config.name = f"own text, {variant}"
+    config.name = f"own text, {variant}" if variant else "own text"
     config.model.dtype = "auto"
-    if variant == "base":
-        return config
-
-    config.model.encoder_layers = 4
-    config.model.decoder_layers = 4
-    config.model.d_model = 256
-    config.model.d_ff = 1024
-    config.model.num_heads = 4
-    config.model.dropout = 0.2
-
-    config.data.vocabulary.size = 8000
-    config.data.batch.tokens = 8192
-    config.data.batch.max_shapes = 8
-
-    config.training.steps = 20_000
-    config.training.schedule.kind = "peak"
-    config.training.schedule.peak = 0.002
-    config.training.schedule.warmup_steps = 2000
-    config.training.validate_every = 500
-    config.training.save_every = 250
-    config.training.patience = 10
-    config.training.loss_chunk = 1024
+    if not variant:
+        config.sizes = "corpus"
+    elif variant in VARIANTS:
+        config.update_from_flattened_dict(sized(VARIANTS[variant]))
+    else:
+        raise ValueError(f"unknown variant '{variant}'; valid variants: {', '.join(VARIANTS)}")
     return config

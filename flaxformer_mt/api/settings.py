@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flaxformer_mt import config as configs
-from flaxformer_mt.api import config_of
+from flaxformer_mt.api import config_of, say
 from flaxformer_mt.config import (
     ConfigError,
+    DataConfig,
     ExperimentConfig,
     check_resume,
     differences,
@@ -18,6 +19,7 @@ from flaxformer_mt.config import (
     thaw,
 )
 from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_vain
+from flaxformer_mt.config.sizes import TYPICAL
 from flaxformer_mt.rundir import RunDirectoryError, layout
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
@@ -35,12 +37,47 @@ def load_config(
     recorded settings these are. `overrides` changes some of them, by the dotted names that
     `config --explain` lists: `{"training.steps": 500, "data.train.mine.src": "train.en"}`.
 
-    Raises ConfigError, which names the setting and the nearest valid name, and RunDirectoryError.
+    `files` counts the pairs of its corpus for its sizes, if one is named.
+
+    Raises ConfigError, which names the setting and the nearest valid name, RunDirectoryError, and
+    what reading a corpus raises.
     """
     run = RunDirectory(as_path(spec))
     if str(spec) not in built_in_names() and layout.has_record(run):
         return changed(run, overrides or {})
-    return configs.load_config(os.fspath(spec), overrides or {})
+    return sized_config(os.fspath(spec), overrides or {})
+
+
+def sized_config(
+    spec: str, overrides: Overrides, *, recorded: ExperimentConfig | None = None
+) -> ExperimentConfig:
+    """As `config.load_config`; sizes that the corpus decides are settled by its pairs, and told.
+
+    Raises CorpusError and PrepareError for a corpus that cannot be counted.
+    """
+    counted: list[int] = []
+
+    def count(data: DataConfig) -> int:
+        # Few configs need it.
+        from flaxformer_mt.data.prepare import count_pairs
+
+        counted.append(count_pairs(data))
+        return counted[0]
+
+    config = configs.load_config(spec, overrides, recorded=recorded, count=count)
+    if config.sizes == "corpus":
+        say(
+            f"sizes: as for {TYPICAL:,} pairs, since no corpus is named: set data.train.NAME.src "
+            "and .tgt"
+        )
+    elif counted:
+        model, training = config.model, config.training
+        say(
+            f"sizes for {counted[0]:,} pairs: {model.encoder_layers} + {model.decoder_layers} "
+            f"layers of width {model.d_model}, {config.data.vocabulary.size:,} types, "
+            f"{training.steps:,} steps of {config.data.batch.tokens:,} tokens"
+        )
+    return config
 
 
 def changed(run: RunDirectory, overrides: Overrides) -> ExperimentConfig:
@@ -54,16 +91,20 @@ def changed(run: RunDirectory, overrides: Overrides) -> ExperimentConfig:
 
 
 def settled(
-    run: RunDirectory, spec: str | None, overrides: Overrides, init_from: str | None = None
+    run: RunDirectory,
+    spec: str | None,
+    overrides: Overrides,
+    init_from: str | None = None,
+    load: Callable[..., ExperimentConfig] = sized_config,
 ) -> ExperimentConfig:
     """What a command means: the config file's settings, those of the run if it is there already,
     or those of the run that it starts from."""
     if layout.has_record(run):
         if spec is None:
             return changed(run, overrides)
-        return configs.load_config(spec, overrides, recorded=config_of(run))
+        return load(spec, overrides, recorded=config_of(run))
     if spec is not None:
-        return configs.load_config(spec, overrides)
+        return load(spec, overrides)
     if init_from is None:
         raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to train")
     return changed(layout.open_run(init_from), overrides)
@@ -75,7 +116,9 @@ def wants_determinism(
     """Whether the run that these arguments mean is `training.deterministic`."""
     try:
         run = RunDirectory(as_path(workdir))
-        return settled(run, spec, overrides, init_from).training.deterministic
+        # Every process asks, and another than the first may not reach the text.
+        config = settled(run, spec, overrides, init_from, configs.load_config)
+        return config.training.deterministic
     except (ConfigError, RunDirectoryError):
         return False  # what is wrong is said where the run begins
 

@@ -9,8 +9,9 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from flaxformer_mt.api.settings import sized_config
 from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
-from flaxformer_mt.config import ExperimentConfig, load_config, to_dict, to_text
+from flaxformer_mt.config import ExperimentConfig, to_dict, to_text
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
 from flaxformer_mt.config.schema import CorpusConfig
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         return 0
     if options.config is None:
         parser.error("--config FILE[:VARIANT] or --explain is needed")
-    config = load_config(options.config, overrides)
+    config = sized_config(options.config, overrides)
     if options.json:
         print_json(to_dict(config))
     else:

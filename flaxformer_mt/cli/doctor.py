@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
+from flaxformer_mt.api.settings import sized_config
 from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
 from flaxformer_mt.cli.processes import add_processes, cluster
-from flaxformer_mt.config import ExperimentConfig, load_config
+from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.errors import FINAL
 from flaxformer_mt.rundir.paths import as_path
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     if overrides and options.config is None:
         parser.error(f"--config.{overrides[0]} changes a setting of which config? Give --config")
-    config = None if options.config is None else load_config(options.config, overrides)
+    config = None if options.config is None else sized_config(options.config, overrides)
     place = as_path(tempfile.gettempdir() if options.workdir is None else options.workdir)
     from flaxformer_mt.parallel import joined
 

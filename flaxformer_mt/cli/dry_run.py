@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from flaxformer_mt.api import say
 from flaxformer_mt.api.preparation import begin_folder, open_data, planner_of, prepare_only
-from flaxformer_mt.api.settings import continued, settled
-from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, load_config, to_dict
+from flaxformer_mt.api.settings import continued, settled, sized_config
+from flaxformer_mt.config import ConfigError, ExperimentConfig, freeze, to_dict
 from flaxformer_mt.data.plan import longest
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.model.flops import shape_flops
@@ -45,7 +45,7 @@ def dry_run(workdir: str, spec: str | None, overrides: Sequence[str], processes:
                 "config with a local --workdir"
             )
         else:
-            config = load_config(spec, overrides)
+            config = sized_config(spec, overrides)
             begin_folder(run, config)
         with locked(run, "preparing its data for a dry run"):
             prepare_only(run, config)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say
+from flaxformer_mt.api.settings import sized_config
 from flaxformer_mt.cli.arguments import CONFIG, flags, make_parser, print_json, take_overrides
-from flaxformer_mt.config import load_config
 from flaxformer_mt.planning import set_for_compiler
 
 _NEEDED = CONFIG | {"--topology VERSION:AxB[xC]": "such as v5e:2x4 or v5p:2x2x1"}
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     lengths = _lengths(options.lengths, parser)
     _refuse_unused(options, parser)
-    config = load_config(options.config, overrides)
+    config = sized_config(options.config, overrides)
     set_for_compiler()  # the import below is JAX's first
     from flaxformer_mt.planning import report
 

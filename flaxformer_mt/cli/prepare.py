@@ -7,8 +7,9 @@ from typing import Any
 
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.api.preparation import begin_folder, planner_of, prepared
+from flaxformer_mt.api.settings import settled
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
-from flaxformer_mt.config import ExperimentConfig, check_resume, differences, load_config, to_dict
+from flaxformer_mt.config import ExperimentConfig, check_resume, differences, to_dict
 from flaxformer_mt.config.digest_keys import trains
 from flaxformer_mt.data.planner import planned_pass
 from flaxformer_mt.data.prepare import describe, read_manifest
@@ -29,8 +30,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     inspected = "show the batch shapes and rows of the first ten batches as text"
     flags(parser, {"--inspect": inspected})
     options = parser.parse_args(rest)
-    config = load_config(options.config, overrides)
     run = RunDirectory(as_path(options.workdir))
+    config = settled(run, options.config, overrides)
     command = [*prog.split(), *arguments]
     changed: dict[str, tuple[Any, Any]] = {}
     begin_folder(run, config)

@@ -38,3 +38,4 @@ from flaxformer_mt.config.schema import (
     TrainingConfig as TrainingConfig,
     VocabularyConfig as VocabularyConfig,
 )
+from flaxformer_mt.config.sizes import sized as sized

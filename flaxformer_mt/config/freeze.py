@@ -55,6 +55,12 @@ def fields_along(key: str) -> Iterator[dataclasses.Field[Any]]:
             cls = CorpusConfig
 
 
+def default_of(key: str) -> Any:
+    """The schema's default of the setting under a dotted key."""
+    *_, field = fields_along(key)
+    return field.default
+
+
 def nearest(name: str, valid: typing.Iterable[str]) -> str:
     """A hint for a misspelt name: the closest valid one, else all of them."""
     valid = list(valid)

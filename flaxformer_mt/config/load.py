@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import re
 import traceback
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ from flaxformer_mt.config.freeze import (
     check_value,
     complete,
     corpus,
+    default_of,
     field_types,
+    flatten,
     freeze,
     is_corpora,
     nearest,
 )
-from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
+from flaxformer_mt.config.sizes import TYPICAL, sized
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
 BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]
@@ -60,11 +64,16 @@ def load_config(
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     recorded: ExperimentConfig | None = None,
+    count: Callable[[DataConfig], int] | None = None,
 ) -> ExperimentConfig:
     """`FILE[:variant]` and overrides, `a.b=value` or `{"a.b": value}`, to a frozen config.
 
     It may say in vain what `recorded`, that of a run to go on with, says too. Raises ConfigError
     naming the file or the override, the key and the nearest valid name.
+
+    With `sizes` = "corpus", settings that neither the file nor an override sets become as recorded,
+    or else `sized` by the pairs that `count` finds in the corpora; `sizes` is then "given". Without
+    a count or corpora it stays, and the settings are those for `TYPICAL` pairs.
     """
     name, _, variant = spec.partition(":")
     path = find_config(name)
@@ -90,10 +99,43 @@ def load_config(
             f"{path}: get_config returned {config!r}, not a ConfigDict: start from default_config()"
         )
     complete(config, spec)
+    # Before an override can set a value that is the default, and means it.
+    free = [key for key in sized(TYPICAL) if _value(config, key) == default_of(key)]
     apply_overrides(config, overrides)
+    if config.sizes == "corpus":
+        given = {override.partition("=")[0] for override in overrides}
+        _settle(config, [key for key in free if key not in given], spec, recorded, count)
     frozen = freeze(config, spec)
     refuse_vain(frozen, overrides, spec, recorded=recorded)
     return frozen
+
+
+def _settle(
+    config: ConfigDict,
+    keys: Sequence[str],
+    origin: str,
+    recorded: ExperimentConfig | None,
+    count: Callable[[DataConfig], int] | None,
+) -> None:
+    """Gives these settings their values by the corpus, as `load_config` says."""
+
+    def put(values: Mapping[str, Any]) -> None:
+        with config.ignore_type():
+            config.update_from_flattened_dict(
+                {key: values.get(key, default_of(key)) for key in keys}
+            )
+
+    put(sized(TYPICAL))
+    if recorded is not None:
+        put(flatten(recorded))
+        config.sizes = recorded.sizes
+    elif count is not None and config.data.train:
+        put(sized(count(freeze(config, origin).data)))
+        config.sizes = "given"
+
+
+def _value(config: ConfigDict, key: str) -> Any:
+    return functools.reduce(lambda node, part: node[part], key.split("."), config)
 
 
 def refuse_vain(

@@ -370,6 +370,11 @@ class ExperimentConfig:
     """One experiment. Source of the defaults: the paper's base model, sections 3 and 5."""
 
     name: str = operational("experiment", "title in reports")
+    sizes: Literal["given", "corpus"] = operational(
+        "given",
+        "corpus: what stands at its default of the model, vocabulary, batches, steps and patience "
+        "is chosen by the number of training pairs when the run is made, and then given",
+    )
     model: ModelConfig = setting(ModelConfig, "")
     data: DataConfig = setting(DataConfig, "")
     training: TrainingConfig = setting(TrainingConfig, "")

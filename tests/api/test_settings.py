@@ -15,6 +15,8 @@ from flaxformer_mt.parallel import Processes
 from flaxformer_mt.rundir.layout import RunDirectory, create, read_record
 from flaxformer_mt.training import program
 
+MADE = ("kind=synthetic", "size=9")
+TEXT = [f"data.{corpus}.{setting}" for corpus in ("train.made", "valid") for setting in MADE]
 ON, OFF = "training.deterministic=true", "training.deterministic=false"
 
 

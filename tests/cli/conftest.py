@@ -64,7 +64,7 @@ def corpus(tmp_path):
 
 
 def settings(folder: Path, **changes: object) -> list[str]:
-    """Arguments for the built-in config `files`; `a__b=1` sets `a.b`."""
+    """Arguments for the built-in config `files:small`; `a__b=1` sets `a.b`."""
     values: dict[str, object] = {
         "model.dtype": "float32",
         "data.folder": folder,
@@ -76,4 +76,5 @@ def settings(folder: Path, **changes: object) -> list[str]:
         "data.batch.tokens": 4096,
     }
     values |= {name.replace("__", "."): value for name, value in changes.items()}
-    return ["--config", "files", *(f"--config.{key}={value}" for key, value in values.items())]
+    given = [f"--config.{key}={value}" for key, value in values.items()]
+    return ["--config", "files:small", *given]

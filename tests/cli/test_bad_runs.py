@@ -44,7 +44,7 @@ def prepared(run, corpus, tmp_path, monkeypatch):
 
 
 def train(workdir: Path, overrides: list[str]) -> None:
-    train_run(str(workdir), "files", overrides, ["train"])
+    train_run(str(workdir), "files:small", overrides, ["train"])
 
 
 def test_without_a_checkpoint_any_setting_may_change(run, prepared):
@@ -55,14 +55,15 @@ def test_without_a_checkpoint_any_setting_may_change(run, prepared):
     (workdir / "checkpoints" / "5").mkdir(parents=True)
     with pytest.raises(ConfigError, match="'model.d_model' was 64, is now 32"):
         train(workdir, [*overrides, "model.d_model=32"])
-    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides)]
+    arguments = ["--config", "files:small", *(f"--config.{o}" for o in overrides)]
     done = run("prepare", *arguments, "--config.model.d_model=32", "--workdir", workdir)
     assert done.status == 2 and "'model.d_model' was 64, is now 32" in done.last
 
 
 def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, prepared):
     workdir, overrides = prepared
-    arguments = ["--config", "files", *(f"--config.{o}" for o in overrides), "--workdir", workdir]
+    given = [f"--config.{o}" for o in overrides]
+    arguments = ["--config", "files:small", *given, "--workdir", workdir]
     layout.write_status(layout.open_run(workdir), layout.Status(state="finished", step=5))
     assert run("prepare", *arguments).status == 0
     assert "nothing to do" in run("train", *arguments).errors
@@ -137,9 +138,9 @@ def test_weights_to_start_from_are_looked_for_first(prepared, tmp_path):
     workdir, overrides = prepared
     other = str(tmp_path / "other")
     with pytest.raises(StartError, match=f"{workdir}: holds no checkpoint to start from"):
-        train_run(other, "files", overrides, ["train"], str(workdir))
+        train_run(other, "files:small", overrides, ["train"], str(workdir))
     with pytest.raises(StartError, match="is this run itself"):
-        train_run(other, "files", overrides, ["train"], other)
+        train_run(other, "files:small", overrides, ["train"], other)
     assert not (tmp_path / "other").exists()
 
 
@@ -162,7 +163,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
     @contextlib.contextmanager
     def locked_late(*arguments: Any) -> Iterator[Any]:
         overrides = [a.removeprefix("--config.") for a in settings(corpus, model__d_model=64)[2:]]
-        layout.create(begun.path, to_dict(load_config("files", overrides)), ["theirs"])
+        layout.create(begun.path, to_dict(load_config("files:small", overrides)), ["theirs"])
         with locked(*arguments) as holding:
             yield holding
 
@@ -173,7 +174,7 @@ def test_what_has_become_a_run_meanwhile_is_gone_on_with(run, corpus, tmp_path, 
         train(begun.path, overrides)
     record = layout.read_record(begun)
     assert [start.command_line for start in record.starts] == [("theirs",), ("train",)]
-    assert record.config == to_dict(load_config("files", overrides))
+    assert record.config == to_dict(load_config("files:small", overrides))
 
 
 def test_what_is_refused_leaves_no_folder_behind(run, corpus, tmp_path):
@@ -211,5 +212,5 @@ def test_one_heap_is_shared_before_the_model_is_built(prepared, monkeypatch):
     with pytest.raises(Reached):
         train(workdir, overrides)
     with pytest.raises(Reached):
-        trying.dry_run(str(workdir), "files", overrides, ALONE)
+        trying.dry_run(str(workdir), "files:small", overrides, ALONE)
     assert shared == [True, True]

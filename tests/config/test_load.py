@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config import ConfigError, load_config
+from flaxformer_mt.config import ConfigError, ExperimentConfig, load_config
 from flaxformer_mt.config.load import built_in_names, find_config
 
 Write = Callable[[str], str]
@@ -252,3 +253,48 @@ def test_a_file_that_is_not_python_is_refused(tmp_path):
     (tmp_path / "config.yaml").write_text("a: 1\n")
     with pytest.raises(ConfigError, match="config.yaml: not a Python file"):
         load_config(str(tmp_path / "config.yaml"))
+
+
+TEXT = ["data.train.mine.src=a.en", "data.train.mine.tgt=a.de"]
+
+
+def for_pairs(
+    pairs: int, *overrides: str, recorded: ExperimentConfig | None = None
+) -> ExperimentConfig:
+    given = [*TEXT, *overrides]
+    return load_config("files", given, recorded=recorded, count=lambda data: pairs)
+
+
+def test_sizes_are_those_of_the_variant_for_so_many_pairs():
+    for variant, pairs in (("tiny", 20_000), ("small", 300_000), ("base", 5_000_000)):
+        named = load_config(f"files:{variant}", TEXT)
+        sized = dataclasses.replace(for_pairs(pairs), name=named.name)
+        assert sized == named and sized.sizes == "given"
+    steps = [for_pairs(10**digits).training.steps for digits in range(7)]
+    assert steps == [1000, 1000, 1000, 1000, 1000, 10_000, 100_000]
+
+
+def test_what_the_user_sets_wins_over_the_corpus(tmp_path):
+    """In the file or beside it, also where it is what the schema has by default."""
+    assert for_pairs(20_000, "model.d_model=512", "model.d_ff=99").model.d_model == 512
+    slow = for_pairs(20_000, "training.schedule.peak=0.001").training.schedule
+    assert (slow.kind, slow.peak, slow.warmup_steps) == ("peak", 0.001, 300)
+    text = find_config("files").read_text()
+    text = text.replace("    return", "    config.model.d_ff = 64\n    return")
+    (tmp_path / "wide.py").write_text(text)
+    wide = load_config(str(tmp_path / "wide.py"), TEXT, count=lambda data: 20_000)
+    assert (wide.model.d_ff, wide.model.d_model) == (64, 128)
+    assert for_pairs(20_000, "sizes=given").model.d_model == 512
+
+
+def test_a_run_keeps_the_sizes_that_it_has_recorded():
+    """Its text may have grown since, or be gone."""
+    begun = for_pairs(20_000, "model.d_ff=64")
+    assert for_pairs(5_000_000, "model.d_ff=64", recorded=begun) == begun
+    longer = for_pairs(5_000_000, "model.d_ff=64", "training.steps=5000", recorded=begun)
+    assert longer.training.steps == 5000 and longer.model == begun.model
+
+
+def test_without_text_sizes_are_not_settled():
+    shown = load_config("files", count=lambda data: 1 // 0)
+    assert shown.sizes == "corpus" and shown.model == load_config("files:small").model

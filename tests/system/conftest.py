@@ -93,7 +93,8 @@ def tiny(corpus: Path) -> list[str]:
         **SMALL,
         "model.max_length": 128,  # the test set has sentences of up to 68 tokens
     }
-    return ["--config", "files", *(f"--config.{key}={value}" for key, value in settings.items())]
+    given = [f"--config.{key}={value}" for key, value in settings.items()]
+    return ["--config", "files:small", *given]
 
 
 def make(folder: Path) -> None:

@@ -8,47 +8,58 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from flaxformer_mt.config.schema import DataConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data import corpus as corpora, vocabulary
 from flaxformer_mt.data.corpus import CorpusError, Drops, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import TextFiles, damage, open_text
-from flaxformer_mt.data.prepare.manifest import PrepareError, Report, named_corpora
+from flaxformer_mt.data.prepare.manifest import PrepareError, Report
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.progress import Meter
 
 ENOUGH = 1_000_000
-"""Pairs of a corpus that `check_inputs` reads at most: seconds."""
+"""Pairs of a corpus that `count_pairs` reads at most: seconds."""
 _AT_A_TIME = 1 << 14
 _HEAD = 1 << 22
 
 Record = tuple[Source, tuple[bytes, ...]]
 
 
-def check_inputs(config: DataConfig) -> int:
-    """Reads the corpora, so that an error in them comes at once; how many pairs train on.
+def check_inputs(config: DataConfig) -> None:
+    """Reads the corpora, so that an error in them comes before anything is made of them.
 
-    The validation text is read whole, and of each training corpus at most `ENOUGH` pairs. TFDS
-    sets, which may have to be fetched first, are left out. Raises PrepareError if there is nothing
-    to train or validate on; CorpusError for files that aren't there, can't be read, or whose sides
-    differ in length.
+    The validation text is read whole, the training text as `count_pairs` does. Raises PrepareError
+    if there is nothing to train or validate on; CorpusError for files that aren't there, can't be
+    read, or whose sides differ in length.
     """
     if not config.train:
         raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
-    pairs = 0
-    for split, most in (("valid", None), ("train", ENOUGH)):
-        pairs, drops = 0, Drops()
-        read = [
-            item for item in named_corpora(config) if item[0] == split and item[2].kind != "tfds"
-        ]
-        for _, key, corpus in read:
-            source = corpora.open_source(corpus, config.folder, key)
-            if corpus.kind == "synthetic":
-                pairs += corpus.size
-            else:
-                pairs += sum(1 for _ in itertools.islice(_sound_records([source], drops), most))
-        if read and not pairs:
-            raise nothing_left(split, [drops])
+    _count("valid", [config.valid], config, most=None)
+    count_pairs(config)
+
+
+def count_pairs(config: DataConfig) -> int:
+    """How many pairs there are to train on, before filters; of a corpus `ENOUGH` at most.
+
+    Of a TFDS set, which may have to be fetched first, none are counted. Raises as `check_inputs`.
+    """
+    return _count("train", config.train, config, most=ENOUGH)
+
+
+def _count(
+    split: str, counted: Sequence[CorpusConfig], config: DataConfig, most: int | None
+) -> int:
+    pairs, drops = 0, Drops()
+    read = [corpus for corpus in counted if corpus.kind != "tfds"]
+    for corpus in read:
+        key = f"data.train.{corpus.name}" if split == "train" else "data.valid"
+        source = corpora.open_source(corpus, config.folder, key)
+        if corpus.kind == "synthetic":
+            pairs += corpus.size
+        else:
+            pairs += sum(1 for _ in itertools.islice(_sound_records([source], drops), most))
+    if read and not pairs:
+        raise nothing_left(split, [drops])
     return pairs
 
 

@@ -1,0 +1,27 @@
+"""`files` without a variant: sizes by the corpus, in every command that takes a config."""
+
+from __future__ import annotations
+
+from flaxformer_mt.api.settings import continued, settled
+from flaxformer_mt.rundir.layout import RunDirectory, read_record
+from tests.cli.conftest import settings
+
+
+def test_a_run_records_the_sizes_that_its_text_asks_for(run, corpus, tmp_path):
+    """What every command says of them before they are settled, too."""
+    text = [word for word in settings(corpus) if ".data.train" in word or ".data.valid" in word]
+    arguments = ["--config", "files", f"--config.data.folder={corpus}", *text]
+    said = "sizes for 120 pairs: 2 + 2 layers of width 128, 500 types, 1,000 steps of 2,048 tokens"
+    shown = run("config", *arguments)
+    assert shown.errors.strip() == said and "model.d_model = 128\n" in shown.output
+    tried = run("train", "--dry-run", *arguments, "--workdir", tmp_path / "tried")
+    assert tried.status == 0 and said in tried.errors and "1,000 steps" in tried.output
+    assert said in run("prepare", *arguments, "--workdir", tmp_path / "run").errors
+    record = read_record(RunDirectory(tmp_path / "run")).config
+    assert record["sizes"] == "given" and record["training"]["steps"] == 1000
+    (corpus / "train.en").unlink()
+    again = [argument.removeprefix("--config.") for argument in arguments[2:]]
+    begun = RunDirectory(tmp_path / "run")
+    config, changed = continued(begun, settled(begun, "files", again))
+    assert not changed and config.model.d_model == 128
+    assert "as for 300,000 pairs, since no corpus is named" in run("config", *arguments[:2]).errors
