@@ -43,6 +43,7 @@ _RANGES = {
         lambda value: 0 <= value < 1,
         {
             "model": "dropout attention_dropout ffn_dropout",
+            "data": "valid_fraction",
             "data.filter": "script",
             "data.vocabulary": "sampling",
             "training": "label_smoothing",
@@ -115,6 +116,7 @@ def inconsistencies(config: ExperimentConfig) -> Iterator[str]:
     yield from _target_words(config.data.vocabulary)
     yield from _training(config)
     yield from _mixture(config.data)
+    yield from _validation(config.data)
     yield from _batches(config)
     for key, item in _corpora(config.data):
         # A point would divide the keys of its settings.
@@ -215,6 +217,15 @@ def _mixture(data: DataConfig) -> Iterator[str]:
             "'data.epoch_pairs' is for mixtures, in which every corpus has a weight: without "
             "weights an epoch is every pair once"
         )
+
+
+def _validation(data: DataConfig) -> Iterator[str]:
+    share = f"'data.valid_fraction' = {data.valid_fraction}"
+    if data.valid_fraction and data.valid != CorpusConfig(name="valid"):
+        yield f"{share} splits validation off the training text, and 'data.valid' is set: set one"
+    if data.valid_fraction and len(data.train) > 1:
+        names = ", ".join(item.name for item in data.train)
+        yield f"{share} splits one corpus, and data.train has {names}: set 'data.valid' instead"
 
 
 def _batches(config: ExperimentConfig) -> Iterator[str]:

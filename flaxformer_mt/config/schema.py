@@ -217,6 +217,11 @@ class DataConfig:
     valid: CorpusConfig = setting(
         CorpusConfig(name="valid"), "validation corpus, for every choice made in training"
     )
+    valid_fraction: float = setting(
+        0.0,
+        "in place of data.valid: validate on this share of the one training corpus, which then "
+        "isn't trained on; chosen by the source text, so that equal sources stay together",
+    )
     test: tuple[CorpusConfig, ...] = setting(
         (), "test corpora, by name: scored by `evaluate`", resume=True, decides="scoring"
     )

@@ -78,6 +78,11 @@ OF_WORDS = {"tgt_types": "words", "shared": False}
         ("training.validate_bleu", False, "'training.best_metric' = 'bleu' needs 'training.valid"),
         ("mesh.tensor", -1, "only one of 'mesh.data', 'mesh.fsdp', 'mesh.tensor' may be -1"),
         ("mesh.fsdp", 0, "'mesh.fsdp' = 0 must be at least 1, or -1 for what is left"),
+        (
+            "data",
+            {"valid_fraction": 0.1, "train": {"a": {}, "b": {}}, "valid": {"src": "x", "tgt": "y"}},
+            "and 'data.valid' is set: set one; 'data.valid_fraction' = 0.1 splits one corpus, and",
+        ),
         ("data.train.a.src", "one", "'data.train.a': a corpus of kind 'files' needs both 'src'"),
         ("data.test.a.kind", "synthetic", "'data.test.a.size' must be at least 1 for the built-in"),
         ("data.test", {"a.b": {}}, "'data.test.a.b': a corpus's name may have letters, digits"),

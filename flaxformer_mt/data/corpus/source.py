@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Protocol, cast
 
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
-from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.config.schema import CorpusConfig, DataConfig
 from flaxformer_mt.data.corpus import paths, tfds_sets
 from flaxformer_mt.data.corpus.json_records import JsonRecords
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.shards import read_array_record
 from flaxformer_mt.data.corpus.text_files import TextFiles, lines
+
+HELD_OUT = "held out for validation"
+TRAINED_ON = "trained on"
 
 
 class Source(Protocol):
@@ -52,6 +56,63 @@ class BuiltIn:
     def check(self, columns: tuple[bytes, ...]) -> Defect | None:
         """The grammar makes sound pairs."""
         return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The pairs of a corpus that are held out for validation, or all others.
+
+    Which they are depends on a pair's source alone: where a sentence occurs twice, with equal or
+    different translations, both pairs are on one side.
+    """
+
+    whole: Source
+    fraction: float
+    held_out: bool
+
+    @property
+    def files(self) -> Mapping[str, AnyPath]:
+        return self.whole.files
+
+    @property
+    def label(self) -> str:
+        return self.whole.label
+
+    def records(self) -> Iterator[tuple[bytes, ...]]:
+        return self.whole.records()
+
+    def check(self, columns: tuple[bytes, ...]) -> Defect | None:
+        """A pair of the other part has a defect, so that lines keep their numbers."""
+        if defect := self.whole.check(columns):
+            return defect
+        digest = hashlib.blake2b(columns[0].strip(), digest_size=8).digest()
+        if (int.from_bytes(digest) < self.fraction * 2**64) == self.held_out:
+            return None
+        return Defect(self.label, TRAINED_ON if self.held_out else HELD_OUT, "by its source text")
+
+
+def open_split(
+    data: DataConfig, split: str, *, fetch: bool = True
+) -> list[tuple[str, CorpusConfig, Source]]:
+    """Each corpus of "train" or "valid": its key, its settings and its source.
+
+    With `data.valid_fraction` the two splits are parts of one corpus. TFDS sets, which may have to
+    be fetched first, are left out unless `fetch`. Raises CorpusError.
+    """
+    corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
+    if split == "valid" and not data.valid_fraction:
+        corpora = {"data.valid": data.valid}
+    opened = []
+    for key, corpus in corpora.items():
+        if corpus.kind == "tfds" and not fetch:
+            continue
+        source = open_source(corpus, data.folder, key)
+        if data.valid_fraction:
+            source = Part(source, data.valid_fraction, held_out=split == "valid")
+            if split == "valid":
+                key, corpus = "data.valid", dataclasses.replace(corpus, name="valid", weight=0.0)
+        opened.append((key, corpus, source))
+    return opened
 
 
 def open_source(

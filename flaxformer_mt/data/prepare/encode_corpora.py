@@ -30,7 +30,7 @@ from flaxformer_mt.data.prepare.encode import (
     encode_chunk,
 )
 from flaxformer_mt.data.prepare.filters import DUPLICATE, Seen
-from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report, named_corpora
+from flaxformer_mt.data.prepare.manifest import VALID_TEXT, PrepareError, Report
 from flaxformer_mt.data.prepare.sample import nothing_left, record_bytes, share_of, text_bytes
 from flaxformer_mt.data.processes import end_with_parent, processors, signals_held_back
 from flaxformer_mt.data.store_writer import StoreWriter
@@ -93,8 +93,12 @@ def encode_corpora(
         texts = [stack.enter_context(open(directory / name, "wb")) for name in VALID_TEXT]
         encode = functools.partial(encode_chunk, settings=settings)
         processes = stack.enter_context(Workers(encode, workers))
-        for (split, key, corpus), count in itertools.zip_longest(named_corpora(config), records):
-            source = corpora.open_source(corpus, config.folder, key)
+        splits = [
+            (split, *opened)
+            for split in ("train", "valid")
+            for opened in corpora.open_split(config, split)
+        ]
+        for (split, key, corpus, source), count in itertools.zip_longest(splits, records):
             writer.begin_corpus(split, corpus.name, corpus.weight)
             account = Account(key, split)
             accounts.append(account)

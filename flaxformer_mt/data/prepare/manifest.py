@@ -36,9 +36,12 @@ class PrepareError(UserError):
 
 
 def named_corpora(config: DataConfig) -> list[tuple[str, str, CorpusConfig]]:
-    """The split, the configuration key and the settings of each corpus that is prepared."""
+    """The split, the configuration key and the settings of each corpus that is prepared.
+
+    With `data.valid_fraction` there is none to validate on: its pairs are of the training corpus.
+    """
     train = [("train", f"data.train.{corpus.name}", corpus) for corpus in config.train]
-    return [*train, ("valid", "data.valid", config.valid)]
+    return train if config.valid_fraction else [*train, ("valid", "data.valid", config.valid)]
 
 
 def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
@@ -48,6 +51,7 @@ def settings_of(config: DataConfig, seed: int) -> dict[str, Any]:
         "data.src_lang": config.src_lang,
         "data.tgt_lang": config.tgt_lang,
         "data.train": [corpus.name for corpus in config.train],
+        "data.valid_fraction": config.valid_fraction,
     }
     for split, key, corpus in named_corpora(config):
         weight = ["weight"] if split == "train" else []

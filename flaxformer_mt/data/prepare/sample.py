@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from flaxformer_mt.config.schema import CorpusConfig, DataConfig
+from flaxformer_mt.config.schema import DataConfig
 from flaxformer_mt.data import corpus as corpora, vocabulary
-from flaxformer_mt.data.corpus import CorpusError, Drops, Source, paths
+from flaxformer_mt.data.corpus import CorpusError, Drops, Part, Source, paths
 from flaxformer_mt.data.corpus.paths import AnyPath
 from flaxformer_mt.data.corpus.text_files import TextFiles, damage, open_text
 from flaxformer_mt.data.prepare.manifest import PrepareError, Report
@@ -34,7 +34,8 @@ def check_inputs(config: DataConfig) -> None:
     """
     if not config.train:
         raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
-    _count("valid", [config.valid], config, most=None)
+    # Of a corpus that is split, all the lines are the training text's.
+    _count("valid", config, most=1 if config.valid_fraction else None)
     count_pairs(config)
 
 
@@ -43,22 +44,18 @@ def count_pairs(config: DataConfig) -> int:
 
     Of a TFDS set, which may have to be fetched first, none are counted. Raises as `check_inputs`.
     """
-    return _count("train", config.train, config, most=ENOUGH)
+    return _count("train", config, most=ENOUGH)
 
 
-def _count(
-    split: str, counted: Sequence[CorpusConfig], config: DataConfig, most: int | None
-) -> int:
+def _count(split: str, config: DataConfig, most: int | None) -> int:
     pairs, drops = 0, Drops()
-    read = [corpus for corpus in counted if corpus.kind != "tfds"]
-    for corpus in read:
-        key = f"data.train.{corpus.name}" if split == "train" else "data.valid"
-        source = corpora.open_source(corpus, config.folder, key)
+    opened = corpora.open_split(config, split, fetch=False)
+    for _, corpus, source in opened:
         if corpus.kind == "synthetic":
             pairs += corpus.size
         else:
             pairs += sum(1 for _ in itertools.islice(_sound_records([source], drops), most))
-    if read and not pairs:
+    if opened and not pairs:
         raise nothing_left(split, [drops])
     return pairs
 
@@ -70,10 +67,7 @@ def train_vocabulary(
 
     Raises PrepareError if there is no sound pair; CorpusError, VocabularyError.
     """
-    sources = [
-        corpora.open_source(corpus, config.folder, f"data.train.{corpus.name}")
-        for corpus in config.train
-    ]
+    sources = [source for _, _, source in corpora.open_split(config, "train")]
     counts = [0] * len(sources)
     size = config.vocabulary.sample
     total = text_bytes(*sources)
@@ -138,7 +132,8 @@ def text_bytes(*sources: Source) -> int | None:
 
     For progress, not for accounts: of a compressed file it is an estimate by its beginning.
     """
-    if not all(isinstance(source, TextFiles) for source in sources):
+    wholes = [source.whole if isinstance(source, Part) else source for source in sources]
+    if not all(isinstance(source, TextFiles) for source in wholes):
         return None
     found = [_text_bytes(path) for source in sources for path in source.files.values()]
     return None if None in found else sum(size or 0 for size in found)

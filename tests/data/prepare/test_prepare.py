@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import types
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flaxformer_mt.config.schema import FilterConfig, VocabularyConfig
+from flaxformer_mt.config.schema import CorpusConfig, FilterConfig, VocabularyConfig
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.data.prepare import (
     PrepareError,
@@ -89,6 +90,39 @@ def test_nothing_left_is_an_error_with_the_counts(config, tmp_path, run):
         with pytest.raises(error, match=message):
             prepare(wanted, seed=1, directory=run)
     assert list(run.iterdir()) == []
+
+
+def test_validation_is_split_off_one_corpus_by_its_sources(config, tmp_path):
+    """Equal sources stay together; neither the order of the lines nor their targets decide."""
+    wanted = replace(config, valid=CorpusConfig(name="valid"), valid_fraction=0.1)
+    # 2,000 sources, each with two targets and blanks of its own.
+    made = [(f"line {n // 2}{' ' * (n % 2)}", f"{n % 2} Zeile") for n in range(4000)]
+    found = []
+    for order, name in ((1, "forth"), (-1, "back")):
+        pairs = [(src.encode(), tgt.encode()) for src, tgt in made[::order]]
+        write(tmp_path / "text", "train", pairs)
+        store = prepare(wanted, seed=1, directory=tmp_path / name)
+        src = Vocabularies.load(tmp_path / name / "vocabulary").src
+        trained = [line.strip() for line in src.decode(listed(store.train, "src"))]
+        held_out = [line.strip() for line in valid_text(tmp_path / name / "data")[0]]
+        assert not set(held_out) & set(trained) and len(held_out) + len(trained) == 4000
+        assert 0.08 < len(held_out) / 4000 < 0.12
+        assert set(Counter(held_out).values()) == {2}
+        found.append(set(held_out))
+    assert found[0] == found[1]
+    manifest = read_manifest(tmp_path / "back" / "data")
+    keys = ["data.train.train.src", "data.train.train.tgt"]
+    assert [file["key"] for file in manifest["inputs"]] == keys
+    accounts = {account["key"]: account["dropped"] for account in manifest["corpora"]}
+    assert accounts == {
+        "data.train.train": {"held out for validation": len(held_out)},
+        "data.valid": {"trained on": len(trained)},
+    }
+    with pytest.raises(PrepareError, match="data.valid_fraction: 0.1 then, 0.2 now"):
+        prepare(replace(wanted, valid_fraction=0.2), seed=1, directory=tmp_path / "back")
+    little = replace(wanted, valid_fraction=1e-9)
+    with pytest.raises(PrepareError, match="data.valid: none of the 4,000 pairs read is left"):
+        prepare(little, seed=1, directory=tmp_path / "little")
 
 
 def test_changed_settings_are_named(config, run):
