@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -32,6 +32,7 @@ Sources = tuple[Any, Any, Sentences]
 
 SHORTEST_ROOM = 32  # output positions of the smallest cache
 FEWER = 4  # a batch moves to a shape of this many times fewer rows
+SMALL = 1 << 23  # parameters up to which compiling takes longer than searching, on a CPU
 
 
 def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
@@ -83,6 +84,11 @@ def more_room(room: int, length: int) -> int:
     return min(max(2 * room, SHORTEST_ROOM), length)
 
 
+def rooms_of_small(src_length: int, length: int) -> tuple[int, ...]:
+    """The sizes of a small model's cache: two where sources are short, as most are."""
+    return tuple(sorted({min(SHORTEST_ROOM, length), length}))[-2 if src_length <= 32 else -1 :]
+
+
 @functools.partial(jax.jit, static_argnames=("models", "rules", "length", "room"))
 def begin(
     params: Params,
@@ -128,16 +134,17 @@ def advance(
     params: Params,
     state: State,
     weights: Weights,
+    until: Int[Array, ""],
     leave_at: Int[Array, ""],
     *,
     models: Models,
     rules: Rules,
     parts: int,
 ) -> State:
-    """Steps until the cache is full or no more than `leave_at` rows are left in any part."""
-    room: int = state.cache["beams"][0]["ancestry"].shape[2]
+    """Steps until position `until`, for which the cache has room, or until no more than `leave_at`
+    rows are left in any part."""
     step = step_of(models, params)
-    return search.advance(step, state, weights, rules, until=room, parts=parts, leave_at=leave_at)
+    return search.advance(step, state, weights, rules, until=until, parts=parts, leave_at=leave_at)
 
 
 @functools.partial(jax.jit, static_argnames=("parts", "room"))
@@ -153,8 +160,42 @@ def reshaped(state: State, rows: Int[Array, "parts kept"], *, parts: int, room: 
 
     if rows.size != state.stopped.size:
         state = jax.tree.map(kept, state)
-    caches = [grown(cache, room) for cache in _apart(state.cache)]
-    return _by_rows(state._replace(cache=_joined(caches)))
+    return _by_rows(_with_room(state, room))
+
+
+def rows_of(state: State, chosen: np.ndarray) -> State:
+    """These rows of a state of host arrays, as a copy."""
+    return jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
+
+
+def joined(
+    one: tuple[np.ndarray, State], other: tuple[np.ndarray, State]
+) -> tuple[np.ndarray, State]:
+    """Sentences' numbers and states of host arrays, at the same position, as one."""
+
+    def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.concatenate([a, b]) if a.ndim else a
+
+    found: tuple[np.ndarray, State] = jax.tree.map(both, one, other)
+    return found
+
+
+def filled(state: State, rows: int, *, room: int) -> State:
+    """The first `rows` rows of a state of host arrays, or all and padding, with room for so many
+    positions."""
+
+    def fitted(leaf: np.ndarray) -> np.ndarray:
+        if leaf.ndim == 0 or len(leaf) >= rows:
+            return leaf[:rows] if leaf.ndim else leaf
+        return np.concatenate([leaf, np.zeros((rows - len(leaf), *leaf.shape[1:]), leaf.dtype)])
+
+    found: State = jax.tree.map(fitted, state)
+    found.stopped[state.stopped.size :] = True
+    return _with_room(found, room)
+
+
+def _with_room(state: State, room: int) -> State:
+    return state._replace(cache=_joined([grown(cache, room) for cache in _apart(state.cache)]))
 
 
 def step_of(models: Models, params: Params) -> Step:
@@ -226,7 +267,7 @@ def lower_search(
     def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
         static: Any = {"models": (model,), "rules": rules}
         state = begin((params,), src, src_lengths, sentences, length=length, room=length, **static)
-        return advance((params,), state, weights, np.int32(0), parts=1, **static).finished
+        return advance((params,), state, weights, length, np.int32(0), parts=1, **static).finished
 
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)

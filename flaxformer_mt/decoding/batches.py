@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from flaxformer_mt.model import Transformer
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
 SHORTEST = 16  # source positions of the smallest batch shape
+STRIDE = 8  # steps from one look at a small model's batch to the next
 NO_NUMBERS = (
     "not numbers: its parameters are damaged or its training diverged; use another checkpoint"
 )
@@ -91,6 +93,9 @@ class Decoder:
             top_p=drawn.top_p,
         )
         self._params, self._mesh, self._split = whole_on(params, mesh), mesh, parts_of(mesh)
+        size = sum(leaf.size for leaf in jax.tree.leaves(params))
+        only = mesh.devices.flat[0]
+        self._small = mesh.size == 1 and only.platform == "cpu" and size <= batch_search.SMALL
         self._static: Any = {"models": models, "rules": self._rules}
         self._config, self._seed = config, drawn.seed
         self._longest = min(model.config.max_length for model in models)
@@ -127,20 +132,26 @@ class Decoder:
             lengths.append(length)
             limits.append(limit)
         decoded: list[list[Decoded]] = [[] for _ in sources]
-        for batch in plan_batches(lengths, self._config, self._longest, split=self._split):
+        for batch in self._planned(lengths):
             widest = max(len(prefixes[number]) for number in batch.numbers)
             # A width is compiled in: few of them.
             width = power_of_two_at_least(widest) if widest else 0
-            whose = np.full(batch.rows, -1)
-            src, src_lengths, rows = padding(batch.rows, batch.length, prefix=width)
+            room = -(-len(batch.numbers) // batch.rows) * batch.rows
+            whose = np.full(room, -1)
+            src, src_lengths, rows = padding(room, batch.length, prefix=width)
             for row, number in enumerate(batch.numbers):
                 whose[row], src_lengths[row] = number, lengths[number]
                 src[row, : lengths[number]] = sources[number]
                 rows.limits[row] = limits[number]
                 rows.prefix[row, : len(prefixes[number])] = prefixes[number]
                 rows.seeds[row] = seed_words(self._seed, *numbers[number])
-            most = self._limit(batch.length)
-            for at, found in self._searched((src, src_lengths, rows), whose, length=most):
+            given, most = (src, src_lengths, rows), self._limit(batch.length)
+            searched = (
+                self._refilled(given, whose, length=most, rows=batch.rows)
+                if self._small
+                else self._searched(given, whose, length=most)
+            )
+            for at, found in searched:
                 for row, number in enumerate(at):
                     if number >= 0:
                         decoded[number] = _decoded(found, row, limits[number], self._rules)
@@ -149,11 +160,27 @@ class Decoder:
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
         """Compiles what `decode` may need for sources of these lengths, or for as many of which
         some have up to `longest` tokens; returns the batches' shapes, (rows, source length)."""
+        if self._small:
+            shapes = frozenset((rows, length) for _, rows, length in self._planned(lengths))
+            for rows, src_length in shapes:
+                limit = self._limit(src_length)
+                sizes = batch_search.rooms_of_small(src_length, limit)
+                begun = self._begun(padding(rows, src_length), limit, sizes[0])
+                begun = jax.tree.map(np.asarray, begun)
+                for room in sizes:
+                    some = batch_search.rows_of(begun, np.arange(1))
+                    self._advanced(batch_search.filled(some, rows, room=room), room)
+            return shapes
         split = self._split
         shapes = shapes_among(lengths, self._config, self._longest, split=split, longest=longest)
         for rows, src_length in shapes:
             self._compile(rows, src_length, length=self._limit(src_length))
         return shapes
+
+    def _planned(self, lengths: Sequence[int]) -> Iterator[Batch]:
+        if self._small:
+            return plan_groups(lengths, self._config, self._longest)
+        return plan_batches(lengths, self._config, self._longest, split=self._split)
 
     def _limit(self, length: int) -> int:
         return output_limit(self._config, length, self._longest)
@@ -171,7 +198,7 @@ class Decoder:
         state = self._begun(sources, length, room)
         while True:
             rows = len(numbers) // parts
-            state = self._advanced(state)
+            state = self._advanced(state, room, rows // batch_search.FEWER)
             stopped = np.asarray(state.stopped)
             if stopped.all():
                 yield numbers, jax.tree.map(np.asarray, state.finished)
@@ -189,6 +216,48 @@ class Decoder:
                 room = batch_search.more_room(room, length)
             state = self._reshaped(state, kept, room)
 
+    def _refilled(
+        self, sources: Sources, numbers: np.ndarray, *, length: int, rows: int
+    ) -> Iterator[tuple[np.ndarray, Hypotheses]]:
+        """As `_searched`, for any multiple of `rows` rows, in batches of that one size.
+
+        The cache grows once. Where many sentences of a batch are finished, the others wait until
+        they are joined by as many as fill one: all of a batch have taken the same number of steps.
+        """
+        rooms = batch_search.rooms_of_small(sources[0].shape[1], length)
+        first, stride = rooms[0], max(STRIDE, length // STRIDE)
+        new = list(range(0, len(numbers), rows))[::-1]
+        waiting: dict[int, tuple[np.ndarray, State]] = {}  # by the steps taken
+        while new or waiting:
+            full = [steps for steps, (whose, _) in waiting.items() if len(whose) >= rows]
+            if new and not full:
+                cut = slice(start := new.pop(), start + rows)
+                whose, steps, room = numbers[cut], 0, first
+                state = self._begun(jax.tree.map(lambda each: each[cut], sources), length, first)
+            else:
+                steps = full[0] if full else min(waiting)
+                every, state = waiting.pop(steps)
+                if len(every) > rows:
+                    rest = np.arange(rows, len(every))
+                    waiting[steps] = every[rest], batch_search.rows_of(state, rest)
+                whose = np.full(rows, -1)
+                whose[: len(every)] = every[:rows]
+                room = first if steps < first else length
+                state = batch_search.filled(state, rows, room=room)
+            leave_at = rows * 3 // 4 if new or waiting else 0
+            while True:
+                steps = min(room, steps + stride)
+                state = self._advanced(state, steps)
+                live = ~np.asarray(state.stopped)
+                if steps == room or live.sum() <= leave_at:
+                    break
+            host = jax.tree.map(np.asarray, state)
+            yield np.where(live, -1, whose), host.finished
+            if live.any():
+                left = whose[live], batch_search.rows_of(host, live)
+                known = waiting.get(steps)
+                waiting[steps] = left if known is None else batch_search.joined(known, left)
+
     def _compile(self, rows: int, src_length: int, *, length: int) -> None:
         """All programs that a batch of this shape may need, called on rows of padding."""
         parts, room = self._split, batch_search.more_room(0, length)
@@ -196,8 +265,8 @@ class Decoder:
         states = [(self._begun(padding(rows, src_length), length, room), room)]
         while states:
             state, room = states.pop()
-            state = self._advanced(state)
             own = state.stopped.size // parts
+            state = self._advanced(state, room, own // batch_search.FEWER)
             for fewer in sorted({batch_search.fewer_rows(own, live + 1) for live in range(own)}):
                 for other in sorted({room, batch_search.more_room(room, length)}):
                     if (fewer, other) == (own, room):
@@ -215,11 +284,13 @@ class Decoder:
                 self._params, *placed, **self._static, length=length, room=room
             )
 
-    def _advanced(self, state: State) -> State:
-        leave_at = np.int32(state.stopped.size // self._split // batch_search.FEWER)
+    def _advanced(self, state: State, until: int, leave_at: int = 0) -> State:
+        numbers = np.int32(until), np.int32(leave_at)
+        if self._small:  # however a state is placed, it needs the same program
+            state = whole_on(state, self._mesh)
         with on_mesh(self._mesh):
             return batch_search.advance(
-                self._params, state, self._weights, leave_at, **self._static, parts=self._split
+                self._params, state, self._weights, *numbers, **self._static, parts=self._split
             )
 
     def _reshaped(self, state: State, kept: np.ndarray, room: int) -> State:
@@ -246,6 +317,27 @@ def plan_batches(
     last batch one of fewer rows. A part may exceed the budget only with a single row.
     """
     return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
+
+
+def plan_groups(
+    lengths: Sequence[int], config: DecodingConfig, max_length: int
+) -> Iterator[Batch]:
+    """A batch for each source length of very few, with all its sources, the longest first.
+
+    Its rows are those that are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+
+    def among(number: int, least: int) -> int:
+        return least if number <= least else among(number, 4 * least)
+
+    def src_length(number: int) -> int:
+        return min(among(lengths[number], 2 * SHORTEST), max_length)
+
+    for length, group in itertools.groupby(order, src_length):
+        numbers = tuple(group)
+        most = power_of_two_at_most(max(config.batch_tokens // (length * config.beam_size), 1))
+        yield Batch(numbers, min(among(len(numbers), 4), most), length)
 
 
 def in_batches(

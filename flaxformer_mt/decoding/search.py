@@ -106,7 +106,7 @@ def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> S
     """
     rows, beams = sentences.limits.shape[0], rules.beam_size
     # One empty hypothesis a group: equal copies would fill it with the same continuations.
-    alone = jnp.full((rows, beams), -jnp.inf).at[:, :: beams // rules.groups].set(0.0)
+    alone = jnp.full((rows, beams), -jnp.inf, jnp.float32).at[:, :: beams // rules.groups].set(0.0)
     return State(
         position=jnp.zeros((), jnp.int32),
         cache=cache,
@@ -115,8 +115,8 @@ def begin(cache: Cache, sentences: Sentences, rules: Rules, *, length: int) -> S
         log_probs=jnp.zeros((rows, beams)) if rules.sample else alone,
         finished=Hypotheses(
             tokens=jnp.full((rows, rules.slots, length), PAD, jnp.int32),
-            scores=jnp.full((rows, rules.slots), -jnp.inf),
-            log_probs=jnp.full((rows, rules.slots), -jnp.inf),
+            scores=jnp.full((rows, rules.slots), -jnp.inf, jnp.float32),
+            log_probs=jnp.full((rows, rules.slots), -jnp.inf, jnp.float32),
             lengths=jnp.zeros((rows, rules.slots), jnp.int32),
         ),
         stopped=sentences.limits == 0,
@@ -130,7 +130,7 @@ def advance(
     weights: Weights,
     rules: Rules,
     *,
-    until: int,
+    until: Int[Array, ""] | int,
     parts: int = 1,
     leave_at: Int[Array, ""] | int = 0,
 ) -> State:

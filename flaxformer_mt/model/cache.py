@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
@@ -73,13 +74,15 @@ def room(cache: Cache) -> int:
 
 
 def grown(cache: Cache, length: int) -> Cache:
-    """The same cache with room for `length` positions, which is no less than there was."""
+    """The same cache with room for `length` positions, no less than there was; NumPy's or JAX's."""
     ancestry = cache["beams"]["ancestry"]
-    more = length - room(cache)
+    if not (more := length - room(cache)):
+        return cache
     keys = more * ancestry.shape[1]
 
     def longer(leaf: Array, axis: int, size: int) -> Array:
-        return jnp.pad(leaf, [(0, size if n == axis else 0) for n in range(leaf.ndim)])
+        pad: Any = jnp.pad if isinstance(leaf, jax.Array) else np.pad
+        return pad(leaf, [(0, size if n == axis else 0) for n in range(leaf.ndim)])
 
     past = {
         layer: {"key": longer(leaves["key"], 3, keys), "value": longer(leaves["value"], 2, keys)}

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 _UNSIGNED = {1: "uint8", 2: "uint16", 4: "uint32"}
+_QUICK = 1 << 21  # elements that NumPy mixes in less time than a compilation takes
 _BLOCK = 1 << 16  # words that NumPy mixes at a time: they stay in the cache
 
 
@@ -67,7 +68,15 @@ def _lanes(leaf: Any) -> tuple[Any, Any]:
         raise TypeError(f"no digest for dtype {dtype}")
     if leaf.size * max(1, size // 4) > 1 << 32:
         raise ValueError(f"no digest for an array of shape {leaf.shape}: over 2^32 words")
-    return _lanes_on_device(leaf) if isinstance(leaf, jax.Array) else _lanes_on_host(leaf)
+    if isinstance(leaf, jax.Array) and not _is_at_hand(leaf):
+        return _lanes_on_device(leaf)
+    return _lanes_on_host(np.asarray(leaf))
+
+
+def _is_at_hand(leaf: jax.Array) -> bool:
+    """Whether NumPy is quicker than compiling a program for an array of this shape."""
+    (device, *others) = leaf.devices()
+    return device.platform == "cpu" and not others and leaf.size <= _QUICK
 
 
 @jax.jit

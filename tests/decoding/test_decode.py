@@ -22,6 +22,13 @@ from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.model import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
+from tests.training.test_compilations import logged_times
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Models are searched as those of many parameters are."""
+    monkeypatch.setattr(batch_search, "SMALL", 0)
 
 
 def full_logits(model, params, src, prefix):
@@ -72,13 +79,15 @@ def test_scores_are_the_full_models(positions, members):
 
 
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])
-def test_neighbours_and_batch_size_change_nothing(beam):
+def test_neighbours_and_batch_size_change_nothing(beam, monkeypatch):
     found = functools.partial(decoded, seed=1, beam_size=beam)  # says things of many lengths
     sources = sentences(24, seed=2)
     together = found(sources)
     assert len({len(item[0].tokens) for item in together}) > 3
     assert_same(found(sources[::-1])[::-1], together)
     assert_same([found([source])[0] for source in sources], together)
+    monkeypatch.setattr(batch_search, "SMALL", 0)
+    assert_same(found(sources), together)
 
 
 def test_compiles_once_a_shape_whatever_the_parameters():
@@ -172,7 +181,7 @@ def assert_same(together, others, value="score"):
             assert getattr(a, value) == pytest.approx(getattr(b, value), abs=1e-5)
 
 
-def test_finished_sentences_leave_and_the_cache_grows(monkeypatch):
+def test_finished_sentences_leave_and_the_cache_grows(monkeypatch, large):
     """Whatever the batch goes through, each output is what it is in one that stays as it was."""
     # Ten that have to end soon, three later, and three that may go on.
     lengths = [1] * 10 + [7] * 3 + [22] * 3
@@ -237,7 +246,7 @@ def test_the_search_that_is_planned_has_the_settings_rules():
     assert len({lowered(**change) for change in changes}) == len(changes)
 
 
-def test_no_sentences_need_more_than_was_compiled(monkeypatch):
+def test_no_sentences_need_more_than_was_compiled(monkeypatch, large):
     longest, count, beams = 14, 4, 3  # of which no other test compiles a search
     monkeypatch.setattr(batch_search, "SHORTEST_ROOM", 4)
 
@@ -258,6 +267,23 @@ def test_no_sentences_need_more_than_was_compiled(monkeypatch):
         sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
         decoded(sources, beam_size=beams)
         assert (compiled() == before).all()
+
+
+def test_a_small_model_needs_few_programs_whatever_the_lengths(monkeypatch):
+    model, params = tiny()
+    longer = Transformer(dataclasses.replace(model.config, max_length=300), VOCAB, VOCAB)
+    settings = {"given": ((params,), (longer,)), "beam_size": 5, "max_extra_tokens": 40}
+    rng = np.random.default_rng(2)
+    lengths = [*rng.integers(1, 32, 130), *rng.integers(33, 100, 9), 290]
+    sources = [[*rng.integers(UNK + 1, VOCAB, n - 1).tolist(), EOS] for n in lengths]
+    with logged_times("backend_compile_duration") as compiled:
+        found = decoded(sources, **settings)
+    assert 0 < len(compiled) <= 8
+    with logged_times("backend_compile_duration") as compiled:
+        assert decoded(sources, **settings) == found
+    assert not compiled
+    monkeypatch.setattr(batch_search, "SMALL", 0)
+    assert_same(decoded(sources, **settings), found)
 
 
 def test_groups_give_different_outputs_each_once_and_best_first():
