@@ -319,9 +319,7 @@ def plan_batches(
     return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
 
 
-def plan_groups(
-    lengths: Sequence[int], config: DecodingConfig, max_length: int
-) -> Iterator[Batch]:
+def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int) -> Iterator[Batch]:
     """A batch for each source length of very few, with all its sources, the longest first.
 
     Its rows are those that are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
