@@ -19,6 +19,7 @@ from flaxformer_mt.data.sampling import resampler_for
 from flaxformer_mt.data.vocabulary import Vocabularies
 from flaxformer_mt.model import parameters
 from flaxformer_mt.parallel import ALONE, Processes, make_deterministic, share_one_heap
+from flaxformer_mt.parallel.compile_cache import share_compiled
 from flaxformer_mt.rundir import CheckpointError, RunDirectoryError, layout
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import (
@@ -31,7 +32,7 @@ from flaxformer_mt.rundir.checkpoint_choice import (
 from flaxformer_mt.rundir.checkpoints import Checkpoints, load_params
 from flaxformer_mt.rundir.layout import RunDirectory, Status, read_status, reopen, write_status
 from flaxformer_mt.rundir.lock import Holding, locked
-from flaxformer_mt.rundir.paths import as_path
+from flaxformer_mt.rundir.paths import as_path, is_remote
 from flaxformer_mt.rundir.staged_files import GrowingFiles, growing_files
 from flaxformer_mt.training.instruments import (
     Goodput,
@@ -92,6 +93,9 @@ def train(
             return finished
         if settings.training.deterministic:
             make_deterministic()
+        if is_remote(run.path) and jax.default_backend() != "cpu":
+            # A preempted TPU takes its disk along, and base's step compiles for minutes.
+            share_compiled(run.compiled)
         try:
             with growing_files(run, holding=holding, report=say) as growing:
 

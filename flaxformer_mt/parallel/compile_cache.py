@@ -14,6 +14,8 @@ import hashlib
 import os
 import platform
 import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,26 @@ def keep_compiled(folder: Path, *, limit: int = LIMIT) -> Path | None:
     return place
 
 
+def share_compiled(folder: Path) -> None:
+    """From now on this process keeps what it compiles in `folder` of a bucket as well.
+
+    What is there is fetched first, so that the next machine compiles nothing anew. Of several
+    processes JAX has the first one write. Never raises, as `keep_compiled`.
+    """
+    place = folder_in_use()
+    if place is None or "://" in str(place):
+        return
+    entries, shared = Entries(place), folder / machine()
+
+    def fetch(path: Path) -> None:
+        if entries.get(key := path.name.removesuffix("-cache")) is None:
+            entries.put(key, path.read_bytes())
+
+    with _slower_without(shared), ThreadPoolExecutor(8) as pool:
+        list(pool.map(fetch, shared.iterdir() if shared.exists() else ()))
+    _take_the_place_of_jax_cache(place, shared)
+
+
 def folder_in_use() -> Path | None:
     """Where compiled programs are kept at present."""
     settings: Any = jax.config
@@ -75,25 +97,38 @@ def machine() -> str:
     return f"{platform.machine()}-{digest[:8]}"
 
 
-def _take_the_place_of_jax_cache(place: Path) -> None:
+@contextlib.contextmanager
+def _slower_without(shared: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # whatever a bucket's client raises
+        warnings.warn(
+            f"{shared}: compiled programs cannot be shared: {type(error).__name__}: {error}",
+            stacklevel=2,
+        )
+
+
+def _take_the_place_of_jax_cache(place: Path, shared: Path | None = None) -> None:
     """Gives JAX our store of entries; where it has changed too much for that, it keeps its own."""
     # JAX has no public door for another store. A test says when this one has closed.
     with contextlib.suppress(ImportError, AttributeError):
         from jax._src import compilation_cache
 
         compilation_cache.reset_cache()
-        compilation_cache._cache = Entries(place)  # type: ignore[assignment]
+        compilation_cache._cache = Entries(place, shared)  # type: ignore[assignment]
         compilation_cache._cache_initialized = True
 
 
 class Entries:
     """What JAX asks of a cache: `get` and `put` of bytes by key. Safe for any number of processes.
 
-    None of them ever sees a part of an entry, and none waits for another.
+    None of them ever sees a part of an entry, and none waits for another. `shared` is a folder in
+    a bucket that gets every new entry, too.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shared: Path | None = None) -> None:
         self._path = self.path = folder
+        self._shared = shared
 
     def get(self, key: str) -> bytes | None:
         path = self._file(key)
@@ -110,6 +145,10 @@ class Entries:
         with contextlib.suppress(OSError):
             self.path.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it meanwhile
             write_whole(self._file(key), value)
+        if self._shared is not None:
+            with _slower_without(self._shared):
+                self._shared.mkdir(parents=True, exist_ok=True)
+                (self._shared / self._file(key).name).write_bytes(value)
 
     def clear(self) -> None:
         """JAX calls it when a cache is reset; the entries stay."""

@@ -46,6 +46,7 @@ class RunDirectory:
     vocabulary = _Inside("vocabulary")  # SentencePiece models, the id table, digests
     data = _Inside("data")  # store manifest and token store
     checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
+    compiled = _Inside("compiled")  # in a bucket: programs for the run's accelerators
     metrics = _Inside("metrics.jsonl")  # every logged number, one JSON line a report
     tensorboard = _Inside("tensorboard")  # the same numbers for TensorBoard
     goodput = _Inside("goodput.json")  # where the wall time of all starts went

@@ -156,7 +156,13 @@ class Training:
             self.state = state
             return True
         with self.clock("compile"):
-            self.state = init_and_precompile(self.program, self.batches.shape_ahead())
+            shapes = self.batches.shape_ahead(), *self.batches.shapes
+            # An accelerator's host has the cores to compile every shape at once, in the minutes
+            # that one takes; a CPU compiles each within seconds, when it comes.
+            on_cpu = self.program.mesh.devices.flat[0].platform == "cpu"
+            self.state = init_and_precompile(
+                self.program, shapes[:1] if on_cpu else sorted({*shapes})
+            )
         if self.initial_params is not None:
             self.state = with_params(self.state, self.initial_params())
             # From here on the run stands on its own: a restart needs the other run no more.

@@ -169,17 +169,22 @@ def build(
     )
 
 
-def init_and_precompile(program: Program, shape: Shape) -> TrainState:
-    """A drawn state; the training step for a shape is compiled by then, in a thread beside it.
+def init_and_precompile(program: Program, shapes: Sequence[Shape]) -> TrainState:
+    """A drawn state; the training step for the shapes is compiled by then, in threads beside it.
 
     The compiler needs no Python: drawing a state, which is compiled as well, costs no time then.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="compile") as pool:
+    with ThreadPoolExecutor(len(shapes), thread_name_prefix="compile") as pool:
         # JAX keeps what was compiled for these avals and shardings: the first call finds it.
-        compiled = pool.submit(lambda: program.lower_train_step(shape).compile())
+        compiled = [pool.submit(_compile, program, shape) for shape in shapes]
         state = program.init()
-        compiled.result()
+        for done in compiled:
+            done.result()
     return state
+
+
+def _compile(program: Program, shape: Shape) -> None:
+    program.lower_train_step(shape).compile()
 
 
 def abstract_batch(shape: Shape, mesh: Mesh) -> Any:

@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from flaxformer_mt.parallel import compile_cache
-from flaxformer_mt.parallel.compile_cache import Entries, keep_compiled, machine
+from flaxformer_mt.parallel.compile_cache import Entries, keep_compiled, machine, share_compiled
 from tests.conftest import environment
 
 # Compiles one function and says how often JAX found it in the cache, and where that is.
@@ -101,6 +101,24 @@ def test_the_folder_is_kept_to_a_size_by_use(tmp_path):
     os.utime(piece, (now - 9000, now - 9000))
     compile_cache._trim(tmp_path, 2500)
     assert sorted(os.listdir(tmp_path)) == ["a-cache", "c-cache"]
+
+
+def test_the_next_machine_has_what_this_one_compiled(tmp_path, monkeypatch):
+    bucket, taken = tmp_path / "bucket", []
+    monkeypatch.setattr(
+        compile_cache, "_take_the_place_of_jax_cache", lambda *folders: taken.append(folders)
+    )
+    for name in ("first", "second"):
+        monkeypatch.setattr(compile_cache, "folder_in_use", lambda name=name: tmp_path / name)
+        share_compiled(bucket)
+        store = Entries(*taken[-1])
+        if name == "first":
+            store.put("key", b"program")
+    assert store.get("key") == b"program"
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="compiled programs cannot be shared: NotADirectory"):
+        share_compiled(tmp_path / "file")
+        Entries(*taken[-1]).put("other", b"program")
 
 
 def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path):

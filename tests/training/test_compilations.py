@@ -14,7 +14,7 @@ import jax
 
 from flaxformer_mt.data.pipeline import one_pass
 from flaxformer_mt.training import program
-from tests.training.examples import build_tiny, tiny
+from tests.training.examples import build_tiny, tiny, uneven_batch
 from tests.training.runs import VALID, Run
 
 COMPILING = re.compile(r"Compiling (?:jit\()?([\w<>.]+)\)? with global shapes")
@@ -62,6 +62,15 @@ def test_the_first_step_is_compiled_before_there_is_a_batch_for_it(tmp_path, mon
         run.start()
     assert compiling == [[]] and whole
     assert on.compilations() == traced.call_count == 1
+
+
+def test_several_shapes_are_compiled_ahead_at_once():
+    on, batches = build_tiny(), [uneven_batch(rows) for rows in (8, 16)]
+    state = program.init_and_precompile(on, [batch.shape for batch in batches])
+    with logged_times("backend_compile_duration") as times:
+        for batch in batches:
+            state, _ = on.train_step(state, batch)
+    assert times == [] and on.compilations() == 2
 
 
 @contextlib.contextmanager
