@@ -59,9 +59,7 @@ def table_copies(
 
     def copies(table: Array) -> Array:
         many = jnp.broadcast_to(table, (count, *table.shape))
-        # In float32, whatever devices exchange: here the contributions are added up.
-        many = nn.with_logical_constraint(many, ("batch", "vocab", None))
-        return many.astype(jnp.float32)
+        return nn.with_logical_constraint(many, ("batch", "vocab", None))
 
     return {"embedding": {name: copies(params["embedding"][name]) for name in sorted(names)}}
 
@@ -77,6 +75,32 @@ def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:
     table[:, 0::2] = np.sin(angles)
     table[:, 1::2] = np.cos(angles[:, : d_model // 2])
     return table
+
+
+# An index outside its table reads NaN, which shows at once.
+_take = functools.partial(jnp.take, axis=0, mode="fill")
+
+
+# Of a table in fewer bits as well, what each token adds to the gradient is summed in float32.
+@jax.custom_vjp
+def _rows(
+    table: Float[Array, "vocab d_model"], tokens: Int[Array, "*rows length"]
+) -> Float[Array, "*rows length d_model"]:
+    return _take(table, tokens).astype(jnp.float32)
+
+
+def _rows_forward(table: Array, tokens: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _rows(table, tokens), (table, tokens)
+
+
+def _rows_backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[Array, None]:
+    table, tokens = residuals
+    form = jax.ShapeDtypeStruct(table.shape, jnp.float32)
+    (summed,) = jax.linear_transpose(lambda table: _take(table, tokens), form)(gradient)
+    return summed.astype(table.dtype), None
+
+
+_rows.defvjp(_rows_forward, _rows_backward)
 
 
 class Embedding(nn.Module):
@@ -173,17 +197,14 @@ class Embedding(nn.Module):
     def _lookup(
         self, name: str, tokens: Int[Array, "rows length"]
     ) -> Float[Array, "rows length d_model"]:
-        # An index outside its table reads NaN, which shows at once.
-        take = functools.partial(jnp.take, axis=0, mode="fill")
         if self.has_variable("copies", name):
             copies: Array = self.get_variable("copies", name)
             rows, length = tokens.shape
             parts = tokens.reshape(len(copies), -1, length)
-            return jax.vmap(take)(copies, parts).reshape(rows, length, -1)
+            return jax.vmap(_rows)(copies, parts).reshape(rows, length, -1)
         # With d_model split over the mesh, the lookup would be partitioned by replicating
         # everything; gathering the table's columns first is the cheap way.
-        table: Any = nn.with_logical_constraint(self.tables[name], ("vocab", None))
-        return take(table.astype(jnp.float32), tokens)
+        return _rows(nn.with_logical_constraint(self.tables[name], ("vocab", None)), tokens)
 
     def _sum(
         self,

@@ -66,7 +66,7 @@ def smoothed_cross_entropy(
     smoothing and no gradient.
     """
     form = LossForm(smoothing, chunk, dtype, table.shape[0] if types is None else types)
-    objective, nll = _fused(form, hidden, table.astype(jnp.float32), bias, labels, weights)
+    objective, nll = _fused(form, hidden, table, bias, labels, weights)
     return LossSums(objective=objective, nll=jax.lax.stop_gradient(nll), tokens=weights.sum())
 
 
@@ -101,14 +101,17 @@ def _fused_forward(
     labels: Array,
     weights: Array,
 ) -> tuple[tuple[Scalar, Scalar], Any]:
-    return _by_chunks(form, hidden, table, bias, labels, weights, with_gradient=True)
+    sums, (d_hidden, d_table, d_bias) = _by_chunks(
+        form, hidden, table, bias, labels, weights, with_gradient=True
+    )
+    return sums, (d_hidden, d_table.astype(table.dtype), d_bias)
 
 
 def _fused_backward(form: LossForm, gradients: Any, cotangents: Any) -> Any:
     d_hidden, d_table, d_bias = gradients
     scale, _ = cotangents
     d_bias = None if d_bias is None else scale * d_bias
-    return scale * d_hidden, scale * d_table, d_bias, None, None
+    return scale * d_hidden, (scale * d_table).astype(d_table.dtype), d_bias, None, None
 
 
 _fused.defvjp(_fused_forward, _fused_backward)

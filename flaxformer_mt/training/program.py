@@ -114,17 +114,16 @@ def build(
         shardings = shardings_of(boxed, mesh)
         layout = None
         if config.mesh.shard_optimizer and 1 < mesh.shape["data"] <= MOST_PARTS:
-            plain = without_names(boxed)
             layout = UpdateLayout(
-                shardings.params, spread_over_data(plain.params, shardings.params)
+                shardings.params, spread_over_data(boxed.params, shardings.params)
             )
             shardings = dataclasses.replace(
                 shardings,
                 # In float32 a step's end gathers what it has updated. In bfloat16 the next step's
                 # start does: only the owner of a part keeps it in float32.
                 params=layout.update if narrow else layout.params,
-                opt_state=spread_over_data(plain.opt_state, shardings.opt_state),
-                ema=spread_over_data(plain.ema, shardings.ema),
+                opt_state=spread_over_data(boxed.opt_state, shardings.opt_state),
+                ema=spread_over_data(boxed.ema, shardings.ema),
             )
         init = jax.jit(lambda: nn.unbox(boxed_state()), out_shardings=shardings)
         train_step = jax.jit(

@@ -255,11 +255,11 @@ def test_arrays_are_split_as_the_rules_say(results):
         data, fsdp, tensor = (int(size) for size in mesh.split("x"))
         shards = found["shards"]
         # embed over fsdp; vocab, heads and mlp over tensor. Moments and average have one side more,
-        # the widest that these leave, split over data.
-        for ending, wanted, widest in (
+        # the heads or the widest that these leave, split over data.
+        for ending, wanted, chosen in (
             ("embedding/shared", ([16, 16], [16 // tensor, 16 // fsdp]), {"8x1x1": 0}),
-            ("query", ([16, 8, 4], [16 // fsdp, 8 // tensor, 4]), {"8x1x1": 0, "2x2x2": 2}),
-            ("attention/out", ([8, 4, 16], [8 // tensor, 4, 16 // fsdp]), {"8x1x1": 2, "2x2x2": 1}),
+            ("query", ([16, 8, 4], [16 // fsdp, 8 // tensor, 4]), {"8x1x1": 1, "2x2x2": 2}),
+            ("attention/out", ([8, 4, 16], [8 // tensor, 4, 16 // fsdp]), {"8x1x1": 0, "2x2x2": 1}),
             ("feed_forward/w_in", ([16, 32], [16 // fsdp, 32 // tensor]), {"8x1x1": 1}),
             ("feed_forward/w_out", ([32, 16], [32 // tensor, 16 // fsdp]), {"8x1x1": 0}),
         ):
@@ -268,8 +268,8 @@ def test_arrays_are_split_as_the_rules_say(results):
             assert len(held) >= 4, ending
             whole, part = wanted
             spread = list(part)
-            if mesh in widest:
-                spread[widest[mesh]] //= data
+            if mesh in chosen:
+                spread[chosen[mesh]] //= data
             for name, shapes in held.items():
                 assert shapes == [whole, part if name.startswith("params/") else spread], name
         # Biases and norms may be whole; of parameters a device has near one in fsdp x tensor.
