@@ -210,8 +210,8 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
         else:
             # The schema's type holds, whatever the file has put there.
             with node.ignore_type():
-                if isinstance(value, str):
-                    node[part] = parse_value(value, cls, origin)
+                if isinstance(value, str | os.PathLike):
+                    node[part] = parse_value(os.fspath(value), cls, origin)
                 else:
                     node[part] = check_value(value, cls, key, origin)
             return

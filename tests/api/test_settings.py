@@ -91,7 +91,7 @@ def test_a_run_keeps_the_dtype_that_auto_meant_when_it_began(tmp_path, monkeypat
 
 
 def test_settings_from_python_are_values_under_the_names_of_the_command_line():
-    values = {"model.dropout": 0, "model.remat": True, "name": "3"}
+    values = {"model.dropout": 0, "model.remat": True, "name": Path("3")}
     texts = [f"{name}={value}" for name, value in values.items()]
     assert fm.load_config("quickstart", values) == load_config("quickstart", texts)
     frozen = fm.load_config("quickstart", {"training.freeze": ["encoder/*", "decoder/*"]})

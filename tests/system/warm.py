@@ -23,8 +23,9 @@ def main(address: str) -> None:
 
     for command in COMMANDS:
         importlib.import_module(f"flaxformer_mt.cli.{module_of(command)}")
-    # What `serve` reads once it is called.
-    importlib.import_module("flaxformer_mt.serving.server")
+    # What they import once they are called.
+    for module in ("api.training", "api.validation", "interop.import_run", "serving.server"):
+        importlib.import_module(f"flaxformer_mt.{module}")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
