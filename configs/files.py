@@ -1,8 +1,7 @@
 """Your own parallel text: two files, one a side, and nothing else to know.
 
     flaxformer-mt train --config files --workdir runs/mine \\
-        --config.data.train.mine.src=train.en --config.data.train.mine.tgt=train.de \\
-        --config.data.valid.src=valid.en --config.data.valid.tgt=valid.de
+        --config.data.train=train.en,train.de --config.data.valid=valid.en,valid.de
 
 Without a variant the model, the vocabulary, batches, steps and patience suit the number of pairs,
 which is counted when the run is made, and the run records them. A variant fixes them:

@@ -176,7 +176,9 @@ def _explained(error: Exception, path: Path) -> str:
 def apply_overrides(config: ConfigDict, overrides: Sequence[str] | Mapping[str, Any]) -> None:
     """Sets each `a.b=value` or `{"a.b": value}` in place.
 
-    The schema's type decides how a text is read, and what else a value may be.
+    The schema's type decides how a text is read, and what else a value may be. Two files, SRC,TGT,
+    are a corpus: `data.train.NAME` or `data.valid` becomes that one, `data.train` or `data.test`
+    holds it alone.
     """
     if isinstance(overrides, Mapping):
         for key, value in overrides.items():
@@ -215,9 +217,26 @@ def _apply(config: ConfigDict, key: str, value: Any) -> None:
                 else:
                     node[part] = check_value(value, cls, key, origin)
             return
-    if is_corpora(cls):
-        raise ConfigError(f"{origin}: write --config.{key}.NAME.KEY=VALUE")
+    if is_corpora(cls) or cls is CorpusConfig:
+        _replace(node, parts[-1], value, cls, origin)
+        return
     raise ConfigError(f"{origin}: '{key}' is a group of settings: {', '.join(field_types(cls))}")
+
+
+def _replace(node: ConfigDict, name: str, value: Any, cls: Any, origin: str) -> None:
+    """Makes two files a corpus, in place of the one that `node` is, or of all that are in it."""
+    sides = value.split(",") if isinstance(value, str) else list(value)
+    if len(sides) != 2 or not all(isinstance(side, str) and side for side in sides):
+        inside = "NAME.KEY" if is_corpora(cls) else "KEY"
+        key = origin.partition("=")[0]
+        raise ConfigError(f"{origin}: write {key}=SRC,TGT, two files, or {key}.{inside}=VALUE")
+    made = corpus(src=sides[0], tgt=sides[1])
+    if cls is CorpusConfig:
+        node.update(made)
+        return
+    for other in list(node):
+        del node[other]
+    node[name] = made
 
 
 def parse_value(text: str, hint: Any, origin: str) -> Any:

@@ -142,7 +142,10 @@ def test_a_test_set_called_valid_is_a_mistake_too():
         ("model.remat", "write --config.KEY=VALUE"),
         ("mesh=3", "'mesh' is a group of settings: data, fsdp, tensor"),
         ("model.d_model.x=3", "'model.d_model' is a setting and has no 'x'"),
-        ("data.train=x", "write --config.data.train.NAME.KEY=VALUE"),
+        (
+            "data.train=x",
+            "write --config.data.train=SRC,TGT, two files, or --config.data.train.NAME",
+        ),
         ("data.train.a.source=x", "unknown key 'data.train.a.source'; did you mean 'src'?"),
         ("data.valid.name=x", "unknown key 'data.valid.name'; valid names: kind, src"),
     ],
@@ -255,7 +258,23 @@ def test_a_file_that_is_not_python_is_refused(tmp_path):
         load_config(str(tmp_path / "config.yaml"))
 
 
-TEXT = ["data.train.mine.src=a.en", "data.train.mine.tgt=a.de"]
+def test_two_files_take_the_place_of_a_corpus_or_of_all(write):
+    """A fine-tuned run's text is not that of the run whose settings it takes."""
+    kept = ["data.train.more.src=b.en", "data.train.more.tgt=b.de"]
+    files = ["data.train=new.en,new.de", "data.valid=v.en,v.de", "data.test.own=t.en,t.de"]
+    for given in (files, {"data.train": ("new.en", "new.de")}):
+        (alone,) = load_config("quickstart", given).data.train
+        assert (alone.name, alone.kind, alone.src, alone.size) == ("train", "files", "new.en", 0)
+    data = load_config("quickstart", [*files, *kept]).data
+    assert {corpus.name for corpus in data.train} == {"train", "more"}
+    assert [corpus.name for corpus in data.test] == ["grammar", "own"]
+    assert (data.valid.kind, data.valid.tgt, data.valid.size) == ("files", "v.de", 0)
+    for wrong in ("data.train=new.en", "data.train=", "data.valid=a,b,c", "data.train.x=,b"):
+        with pytest.raises(ConfigError, match=f"config.{wrong}: write --config.*=SRC,TGT"):
+            load_config("quickstart", [wrong])
+
+
+TEXT = ["data.train=a.en,a.de"]
 
 
 def for_pairs(
