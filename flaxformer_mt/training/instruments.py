@@ -26,6 +26,13 @@ def duration(seconds: float) -> str:
     return str(datetime.timedelta(seconds=round(seconds))) if math.isfinite(seconds) else "?"
 
 
+def roughly(seconds: float) -> str:
+    """Seconds as "40 s", "6 min" or "5.2 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 # Kind of time -> what it is called in the table.
 KINDS = {
     "steps": "steps that count",

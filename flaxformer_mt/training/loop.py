@@ -18,13 +18,15 @@ from flaxformer_mt.parallel import keep_freed_memory
 from flaxformer_mt.rundir import CheckpointError
 from flaxformer_mt.rundir.checkpoint_choice import Kind
 from flaxformer_mt.rundir.checkpoints import Checkpoints
-from flaxformer_mt.training.instruments import Instruments
+from flaxformer_mt.training.instruments import Instruments, roughly
 from flaxformer_mt.training.program import Program, init_and_precompile
 from flaxformer_mt.training.progress import Due, Outcome, Progress, due_after, restored, snapshot
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import with_params
 from flaxformer_mt.training.telemetry import Telemetry, Window
 from flaxformer_mt.training.validation import Evaluator
+
+_MEASURED = 30  # steps until their time says what training will take
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -77,6 +79,7 @@ class Training:
         # (source and target, of all processes, padding included), and what is said of a stop.
         self.pending: tuple[Any, Any, int, Any] | None = None
         self.warm = False  # a step has been done
+        self.measured = 0  # steps of this start
         self.due = Due()
 
     def run(self) -> Outcome:
@@ -155,7 +158,7 @@ class Training:
         if state is not None:
             self.state = state
             return True
-        with self.clock("compile"):
+        with self.clock("compile"), self.telemetry.doing("compiling"):
             shapes = self.batches.shape_ahead(), *self.batches.shapes
             # An accelerator's host has the cores to compile every shape at once, in the minutes
             # that one takes; a CPU compiles each within seconds, when it comes.
@@ -181,10 +184,12 @@ class Training:
             if self.pending is not None and not self.pending[0]["loss"].is_ready():
                 self.clock.kind = "steps"
         self.window.waited(self.batches.seconds_waited - waited)
+        begun = time.perf_counter()
         with self.clock("steps"), self.profiler.step(self.step + 1):
             self.state, metrics = self.program.train_step(self.state, batch)
             if self.program.compilations() > compiled:
                 self.clock.kind = "compile"
+                self.window.left_out(time.perf_counter() - begun)
         stop = self.stop.ask()
         self.settle()
         positions = self.program.share.of_whole(batch.src.size + batch.tgt_in.size)
@@ -203,7 +208,10 @@ class Training:
             metrics, stop = jax.device_get((on_device, asked))
         self.stop.hear(stop)
         self.window.add(metrics, positions=positions)
-        self.telemetry.step(float(metrics["nll"]))
+        self.telemetry.step(self.window.perplexity)
+        self.measured += 1
+        if self.measured == _MEASURED:
+            self.tell_cost()
         if metrics["bad_run"]:
             self.skipped.append(batch)
         else:
@@ -211,6 +219,16 @@ class Training:
         if not self.warm:
             self.warm = True
             keep_freed_memory(jax.process_count())
+
+    def tell_cost(self) -> None:
+        """How long the rest will take, once steps of several shapes have been done here."""
+        sums, left = self.window.sums, self.settings.steps - self.step
+        if sums.steps and left > 0:
+            each = sums.seconds / sums.steps
+            self.telemetry.message(
+                f"about {roughly(left * each)} for the {left:,} steps left, at {each:.2g} s each; "
+                "validation and compiling come on top"
+            )
 
     def report(self) -> None:
         left = self.settings.steps - self.step
@@ -220,7 +238,8 @@ class Training:
 
     def validate(self) -> None:
         """Scores, the choice of the best, the checkpoint."""
-        with self.clock("evaluation"), self.window.paused():
+        self.stop.after = "this validation"
+        with self.clock("evaluation"), self.window.paused(), self.telemetry.doing("validating"):
             params = self.state.params if self.state.ema is None else self.state.ema
             scores: dict[str, float] = {}
             for evaluator in self.evaluators:
@@ -228,6 +247,7 @@ class Training:
             self.progress = progress = self.progress.validated(self.step, scores, self.settings)
             shown = {**scores, "training_seconds": progress.seconds}
             self.telemetry.validation(self.step, shown, best=progress.best_step == self.step)
+        self.stop.after = "this step"
         self.save(scores, "regular" if self.due.checkpoint else "end")
 
     def save(self, metrics: Mapping[str, float], kind: Kind, *, surely: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from types import FrameType
@@ -20,6 +22,7 @@ class StopRequest:
 
     def __init__(self, processes: Processes = ALONE) -> None:
         self.received: str | None = None
+        self.after = "this step"  # what is still finished once a stop is asked for
         self._processes = processes
         self._heard = 0
         self._previous: dict[int, Any] = {}
@@ -57,6 +60,9 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
         self._restore()
+        # Not by print: the signal may have come in the middle of one.
+        with contextlib.suppress(OSError):
+            os.write(2, f"\n{self.received}: stopping after {self.after}\n".encode())
 
     def _restore(self) -> None:
         while self._previous:

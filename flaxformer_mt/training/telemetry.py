@@ -61,7 +61,8 @@ class Sums:
 
 
 class Window:
-    """What a training report is made of. Time in which no step was under way is left out.
+    """What a training report is made of. Time in which no step was under way is left out, and
+    that of compiling one.
 
     It goes on from the `Sums` of a stopped run, so that a report doesn't depend on where that was.
     """
@@ -91,6 +92,15 @@ class Window:
         sums.steps += 1
         self._last = metrics
 
+    @property
+    def perplexity(self) -> float:
+        """Of the steps so far: after the last of them what the report says."""
+        return perplexity(self._sums.nll / (self._sums.scored or math.nan))
+
+    def left_out(self, seconds: float) -> None:
+        """Time in which a step was compiled, and not done."""
+        self._start += seconds
+
     def waited(self, seconds: float) -> None:
         """Time for which the next batch was not ready."""
         self._sums.waited += seconds
@@ -115,7 +125,7 @@ class Window:
         values = {
             "epoch": epoch,
             "loss": sums.loss / scored,
-            "perplexity": perplexity(sums.nll / scored),
+            "perplexity": self.perplexity,
             "learning_rate": float(self._last["learning_rate"]),
             "gradient_norm": float(self._last["gradient_norm"]),
             "src_tokens_per_second": sums.src_tokens / sums.seconds,
@@ -214,11 +224,24 @@ class Telemetry:
                 total=total, initial=start, unit="step", file=self._stream, dynamic_ncols=True
             )
 
-    def step(self, nll: float) -> None:
-        """One more step, for the bar alone."""
+    def step(self, perplexity: float) -> None:
+        """One more step, for the bar alone; the perplexity is that of the report to come."""
         if self._bar is not None:
-            self._bar.set_postfix_str(f"ppl {perplexity(nll):.2f}", refresh=False)
+            self._bar.set_postfix_str(f"ppl {perplexity:.2f}", refresh=False)
             self._bar.update()
+
+    @contextlib.contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Says what the body does that takes a while, in a line or beside the bar."""
+        if self._bar is None:
+            self.message(f"{what}...")
+            yield
+            return
+        self._bar.set_description_str(what)
+        try:
+            yield
+        finally:
+            self._bar.set_description_str("")
 
     def message(self, text: str) -> None:
         """A line for the reader that is no measurement."""
@@ -309,6 +332,10 @@ class Silence(Telemetry):
 
     def _nothing(self, *_: Any, **__: Any) -> None:
         pass
+
+    @contextlib.contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        yield
 
     step = message = training = validation = catch_up = flush = rewind = close = _nothing
 

@@ -208,7 +208,8 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
     assert lines[1]["epoch"] == pytest.approx(2 * lines[0]["epoch"])
     # An untrained model makes nothing of its source, which is said after the warm-up.
     assert run.shown.count("step 8: with sources of other sentences the validation text is") == 1
-    assert run.shown.count("\n") == len(run.log()) + 1
+    assert run.shown.count("compiling...\n") == run.shown.count("validating...\n") == 1
+    assert run.shown.count("\n") == len(run.log()) + 3
 
 
 def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):

@@ -13,6 +13,13 @@ from flaxformer_mt.training.signals import StopRequest
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def test_a_request_is_answered_with_what_is_still_finished(capfd):
+    with StopRequest() as stop:
+        stop.after = "this validation"
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err.strip() == "SIGINT: stopping after this validation"
+
+
 @pytest.mark.parametrize("number", [*SIGNALS, None])
 def test_a_signal_is_a_request_that_one_process_heeds_at_once(number):
     before = [signal.getsignal(each) for each in SIGNALS]

@@ -65,7 +65,8 @@ def test_a_report_is_one_plain_line_where_there_is_no_terminal(tmp_path):
     screen = io.StringIO()
     with open_screen(tmp_path, screen) as telemetry:
         telemetry.step(2.0)
-        telemetry.training(1500, REPORT)
+        with telemetry.doing("validating"):
+            telemetry.training(1500, REPORT)
         telemetry.training(1500, {**REPORT, "skipped": 3.0})
         telemetry.training(1500, REPORT | ODD)
         telemetry.validation(1500, {"loss": 2.25, "bleu": 31.456}, best=True)
@@ -73,7 +74,8 @@ def test_a_report_is_one_plain_line_where_there_is_no_terminal(tmp_path):
         telemetry.message("as it is")
     odd = LINE.format("").replace("2.5000 · ppl 8.00", "nan · ppl inf").replace("1:02:03", "?")
     assert screen.getvalue() == (
-        LINE.format("")
+        "validating...\n"
+        + LINE.format("")
         + LINE.format(" · skipped 3")
         + odd
         + "validation at step 1,500 · loss 2.25 · bleu 31.46 · best so far\n"
@@ -85,11 +87,13 @@ def test_a_report_is_one_plain_line_where_there_is_no_terminal(tmp_path):
 def test_a_terminal_has_a_bar_and_the_same_lines_above_it(tmp_path):
     screen = Terminal()
     with open_screen(tmp_path, screen, start=40) as telemetry:
-        telemetry.step(math.log(8))
-        telemetry.training(1500, REPORT)
+        telemetry.step(8.0)
+        with telemetry.doing("validating"):
+            telemetry.training(1500, REPORT)
         telemetry.rewind(10)
     shown = screen.getvalue()
     assert LINE.format("") in shown
+    assert "validating: " in shown and "validating" not in shown.rpartition("\r")[2]
     assert "40/100000" in shown and "ppl 8.00" in shown
     assert "10/100000" in shown.rpartition("\r")[2]
 
@@ -214,7 +218,11 @@ def test_report_by_hand(clock):
     clock.now += 10
     with seen.paused():
         clock.now += 2
+    clock.now += 3
+    seen.left_out(3)
+    on_the_bar = seen.perplexity
     report = seen.report(epoch=1.5, steps_left=7)
+    assert on_the_bar == report["perplexity"]
     assert report == pytest.approx(
         {
             "epoch": 1.5,
