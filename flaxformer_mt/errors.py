@@ -5,9 +5,12 @@ What restarts commands on machines that may be preempted (`launch/`) looks at no
 
 from __future__ import annotations
 
+import difflib
 import errno
 import gzip
+import os
 import sys
+from collections.abc import Iterable
 from typing import ClassVar
 
 FAILED = 1  # the next attempt may succeed: a full disk, a network, a machine that fails
@@ -32,6 +35,25 @@ _NO_PATHS = {errno.ENAMETOOLONG, errno.ELOOP}
 _WRONG_PATHS = {*_NO_PATHS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL}
 # Packages whose errors tell of damaged files, as those of Python's own decompressors do.
 _READERS = {"backports", "safetensors"}
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A hint for a misspelt name: the closest valid one, else all of them."""
+    valid = list(valid)
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    return f"did you mean '{close[0]}'?" if close else f"valid names: {', '.join(valid)}"
+
+
+def program() -> str:
+    """What the person typed to start this program: `launch/local.sh` says so of itself."""
+    return os.environ.get("FLAXFORMER_PROGRAM", "flaxformer-mt")
+
+
+def install(extra: str) -> str:
+    """How to install an extra, in the way in which this program was started."""
+    if started_by := os.environ.get("FLAXFORMER_PROGRAM"):
+        return f"write FLAXFORMER_EXTRAS={extra} before {started_by}"
+    return f"pip install 'flaxformer-mt[{extra}]'"
 
 
 def exit_status(error: BaseException) -> int:

@@ -183,4 +183,5 @@ if [ "$1" = test ]; then
     exec "$venv/bin/python" -m pytest -n 2 --dist worksteal "$@"
 fi
 ensure "${extras[@]}" </dev/null
-exec "$venv/bin/flaxformer-mt" "$@"
+# What messages tell the person to type.
+FLAXFORMER_PROGRAM=$0 exec "$venv/bin/flaxformer-mt" "$@"

@@ -38,6 +38,7 @@ class Lines:
     size: int | None = None  # bytes of `file`
     number: int = 0  # of the line given last
     bytes_read: int = 0  # of text
+    prompt: str = ""  # shown to a person before each line
     _ended: bool = False
 
     @property
@@ -48,6 +49,8 @@ class Lines:
         return self
 
     def __next__(self) -> bytes:
+        if self.prompt:
+            print(self.prompt, end="", file=sys.stderr, flush=True)
         try:
             line = self.stream.readline(LONGEST + 1)
         except Exception as error:
@@ -57,6 +60,8 @@ class Lines:
             raise explained from error
         if not line:
             self._ended = True
+            if self.prompt:  # whose line nobody has ended
+                print(file=sys.stderr)
             raise StopIteration
         self.number += 1
         self.bytes_read += len(line)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
-from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.config import DecodingConfig, ExperimentConfig, flatten
 from flaxformer_mt.config.consistency import LARGEST_BEAM
 from flaxformer_mt.config.freeze import field_types
 
@@ -25,9 +26,26 @@ WORKDIR = {"--workdir DIR": "run directory, local or gs://BUCKET/FOLDER"}
 
 
 def make_parser(prog: str, purpose: str, epilog: str = "") -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults
-    )
+    return _Parser(prog=prog, description=purpose, epilog=epilog, formatter_class=_WithDefaults)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says of a misspelt flag which one may be meant, or which setting."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._words = [*args]
+        return super().parse_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        known, hints = self._option_string_actions, []
+        given = {word.partition("=")[0] for word in self._words if word.startswith("--")}
+        for flag in sorted(flag for flag in given if not any(k.startswith(flag) for k in known)):
+            settings = [key for key in flatten(ExperimentConfig()) if "--config" in known]
+            meant = flag.strip("-").replace("-", "_")
+            same = [f"--config.{key}" for key in settings if key.rpartition(".")[2] == meant]
+            close = same or difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
+            hints += [f"{flag}: did you mean {close[0]}?"] if close else []
+        super().error("; ".join([message, *hints]))
 
 
 class _WithDefaults(argparse.ArgumentDefaultsHelpFormatter):

@@ -15,18 +15,27 @@ from flaxformer_mt.config import ExperimentConfig, to_dict, to_text
 from flaxformer_mt.config.digest_keys import may_change
 from flaxformer_mt.config.freeze import field_types, is_corpora
 from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.errors import nearest
 
 
 def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     rest, overrides = take_overrides(arguments)
     parser = make_parser(prog, purpose)
-    flags(parser, CONFIG | {"--json": "as JSON", "--explain": "what each setting means"})
+    flags(parser, CONFIG | {"--json": "as JSON"})
+    explained = "what each setting means, or each under GROUP, such as training.schedule"
+    parser.add_argument("--explain", nargs="?", const="", metavar="GROUP", help=explained)
     options = parser.parse_args(rest)
-    if options.explain and (overrides or options.config is not None):
+    if options.explain is not None and (overrides or options.config is not None):
         parser.error("--explain shows all settings and their defaults: leave --config out")
-    if options.explain:
-        for line in explanations(ExperimentConfig, ""):
-            print(line)
+    if options.explain is not None:
+        lines = {line.partition(" ")[0]: line for line in explanations(ExperimentConfig, "")}
+        group = options.explain.removesuffix(".")
+        found = [lines[key] for key in lines if not group or f"{key}.".startswith(f"{group}.")]
+        if not found:
+            parts = (key.split(".") for key in lines)
+            groups = {".".join(names[:depth]) for names in parts for depth in range(1, len(names))}
+            parser.error(f"--explain {group}: no such group; {nearest(group, [*groups, *lines])}")
+        print("\n".join(found))
         return 0
     if options.config is None:
         parser.error("--config FILE[:VARIANT] or --explain is needed")

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from flaxformer_mt.errors import FlaxformerError, exit_status
+from flaxformer_mt.errors import FlaxformerError, exit_status, nearest, program
 
 COMMANDS = {
     "quickstart": "train on the built-in grammar, evaluate, translate: minutes, nothing needed",
@@ -79,9 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
-        prog="flaxformer-mt",
+        prog=program(),
         description="Train and use Transformers for machine translation, on CPU, GPU and TPU.",
-        epilog=f"`flaxformer-mt COMMAND --help` explains a command. Exit status: {_STATUSES}.",
+        epilog=f"`{program()} COMMAND --help` explains a command. Exit status: {_STATUSES}.",
     )
     from flaxformer_mt import __version__
 
@@ -91,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands.add_parser(name, help=purpose, add_help=False)
     # The command's own parser sees the rest: only the chosen command's rooms are imported, and JAX
     # only when the arguments are read.
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        parser.error(f"no command '{arguments[0]}'; {nearest(arguments[0], COMMANDS)}")
     chosen, rest = parser.parse_args(arguments[:1]), arguments[1:]
     _quiet_libraries()
     if chosen.command not in _WITHOUT_PROGRAMS and not {"-h", "--help"} & {*rest}:
@@ -100,9 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep_compiled(cache_folder() / "xla")
     command = importlib.import_module(f"flaxformer_mt.cli.{module_of(chosen.command)}")
     try:
-        status: int = command.main(
-            rest, f"flaxformer-mt {chosen.command}", COMMANDS[chosen.command]
-        )
+        status: int = command.main(rest, f"{program()} {chosen.command}", COMMANDS[chosen.command])
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if (message := explained(error, chosen.command)) is None:
             raise
-        print(f"flaxformer-mt {chosen.command}: error: {message}", file=sys.stderr)
+        print(f"{program()} {chosen.command}: error: {message}", file=sys.stderr)
         processes = sys.modules.get("flaxformer_mt.parallel.processes")  # else this one is alone
         status = exit_status(error)
         return status if processes is None else processes.settled_status(error, status)

@@ -16,6 +16,7 @@ from flaxformer_mt.data.prepare import describe, read_manifest
 from flaxformer_mt.data.prepare.report import batches_as_text, shapes_table
 from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import Vocabularies
+from flaxformer_mt.errors import program
 from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory, reopen
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     planned_pass(store.valid, config.data.batch)
     if options.inspect:
         _show_batches(config, store, Vocabularies.load(folder / "vocabulary"))
-    say(f"ready: flaxformer-mt train --workdir {options.workdir}")
+    say(f"ready: {program()} train --workdir {options.workdir}")
     return 0
 
 

@@ -13,7 +13,7 @@ from flaxformer_mt.cli import average, evaluate, train
 from flaxformer_mt.cli.arguments import flags, make_parser, take_overrides
 from flaxformer_mt.config import DataConfig, load_config
 from flaxformer_mt.data.synthetic import Split, pairs
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.errors import UserError, program
 
 # Of the test split, so that training cannot have seen them; not the seed of those it is scored on.
 UNSEEN_SEED = 2
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             print(f"    (right: {reference})")
     print(
         f"\nThe model is in {options.workdir}. Translate with it:\n"
-        f"  echo '{unseen[0][0]}' | launch/local.sh translate --workdir {options.workdir}"
+        f"  echo '{unseen[0][0]}' | {program()} translate --workdir {options.workdir}"
     )
     return 0
 

@@ -17,7 +17,7 @@ import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, integer, make_parser, weights
 from flaxformer_mt.cli.searching import DTYPE, as_asked
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.serving.model_info import Model
 from flaxformer_mt.serving.sentences import codes_among
@@ -34,10 +34,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     chosen = weights(options.weights, parser)
     for package in ("httptools", "prometheus_client", "pydantic", "starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
-            raise ServeError(
-                f"{package} is not installed: pip install 'flaxformer-mt[serve]', or "
-                "FLAXFORMER_EXTRAS=serve before launch/local.sh"
-            )
+            raise ServeError(f"{package} is not installed: {install('serve')}")
     from flaxformer_mt.serving.server import TranslationServer, address, allow_files, bind
 
     keys = options.api_keys

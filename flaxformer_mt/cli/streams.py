@@ -154,6 +154,11 @@ def streamed(
             if n_best > beam_size:
                 parser.error(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
             meter = Meter(what, say, share=lines.share, terminal=sys.stderr.isatty())
+            if isinstance(lines, Lines) and lines.interactive:
+                # A person sees each translation come: there is no progress to tell.
+                meter = Meter(what, lambda line: None, share=lines.share)
+                lines.prompt = "> "
+                say("write a sentence and press Enter; Ctrl-D ends")
             stack.enter_context(_told(sink, meter))
             window = options.window or (1 if lines.interactive else WINDOW)
             sums = stream(
@@ -169,6 +174,8 @@ def streamed(
             )
     except Stopped:
         return STOPPED
+    if getattr(lines, "prompt", ""):
+        return 0
     for line in settings.describe(sums):
         say(line)
     say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")

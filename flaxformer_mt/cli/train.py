@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from flaxformer_mt.api import say
 from flaxformer_mt.api.settings import settled, wants_determinism
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.config import freeze, to_dict
-from flaxformer_mt.errors import STOPPED
+from flaxformer_mt.errors import STOPPED, program
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 
@@ -50,7 +52,15 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
             from flaxformer_mt.cli.dry_run import dry_run
 
             return dry_run(place, spec, overrides, processes)
-        return train_run(place, spec, overrides, command, options.init_from, processes, profile)
+        status = train_run(place, spec, overrides, command, options.init_from, processes, profile)
+    if status == 0:
+        started = f"{program()} {{}} --workdir {shlex.quote(place)}"
+        say(
+            "next: average the last checkpoints, which is usually better than the last alone, and "
+            f"translate\n  {started.format('average')}\n"
+            f"  {started.format('translate')} < INPUT > OUTPUT"
+        )
+    return status
 
 
 def train_run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import math
@@ -16,7 +15,7 @@ from ml_collections import ConfigDict
 from flaxformer_mt.config.consistency import inconsistencies
 from flaxformer_mt.config.languages import with_languages
 from flaxformer_mt.config.schema import CorpusConfig, ExperimentConfig
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.errors import UserError, nearest
 
 
 class ConfigError(UserError):
@@ -59,13 +58,6 @@ def default_of(key: str) -> Any:
     """The schema's default of the setting under a dotted key."""
     *_, field = fields_along(key)
     return field.default
-
-
-def nearest(name: str, valid: typing.Iterable[str]) -> str:
-    """A hint for a misspelt name: the closest valid one, else all of them."""
-    valid = list(valid)
-    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"valid names: {', '.join(valid)}"
 
 
 def default_config() -> ConfigDict:

@@ -26,10 +26,10 @@ from flaxformer_mt.config.freeze import (
     flatten,
     freeze,
     is_corpora,
-    nearest,
 )
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig, ExperimentConfig
 from flaxformer_mt.config.sizes import TYPICAL, sized
+from flaxformer_mt.errors import nearest
 
 # In a wheel the config files lie inside the package; in a checkout beside it.
 BUILT_IN = [parent / "configs" for parent in Path(__file__).parents[1:3]]

@@ -25,7 +25,7 @@ def sized(pairs: int) -> dict[str, Any]:
         "model.encoder_layers": layers,
         "model.decoder_layers": layers,
         "model.d_model": width,
-        "model.d_ff": (2 if little else 4) * width,
+        "model.d_ff": 4 * width,
         "model.num_heads": heads,
         "model.d_k": width // heads,
         "model.d_v": width // heads,
@@ -33,7 +33,7 @@ def sized(pairs: int) -> dict[str, Any]:
         # A few hundred pairs don't hold more pieces.
         "data.vocabulary.size": min(2000, max(500, pairs // 2)) if little else 8000,
         "data.batch.tokens": 2048 if little else 4096 if pairs < 4 * _LITTLE else 8192,
-        "data.batch.max_shapes": 4 if little else 8,
+        "data.batch.max_shapes": 6 if little else 8,
         "training.steps": steps,
         "training.schedule.kind": "peak",
         "training.schedule.peak": 0.0035 if little else 0.002,

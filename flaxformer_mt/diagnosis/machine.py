@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from flaxformer_mt.errors import install
 from flaxformer_mt.parallel import Processes
 from flaxformer_mt.parallel.chips import chip_of, product_flops, upload_bandwidth
 from flaxformer_mt.versions import git_commit
@@ -163,8 +164,8 @@ def _overlooked(platform: str) -> str:
         return f"there is a {kind.upper()}, and JAX_PLATFORMS={asked} leaves it out"
     extra = _EXTRA[kind]
     return (
-        f"there is a {kind.upper()} that JAX does not see: pip install 'flaxformer-mt[{extra}]' "
-        f"(FLAXFORMER_EXTRAS={extra} with launch/), and see that no other process holds it"
+        f"there is a {kind.upper()} that JAX does not see: {install(extra)}, and see that no other "
+        "process holds it"
     )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flaxformer_mt.errors import install
 from flaxformer_mt.figures import FigureError
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def require_matplotlib() -> Any:
         import matplotlib
     except ImportError as error:
         raise FigureError(
-            "matplotlib is not installed: pip install 'flaxformer-mt[figures]', or "
-            "FLAXFORMER_EXTRAS=figures before launch/local.sh; `attention` writes .html without it"
+            f"matplotlib is not installed: {install('figures')}; `attention` writes .html without "
+            "it"
         ) from error
     return matplotlib
 

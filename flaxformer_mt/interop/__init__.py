@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.errors import UserError, install
 
 FORMATS = ("ctranslate2", "huggingface", "stablehlo")
 QUANTIZATIONS = ("float32", "float16", "int8", "int7")  # of ctranslate2
@@ -23,5 +23,5 @@ def package_of_extra(module: str, purpose: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise ExportError(
-            f"{purpose} {package}, which is not installed: pip install 'flaxformer-mt[export]'"
+            f"{purpose} {package}, which is not installed: {install('export')}"
         ) from error

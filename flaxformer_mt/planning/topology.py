@@ -12,7 +12,7 @@ from typing import Any
 from jax.errors import JaxRuntimeError
 from jax.experimental import topologies
 
-from flaxformer_mt.errors import UserError
+from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.parallel.chips import Chip, chip_of
 from flaxformer_mt.planning.compile import captured
 
@@ -56,7 +56,7 @@ def describe(name: str, slices: int = 1) -> Topology:
         raise TopologyError(f"{slices} slices: there must be at least one")
     if importlib.util.find_spec("libtpu") is None:
         raise TopologyError(
-            "the TPU compiler is not installed here: pip install 'flaxformer-mt[tpu]' "
+            f"the TPU compiler is not installed here: {install('tpu')} "
             "(an x86 Linux machine is enough, no TPU is needed)"
         )
     options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from flaxformer_mt.errors import install
 from flaxformer_mt.files.atomic import replacing, write_whole
 from flaxformer_mt.files.buckets import StorageError, bucket_path, local_path
 from flaxformer_mt.files.reading import JsonError, parse_json, read_file
@@ -120,8 +121,7 @@ def _in_bucket(scheme: str, rest: str) -> Any:
     missing = [name for name in ("gcsfs", "google.cloud.storage") if not _installed(name)]
     if missing:
         raise WorkdirError(
-            f"gs://{rest}: {' and '.join(missing)} not installed; to use buckets: "
-            "pip install 'flaxformer-mt[gcs]'"
+            f"gs://{rest}: {' and '.join(missing)} not installed; to use buckets: {install('gcs')}"
         )
     return bucket_path(f"gs://{bucket}/{name}")
 

@@ -79,10 +79,15 @@ def test_bad_input_is_explained(run, workdir, tmp_path, monkeypatch, options, me
 
 
 def test_a_picture_without_matplotlib_says_what_to_install(run, workdir, tmp_path, monkeypatch):
+    """In the way in which the program was started."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     call = ("attention", "--workdir", workdir, "--src", SOURCE, "--tgt", TARGET, "--output")
     done = run(*call, tmp_path / "a.png")
-    assert done.status == 2 and "FLAXFORMER_EXTRAS=figures" in done.last
+    assert done.status == 2 and "pip install 'flaxformer-mt[figures]'" in done.last
+    monkeypatch.setenv("FLAXFORMER_PROGRAM", "launch/local.sh")
+    done = run(*call, tmp_path / "a.png")
+    assert done.last.startswith("launch/local.sh attention: error: matplotlib is not installed")
+    assert "write FLAXFORMER_EXTRAS=figures before launch/local.sh" in done.last
     assert run(*call, tmp_path / "a.html").status == 0
 
 

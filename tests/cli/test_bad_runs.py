@@ -66,13 +66,15 @@ def test_a_finished_run_that_prepare_was_given_more_steps_for_is_trained(run, pr
     arguments = ["--config", "files:small", *given, "--workdir", workdir]
     layout.write_status(layout.open_run(workdir), layout.Status(state="finished", step=5))
     assert run("prepare", *arguments).status == 0
-    assert "nothing to do" in run("train", *arguments).errors
+    finished = run("train", *arguments).errors
+    assert "nothing to do" in finished
+    assert f"flaxformer-mt translate --workdir {workdir} < INPUT > OUTPUT" in finished
     done = run("train", "--workdir", workdir, "--config.data.tgt_lang=nl")
     assert done.status == 2 and "'data.train.mine.tgt' = 'train.de' ends in 'de'" in done.last
     added = ("--config.data.test.new.kind=synthetic", "--config.data.test.new.size=9")
     done = run("train", "--workdir", workdir, *added)
     assert done.status == 0 and "data.test.new.size: was None, now 9" in done.errors
-    assert "nothing to do" in done.last
+    assert "nothing to do" in done.errors
     assert layout.read_record(layout.open_run(workdir)).config["data"]["test"]["new"]["size"] == 9
     assert run("prepare", *arguments, "--config.training.steps=8").status == 0
     with pytest.raises(Reached):

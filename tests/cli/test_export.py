@@ -84,7 +84,7 @@ def test_an_imported_run_translates_and_starts_another(run, tmp_path, alone):
     done = run(*translate, stdin=b"the cat sees it all .\n\n")
     assert done.status == 0 and done.output.count("\n") == 2 and done.output.endswith("\n\n")
     done = run("train", "--workdir", workdir)
-    assert done.status == 0 and "finished at step 0 (imported from" in done.last
+    assert done.status == 0 and "finished at step 0 (imported from" in done.errors
     again = run("import", "--from", tmp_path / "marian", "--workdir", workdir)
     assert again.status == 2 and "run: is there already" in again.last
 
@@ -103,7 +103,7 @@ def test_an_imported_run_translates_and_starts_another(run, tmp_path, alone):
         a for a in settings(tmp_path, **changes)[2:] if "dtype" not in a and "size" not in a
     ]
     done = run("train", "--init-from", workdir, "--workdir", tmp_path / "tuned", *overrides)
-    assert done.status == 0 and "finished at step 2" in done.last, done.errors
+    assert done.status == 0 and "finished at step 2" in done.errors, done.errors
     assert "using the vocabulary in" in done.errors
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flaxformer_mt.bulk.reading import Lines
 from flaxformer_mt.rundir.paths import as_path
 from flaxformer_mt.serving.model_info import Model
 from tests.decoding.runs import PAIRS, make_run
@@ -212,3 +213,10 @@ def test_a_server_is_told_that_its_search_is_diverse(run, workdir, in_groups, mo
     for folder in (workdir, in_groups):
         assert run("serve", "--workdir", folder, "--port", 0).status == 0
     assert told == [False, True]
+
+
+def test_a_person_is_asked_for_each_line_and_told_no_rates(run, workdir, monkeypatch):
+    monkeypatch.setattr(Lines, "interactive", True)
+    done = run("translate", "--workdir", workdir, stdin=b"one\ntwo\n")
+    assert done.status == 0 and done.output.count("\n") == 2
+    assert done.errors.endswith("write a sentence and press Enter; Ctrl-D ends\n> > > \n")

@@ -11,6 +11,11 @@ CALLS = [
     ("translate --workdir . --length-penalty nan", "'nan' is no finite number of at least 0"),
     ("export --workdir . --format huggingface --output x --bound 0", "'0' is no number above 0"),
     ("translate --workdir . --weights ²", "write average, best, latest, auto, or a step's"),
+    # Misspelt.
+    ("trian --workdir .", "no command 'trian'; did you mean 'train'?"),
+    ("train --wrokdir .", "--wrokdir: did you mean --workdir?"),
+    ("train --workdir . --validate-every=3", "did you mean --config.training.validate_every?"),
+    ("config --explain trainig.schedule", "no such group; did you mean 'training.schedule'?"),
     # Settings of which config?
     ("doctor --config.mesh.fsdp=2", "changes a setting of which config? Give --config"),
     ("config --explain --config.mesh.fsdp=2", "leave --config out"),
@@ -67,6 +72,16 @@ def test_a_wrong_call_is_explained_in_a_line(run, tmp_path, monkeypatch, call, m
     done = run(*(word.strip("'") for word in call.split()))
     assert done.status == 2 and message in done.last, done.errors
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_group_of_settings_is_explained_by_itself(run):
+    shown = run("config", "--explain", "training.schedule").output.splitlines()
+    assert [line.partition(" ")[0].rpartition(".")[2] for line in shown] == [
+        *("kind", "factor", "peak", "warmup_steps")
+    ]
+    assert run("config", "--explain", "model.dropout").output.count("\n") == 1
+    every = run("config", "--explain").output.splitlines()
+    assert {*shown} < {*every}
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2\xff", "def get_config(v): pass".encode("utf-16")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import math
+import re
 import types
 import weakref
 from collections.abc import Callable
@@ -194,7 +195,8 @@ def test_initial_parameters_are_a_checkpoint_and_not_kept(tmp_path):
     assert len(held) == count, "the run has a checkpoint of its own"
 
 
-def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
+def test_a_report_counts_tokens_epochs_and_padding(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "_MEASURED", 3)
     run = Run(tmp_path, {"training.steps": 8, "training.log_every": 4})
     run.start()
     lines = [line for line in run.log() if line["kind"] == "train"]
@@ -209,7 +211,9 @@ def test_a_report_counts_tokens_epochs_and_padding(tmp_path):
     # An untrained model makes nothing of its source, which is said after the warm-up.
     assert run.shown.count("step 8: with sources of other sentences the validation text is") == 1
     assert run.shown.count("compiling...\n") == run.shown.count("validating...\n") == 1
-    assert run.shown.count("\n") == len(run.log()) + 3
+    assert run.shown.count("\n") == len(run.log()) + 4
+    (cost,) = (line for line in run.shown.splitlines() if line.startswith("about "))
+    assert re.fullmatch(r"about [\d.]+ s for the [345] steps left, at .* s each; valid.*", cost)
 
 
 def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
