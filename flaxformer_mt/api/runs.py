@@ -137,17 +137,18 @@ def evaluations(
         one_set.check(each.name, each.sources, each.references, directory)
     from flaxformer_mt.decoding.translator import translate_together
     from flaxformer_mt.parallel import ALONE
+    from flaxformer_mt.parallel.compile_cache import working_time
 
     translator = load()
     for each in sets:
-        start = time.perf_counter()
+        start = working_time()
         translations = translate_together(translator, each.sources, processes or ALONE)
         if processes is None or processes.is_first:
             yield one_set.evaluate(
                 translator,
                 each.sources,
                 each.references,
-                translated=(translations, time.perf_counter() - start),
+                translated=(translations, working_time() - start),
                 name=each.name,
                 directory=directory,
                 scoring=scoring,

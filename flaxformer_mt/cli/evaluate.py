@@ -105,11 +105,15 @@ def evaluate_run(
     def load() -> fm.Translator:
         return as_asked(options, fm.Translator.load(run, which=Chosen(**chosen)))
 
+    from flaxformer_mt.parallel.compile_cache import watch_compilations
+
     results: dict[str, Any] = {}
+    compiled = watch_compilations().seconds
     for result in evaluations(
         sets, load, directory, scoring=how, examples=options.examples, processes=processes
     ):
-        say_result(result)
+        before, compiled = compiled, watch_compilations().seconds
+        say_result(result, compiling=compiled - before)
         results[result.name] = json.loads(result.files.scores.read_text(encoding="utf-8"))
         if not options.json:
             print(f"{result.name}: {result.scores.one_line()}\n\n{result.assessment.table()}\n")
@@ -173,7 +177,7 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         parser.error("--name is for --src with --ref, --testset and --hypotheses")
 
 
-def say_result(result: Evaluation) -> None:
+def say_result(result: Evaluation, *, compiling: float) -> None:
     """What the reader of a score should know besides it."""
     for line in result.split_lines:
         say(f"{result.name}:{line}: longer than the model takes; translated in pieces and rejoined")
@@ -181,4 +185,5 @@ def say_result(result: Evaluation) -> None:
         say(f"{result.name}: {note}")
     lines, seconds = len(result.translations), result.seconds
     rate = f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f}/s)"
+    rate += f" and {compiling:.1f} s of compiling"
     say(f"{result.name}: {rate}; {result.files.scores}")

@@ -140,6 +140,8 @@ def streamed(
     settings: TranslateSettings | ScoreSettings,
 ) -> int:
     """All lines through the run's model; returns the exit status."""
+    from flaxformer_mt.parallel.compile_cache import watch_compilations, working_time
+
     named = [options.input, getattr(options, "src", None), getattr(options, "tgt", None)]
     try:
         with contextlib.ExitStack() as stack:
@@ -153,7 +155,8 @@ def streamed(
             beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
             if n_best > beam_size:
                 parser.error(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")
-            meter = Meter(what, say, share=lines.share, terminal=sys.stderr.isatty())
+            terminal = sys.stderr.isatty()
+            meter = Meter(what, say, share=lines.share, terminal=terminal, clock=working_time)
             if isinstance(lines, Lines) and lines.interactive:
                 # A person sees each translation come: there is no progress to tell.
                 meter = Meter(what, lambda line: None, share=lines.share)
@@ -178,7 +181,8 @@ def streamed(
         return 0
     for line in settings.describe(sums):
         say(line)
-    say(f"{meter.describe()}; {meter.seconds:.1f} s with the weights '{translator.name}'")
+    took = f"{meter.seconds:.1f} s, and {watch_compilations().seconds:.1f} s of compiling"
+    say(f"{meter.describe()}; {took}, with the weights '{translator.name}'")
     return 0
 
 

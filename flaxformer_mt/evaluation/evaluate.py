@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ class Evaluation:
     name: str
     assessment: Assessment
     translations: tuple[Translation, ...]
-    seconds: float  # of translating
+    seconds: float  # of translating, without compiling
     files: Files
 
     def __repr__(self) -> str:
@@ -73,8 +72,10 @@ def evaluate(
     """
     check(name, sources, references, directory)
     if translated is None:
-        start = time.perf_counter()
-        translated = list(translator.translate_lines(sources)), time.perf_counter() - start
+        from flaxformer_mt.parallel.compile_cache import working_time
+
+        start = working_time()
+        translated = list(translator.translate_lines(sources)), working_time() - start
     translations, seconds = translated
     hypotheses = [translation.text for translation in translations]
     assessment = assess(hypotheses, references, sources=sources, scoring=scoring)

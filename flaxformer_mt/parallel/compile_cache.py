@@ -10,9 +10,12 @@ recently. Needed until JAX 0.12 is the oldest version that we support.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import hashlib
 import os
 import platform
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.monitoring
 
 from flaxformer_mt.files.atomic import write_whole
 from flaxformer_mt.parallel.chips import cpu_features
@@ -88,6 +92,40 @@ def folder_in_use() -> Path | None:
     settings: Any = jax.config
     chosen = settings.jax_compilation_cache_dir
     return Path(chosen) if chosen and settings.jax_enable_compilation_cache else None
+
+
+@dataclasses.dataclass
+class Compilations:
+    """What a process has compiled so far, or read from the cache."""
+
+    programs: int = 0
+    seconds: float = 0.0  # with tracing and lowering
+
+
+@functools.cache
+def watch_compilations() -> Compilations:
+    """This process's compilations from the first call on."""
+    seen = Compilations()
+    counted: list[tuple[float, float]] = []  # begin and seconds
+
+    def listen(event: str, seconds: float, **_: str | int) -> None:
+        if not event.startswith("/jax/core/compile/"):
+            return
+        seen.programs += event.endswith("backend_compile_duration")
+        began = time.monotonic() - seconds
+        while counted and counted[-1][0] >= began:  # a part of this one, such as an inner trace
+            seen.seconds -= counted.pop()[1]
+        counted.append((began, seconds))
+        seen.seconds += seconds
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    return seen
+
+
+def working_time() -> float:
+    """Seconds of a clock that stands still while this process compiles."""
+    compiling = watch_compilations().seconds
+    return time.monotonic() - compiling
 
 
 def machine() -> str:

@@ -29,7 +29,7 @@ from flaxformer_mt.serving.requests import (
 from flaxformer_mt.serving.sentences import Sentences
 
 _DECIMALS = 4  # of attention weights: more would be shown by no picture
-State = Literal["starting", "ok", "failing", "stopping"]
+State = Literal["warming", "ok", "failing", "stopping"]
 
 
 class _Answer(BaseModel):
@@ -239,7 +239,7 @@ _REASONS = {
     "413": "More bytes, characters, texts, sentences or weights than a request may have",
     "415": "Neither JSON nor a form",
     "500": "An error of the server's, which has logged it under the id in the message",
-    "503": "No room for the request, no answer in time, or the server is starting or stopping",
+    "503": "No room for the request, no answer in time, or the server is stopping",
 }
 
 

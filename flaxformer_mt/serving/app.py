@@ -207,10 +207,10 @@ class App:
 
     async def _health(self, _: Request) -> Response:
         health = answers.Health(status=self.service.state)
-        if health.status == "ok":
+        if health.status == "warming":
+            health.done, health.of = self.service.warmed
+        if health.status in ("ok", "warming"):
             return json_response(health)
-        if health.status == "starting":
-            health.done, health.of = self.service.warm
         return json_response(health, 503, {"retry-after": "5"})
 
     async def _metrics(self, request: Request) -> Response:

@@ -38,8 +38,8 @@ _Item = tuple[_Ticket, Any]
 class Batcher:
     """Items of the same key are computed together by `run(key, items)` in one thread.
 
-    Everything else, all methods included, belongs to the event loop. `prepare` is called in the
-    thread before anything else, then `prepared`. If `run` raises an Exception for a batch of
+    Everything else, all methods included, belongs to the event loop. Whenever nothing waits, the
+    thread does a step of `prepare`, until it returns False; then `prepared` is called. If `run` raises an Exception for a batch of
     several requests, each is tried alone, so that one cannot spoil the others'. `failed` is called
     with what ended the work early: an Exception of `prepare`, or anything else, such as SystemExit.
     """
@@ -50,7 +50,7 @@ class Batcher:
         *,
         take: Callable[[Any, int], int],
         capacity: int,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[], bool] = lambda: False,
         prepared: Callable[[], None] = lambda: None,
         failed: Callable[[BaseException], None] = lambda _: None,
         report: Report = lambda *_: None,
@@ -69,16 +69,21 @@ class Batcher:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="model")
         self._call: concurrent.futures.Future[Any] | None = None
         self._work: asyncio.Task[None] | None = None
-        self.ready = self.closed = False
+        self.warm = self.closed = self._preparing = False
 
     def start(self) -> None:
-        """Begins; requests are taken once `prepare` is done (`ready`)."""
+        """Begins to answer; once `prepare` is done, it is `warm`."""
         self._work = asyncio.create_task(self._compute_all())
 
     @property
     def waiting(self) -> int:
         """How many items wait. Those of requests that were given up don't."""
         return sum(len(t.items) - t.taken for t in self._queue if not t.future.done())
+
+    @property
+    def only_preparing(self) -> bool:
+        """Whether the thread prepares for later requests, and nobody waits for an answer."""
+        return self._preparing and not self._unanswered
 
     @property
     def at_work(self) -> bool:
@@ -95,13 +100,11 @@ class Batcher:
     def submit(self, key: Hashable, items: Sequence[Any]) -> asyncio.Future[list[Any]]:
         """Accepts the items; the future has their results in order. Cancelled, it withdraws them.
 
-        Raises Refusal where there is no room, or while nothing is taken. The future has what `run`
+        Raises Refusal where there is no room, or once nothing is taken. The future has what `run`
         raises for this request's items alone, or a RuntimeError where the thread's work has ended.
         """
         if self.closed:
             raise unavailable("the server is stopping", retry_after=5, reason="stopping")
-        if not self.ready:
-            raise unavailable("the model is loading", retry_after=5, reason="starting")
         if (waiting := self.waiting) + len(items) > self._capacity:
             seconds = max(1, min(60, round(waiting * self._seconds_per_item)))
             full = f"the queue is full; try again in {seconds} s"
@@ -118,16 +121,13 @@ class Batcher:
 
     async def _compute_all(self) -> None:
         try:
-            await self._in_thread(self._prepare)
-            self.ready = True
-            self._prepared()
             while batch := await self._next():
                 await self._compute(batch)
         except asyncio.CancelledError:
             raise
         # What is no Exception as well: work that ends unseen leaves all requests waiting.
         except BaseException as error:
-            self.ready, self.closed = False, True
+            self.closed = True
             self._queue.clear()
             for future in list(self._unanswered):
                 if not future.done():
@@ -146,6 +146,13 @@ class Batcher:
             queue = self._queue = collections.deque(t for t in self._queue if not t.future.done())
             if queue or self.closed:
                 break
+            if not self.warm:
+                self._preparing = True
+                self.warm = not await self._in_thread(self._prepare)
+                self._preparing = False
+                if self.warm:
+                    self._prepared()
+                continue
             self._changed.clear()
             await self._changed.wait()
         if not queue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -188,10 +188,13 @@ def _without_code(alignment: Alignment | None, code: str) -> Alignment | None:
     )
 
 
-def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], None]) -> None:
+def warm_up(
+    engine: Engine, *, words: int, progress: Callable[[int, int, str], None]
+) -> Iterator[bool]:
     """Runs batches of every size that there will be, with sentences of up to about `words` words.
 
-    `progress` is called with the steps done, of how many, and what the last one was.
+    Each step is done as it is asked for, and is True. `progress` is called with the steps done, of
+    how many, and what the last one was.
 
     Decoding has few shapes: its lengths are powers of two or one and a half of them. The
     sentences repeat a short word of one to three tokens, 5, 7, 11, 15, 23, 31 ... times, and so
@@ -219,13 +222,13 @@ def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], N
         progress(done, count, f"{what}, {time.perf_counter() - start:.1f} s")
         return result
 
-    # The longest first: what does not fit into memory should show before anyone waits.
-    for length in reversed(lengths):
+    for length in lengths:
         text, longest = (" ".join("a" * each) for each in (length, lengths[-1]))
         for key, sizes in searches.items():
             for size in sizes:
                 prepare = functools.partial(engine.prepare, key, [text] * size, longest=longest)
                 shapes = step(f"{size} x {length} words, {key}-best", prepare)
+                yield True
                 # By the shape, not by whether anything was compiled: another model of this process
                 # may have needed the same programs for one sentence, and none of those for more.
                 if size == 1 and (key, shapes) in met:
@@ -233,5 +236,7 @@ def warm_up(engine: Engine, *, words: int, progress: Callable[[int, int, str], N
                     break
                 met.add((key, shapes))
         step(f"alignment of {length} words", functools.partial(engine.align, [(text, text)]))
+        yield True
         asked = AttentionRequest(text=text, translation=text, layer=0)
         step(f"attention of {length} words", functools.partial(engine.run, ATTENTION, [asked]))
+        yield True

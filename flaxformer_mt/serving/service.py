@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-import jax.monitoring
 import prometheus_client as prometheus
 from starlette.requests import Request
 
 from flaxformer_mt import __version__
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.parallel.compile_cache import watch_compilations
 from flaxformer_mt.serving.access import Refusal, too_large, unavailable
 from flaxformer_mt.serving.answers import State
 from flaxformer_mt.serving.batching import Batcher
@@ -67,12 +67,15 @@ class Service:
             take=self.engine.take,
             capacity=settings.waiting_sentences,
             prepare=self._prepare,
-            prepared=lambda: say("ready"),
+            prepared=lambda: say("warm"),
             failed=self._break_off,
             report=self._report,
         )
         self.metrics = Metrics(model, lambda: self.batcher.waiting)
-        self.warm = (0, 0)  # steps done, of how many
+        self.warmed = (0, 0)  # steps done, of how many
+        self._warm_up = warm_up(
+            self.engine, words=settings.warm_up_words, progress=self._progress
+        )
         self._stopping = False
         self._deadline = 0.0
         self.hurried = asyncio.Event()  # set, `stop` waits no longer
@@ -83,16 +86,16 @@ class Service:
     def state(self) -> State:
         if self._stopping:
             return "stopping"
-        if not self.batcher.ready:
-            return "starting"
         further = self._failures - _FAILING_AFTER
-        if further < 0:
-            return "ok"
-        seconds = _FAILING_FOR * 2 ** min(further, _MOST_DOUBLINGS)
-        return "failing" if time.monotonic() - self._last_failure < seconds else "ok"
+        if further >= 0:
+            seconds = _FAILING_FOR * 2 ** min(further, _MOST_DOUBLINGS)
+            if time.monotonic() - self._last_failure < seconds:
+                return "failing"
+        return "ok" if self.batcher.warm else "warming"
 
     def start(self) -> None:
         self.batcher.start()
+        self.say("ready")
 
     def begin_stop(self) -> None:
         """From now on `drain_seconds` are left for what was accepted."""
@@ -103,13 +106,14 @@ class Service:
     async def stop(self) -> None:
         """Returns when the model has done what was accepted, or its time is over.
 
-        A model that was never ready may compile for minutes, for nobody, and is not waited for.
-        Neither is one that hangs: nothing can interrupt its thread.
+        A model that compiles for nobody, which may take minutes, is not waited for. Neither is one
+        that hangs: nothing can interrupt its thread.
         """
         self.begin_stop()
-        left = self._deadline - time.monotonic() if self.batcher.ready else 0.0
+        for_nobody = self.batcher.only_preparing
+        left = 0.0 if for_nobody else self._deadline - time.monotonic()
         closed, _ = await _until_one(self.batcher.close(), self.hurried.wait(), max(0.0, left))
-        if closed is None and self.batcher.ready:
+        if closed is None and not for_nobody:
             self.say("the model is still at work, and not waited for")
         told = time.monotonic() + _TOLD_WITHIN
         while self.metrics.open_requests and time.monotonic() < told and not self.hurried.is_set():
@@ -163,12 +167,12 @@ class Service:
 
     # --- what the batcher calls -------------------------------------------------------------------
 
-    def _prepare(self) -> None:
-        def progress(done: int, count: int, what: str) -> None:
-            self.warm = (done, count)
-            self.say(f"warming up {done} of {count}: {what}")
+    def _prepare(self) -> bool:
+        return next(self._warm_up, False)
 
-        warm_up(self.engine, words=self.settings.warm_up_words, progress=progress)
+    def _progress(self, done: int, count: int, what: str) -> None:
+        self.warmed = (done, count)
+        self.say(f"warming up {done} of {count}: {what}")
 
     def _break_off(self, error: BaseException) -> None:
         self.begin_stop()
@@ -243,7 +247,7 @@ class Metrics:
             (
                 "compiled_programs",
                 "Programs compiled, or read from the cache, since the process began.",
-                lambda: compiled["programs"],
+                lambda: compiled.programs,
             ),
         ):
             prometheus.Gauge(name, what, **ours).set_function(read)
@@ -261,16 +265,3 @@ class Metrics:
     def text(self) -> bytes:
         """In Prometheus' text format 0.0.4."""
         return prometheus.generate_latest(self._registry)
-
-
-@functools.cache
-def watch_compilations() -> dict[str, int]:
-    """Counts this process's compilations from now on, under "programs"."""
-    seen = {"programs": 0}
-
-    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            seen["programs"] += 1
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    return seen

@@ -78,7 +78,7 @@ class ServerSettings:
     warm_up_words: int = _of_server(
         40,
         "--warm-up",
-        "compile for sentences of up to so many words before the first request; 0: nothing",
+        "compile for sentences of up to so many words while no request waits; 0: nothing",
         "WORDS",
         least=0,
     )

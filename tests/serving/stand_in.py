@@ -185,7 +185,7 @@ def running(translator, *, model=MODEL, wait=True, **settings):
         while not server.started:
             assert thread.is_alive(), said
             time.sleep(0.005)
-        while wait and running.ask("GET", "/health")[0] != 200:
+        while wait and running.ask("GET", "/health")[1]["status"] == "warming":
             time.sleep(0.005)
         yield running
     finally:

@@ -43,7 +43,6 @@ def batched(test):
             report=lambda *report: model.reports.append(report),
         )
         batcher.start()
-        await until(lambda: batcher.ready)
         # A first batch under way, so that what follows has to wait.
         first = batcher.submit("first", [0])
         await until(lambda: model.begun == 1)
@@ -172,12 +171,11 @@ def test_what_ends_the_thread_fails_all_who_wait_and_is_told(ended):
             broken, take=lambda _, waiting: min(2, waiting), capacity=9, failed=said.append
         )
         batcher.start()
-        await until(lambda: batcher.ready)
         tasks = waiting(batcher, ("a", [1, 2, 3]), ("b", [4]))
         may.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [RuntimeError, RuntimeError]
-        assert said == [ended] and batcher.waiting == 0 and not batcher.ready
+        assert said == [ended] and batcher.waiting == 0 and batcher.closed
         with pytest.raises(Refusal):
             await batcher.submit("a", [1])
         await batcher.close()

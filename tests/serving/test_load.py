@@ -5,13 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import socket
+import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 
 from flaxformer_mt.serving import service
-from tests.serving.stand_in import StandIn, eventually, running
+from tests.serving.stand_in import StandIn, eventually, reversed_words, running
 
 WAITING = "flaxformer_waiting_sentences"
 KEYS = frozenset({"correct-horse", "another"})
@@ -168,20 +169,26 @@ def test_a_model_that_cannot_be_prepared_or_leaves_ends_the_server(error, words)
     assert [str(each) for each in server.ended] == [f"the model cannot be used: {error}"]
 
 
-def test_while_the_model_is_prepared_requests_are_told_so():
-    translator = StandIn()
-    translator.open.clear()
+def test_requests_are_answered_between_two_steps_of_the_warm_up():
+    class Patient(StandIn):
+        def compile(self, *given, **settings):
+            may.acquire(timeout=60)
+            return super().compile(*given, **settings)
+
+    translator, may = Patient(), threading.Semaphore(2)
     with running(translator, warm_up_words=20, batch_sentences=4, wait=False) as server:
-        status, health, headers = server.ask("GET", "/health")
-        assert (status, health["status"]) == (503, "starting")
-        assert headers["retry-after"] == "5"
-        status, answer = server.post("/translate", {"text": "a"})
-        assert (status, answer) == (503, {"error": "the model is loading"})
-        # What is refused is not accepted.
-        assert server.metric("flaxformer_sentences_total") == 0 and server.refused("starting") == 1
-        assert server.ask("GET", "/")[0] == 200
-        translator.open.set()
-        eventually(lambda: server.ask("GET", "/health")[0] == 200)
+        eventually(lambda: server.ask("GET", "/health")[1].get("done") == 2)
+        status, health, _ = server.ask("GET", "/health")
+        assert (status, health) == (200, {"status": "warming", "done": 2, "of": 30})
+        with concurrent.futures.ThreadPoolExecutor(1) as client:
+            answer = client.submit(server.post, "/translate", {"text": "b a"})
+            eventually(lambda: server.metric("flaxformer_sentences_total") == 1)
+            may.release()
+            assert answer.result()[1]["translations"][0]["text"] == reversed_words("b a")
+        assert server.ask("GET", "/health")[1] == {"status": "warming", "done": 3, "of": 30}
+        may.release(100)
+        eventually(lambda: server.ask("GET", "/health")[1] == {"status": "ok"})
+        translator.calls = [call for call in translator.calls if call[0] != ["b a"]]
         seen = {(len(lines), len(lines[0].split()), n_best) for lines, n_best in translator.calls}
         # Every size of batch; to the stand-in each length is another shape.
         lengths = (5, 7, 11, 15, 23)

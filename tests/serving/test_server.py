@@ -108,7 +108,7 @@ def test_a_second_signal_waits_for_no_model():
     assert serve(translator, act, drain_seconds=300.0)[0] < 150
 
 
-def test_a_model_that_was_never_ready_is_not_waited_for():
+def test_a_model_that_warms_up_for_nobody_is_not_waited_for():
     translator = StandIn()
     translator.open.clear()
 
@@ -119,7 +119,7 @@ def test_a_model_that_was_never_ready_is_not_waited_for():
         return told
 
     seconds, said = serve(translator, act, drain_seconds=300.0, warm_up_words=10)
-    assert seconds < 150 and "ready" not in said
+    assert seconds < 150 and "warm" not in said
 
 
 @pytest.mark.parametrize(

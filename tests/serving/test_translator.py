@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.parallel.compile_cache import watch_compilations
 from flaxformer_mt.serving.engine import Engine, Sentence, warm_up
-from flaxformer_mt.serving.service import watch_compilations
 from tests.decoding.runs import PAIRS, make_run
 from tests.serving.stand_in import MODEL, running
 
@@ -82,13 +82,13 @@ def warmed(engine):
     """The searches that were run."""
     said = []
     # Of "a", a token each: shapes of 16 and of 32 source positions.
-    warm_up(engine, words=20, progress=lambda done, count, what: said.append(what))
+    assert all(warm_up(engine, words=20, progress=lambda done, count, what: said.append(what)))
     return [line.split(",")[0] for line in said if "1-best" in line]
 
 
 def programs():
     """How many this process has compiled."""
-    return watch_compilations()["programs"]
+    return watch_compilations().programs
 
 
 @pytest.mark.extended

@@ -60,9 +60,9 @@ def test_a_signal_while_it_compiles_stops_it_at_once(workdir: Path, tmp_path: Pa
     # Nothing compiled is found there.
     empty = {"FLAXFORMER_CACHE": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": ""}
     with server("--workdir", workdir, "--drain", 300, **empty) as (process, stderr):
-        said = [stderr.readline(), stderr.readline()]
-        assert said[1].startswith("warming up 1 of "), said
+        said = [stderr.readline() for _ in range(3)]
+        assert said[1] == "ready\n" and said[2].startswith("warming up 1 of "), said
         process.send_signal(signal.SIGTERM)
         said += stderr.readlines()
         assert process.wait(200) == 0, said  # less than it may take to answer what it accepted
-        assert "ready\n" not in said and said[-1] == "stopped\n"
+        assert "warm\n" not in said and said[-1] == "stopped\n"

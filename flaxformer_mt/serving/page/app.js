@@ -14,6 +14,7 @@ const target = byId("target");
 const status = byId("status");
 const KEY_STATUSES = [401, 403];
 let settings = null;
+let warm = false; // whether the server has said so
 let chosen = null; // the sentence whose alternatives and attention are shown
 
 const change = live({
@@ -37,19 +38,21 @@ const change = live({
   wait() {
     target.classList.add("waiting");
     say("Translating …");
+    if (!warm) tellOfWarmUp();
   },
-  async fail(error) {
+  fail(error) {
     target.classList.remove("waiting");
     byId("key-form").hidden = !(settings.keyRequired && KEY_STATUSES.includes(error.status));
-    say(error.retryAfter ? await busy(error) : error.message, true);
+    say(error.retryAfter ? `${error.message} Trying again …` : error.message, true);
   },
 });
 
-async function busy(error) {
+async function tellOfWarmUp() {
   const health = await get("health").catch((refused) => refused.content ?? {});
-  if (health.status !== "starting") return `${error.message} Trying again …`;
+  warm = health.status !== "warming";
+  if (warm || !target.classList.contains("waiting")) return;
   const steps = health.of ? ` (${health.done} of ${health.of})` : "";
-  return `The model is warming up${steps} …`;
+  say(`Translating … The model is warming up${steps}: first answers take longer.`);
 }
 
 function say(text, bad = false) {
