@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -239,6 +239,12 @@ def _by_rows(state: State) -> State:
         return nn.with_logical_constraint(leaf, ("batch", *[None] * (leaf.ndim - 1)))
 
     return jax.tree.map(lambda leaf: split(leaf) if leaf.ndim else leaf, state)
+
+
+def is_small(params: Params, mesh: Mesh) -> bool:
+    """Whether it pays to compile fewer programs than searching alone would want."""
+    size = sum(leaf.size for leaf in jax.tree.leaves(params))
+    return size <= SMALL and mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
 
 
 def parts_of(mesh: Mesh) -> int:

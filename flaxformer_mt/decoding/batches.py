@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,9 +94,7 @@ class Decoder:
             top_p=drawn.top_p,
         )
         self._params, self._mesh, self._split = whole_on(params, mesh), mesh, parts_of(mesh)
-        size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        only = mesh.devices.flat[0]
-        self._small = mesh.size == 1 and only.platform == "cpu" and size <= batch_search.SMALL
+        self._small = batch_search.is_small(params, mesh)
         self._static: Any = {"models": models, "rules": self._rules}
         self._config, self._seed = config, drawn.seed
         self._longest = min(model.config.max_length for model in models)
@@ -233,7 +232,7 @@ class Decoder:
             if new and not full:
                 cut = slice(start := new.pop(), start + rows)
                 whose, steps, room = numbers[cut], 0, first
-                state = self._begun(jax.tree.map(lambda each: each[cut], sources), length, first)
+                state = self._begun(jax.tree.map(operator.itemgetter(cut), sources), length, first)
             else:
                 steps = full[0] if full else min(waiting)
                 every, state = waiting.pop(steps)
@@ -326,16 +325,13 @@ def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int)
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
 
-    def among(number: int, least: int) -> int:
-        return least if number <= least else among(number, 4 * least)
-
     def src_length(number: int) -> int:
-        return min(among(lengths[number], 2 * SHORTEST), max_length)
+        return min(one_of_few(lengths[number], 2 * SHORTEST), max_length)
 
     for length, group in itertools.groupby(order, src_length):
         numbers = tuple(group)
         most = power_of_two_at_most(max(config.batch_tokens // (length * config.beam_size), 1))
-        yield Batch(numbers, min(among(len(numbers), 4), most), length)
+        yield Batch(numbers, min(one_of_few(len(numbers), 4), most), length)
 
 
 def in_batches(
@@ -378,6 +374,11 @@ def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int,
     src_length = min(power_of_two_at_least(needed), max(max_length, needed))
     rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
     return power_of_two_at_most(rows), src_length
+
+
+def one_of_few(number: int, least: int) -> int:
+    """The first of `least`, 4 times that, 16 times that ... that is at least `number`."""
+    return least if number <= least else one_of_few(number, 4 * least)
 
 
 def power_of_two_at_least(number: int) -> int:

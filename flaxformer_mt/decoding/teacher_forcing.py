@@ -17,11 +17,12 @@ from jaxtyping import Array, Float, Float32, Int
 
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies
-from flaxformer_mt.decoding.batch_search import parts_of
+from flaxformer_mt.decoding.batch_search import is_small, parts_of
 from flaxformer_mt.decoding.batches import (
     NO_NUMBERS,
     SHORTEST,
     in_batches,
+    one_of_few,
     power_of_two_at_least,
     power_of_two_at_most,
 )
@@ -188,8 +189,13 @@ class TeacherForcing:
     def _batches(
         self, parts: Sequence[Part], *, batch_tokens: int
     ) -> Iterator[tuple[tuple[int, ...], Pairs]]:
-        max_length, split = self.model.config.max_length, parts_of(self.mesh)
-        return batches(parts, batch_tokens=batch_tokens, max_length=max_length, split=split)
+        return batches(
+            parts,
+            batch_tokens=batch_tokens,
+            max_length=self.model.config.max_length,
+            split=parts_of(self.mesh),
+            few=is_small((self.params,), self.mesh),
+        )
 
 
 class Pairs(NamedTuple):
@@ -204,19 +210,20 @@ class Pairs(NamedTuple):
 
 
 def batches(
-    parts: Sequence[Part], *, batch_tokens: int, max_length: int, split: int
+    parts: Sequence[Part], *, batch_tokens: int, max_length: int, split: int, few: bool = False
 ) -> Iterator[tuple[tuple[int, ...], Pairs]]:
     """The numbers of parts that share a batch, and its host arrays; further rows are padding.
 
     Those with the longest side come first.
 
     Both sides of a batch have one length, a power of two or one and a half of one (or
-    `max_length`). Its rows are `split` equal parts, each the power of two that fills
-    `batch_tokens` = rows * length, or a single row; the last batch has fewer rows.
+    `max_length`), and of `few` 32, 128 or 512. Its rows are `split` equal parts, each the power of
+    two that fills `batch_tokens` = rows * length, or a single row; the last batch has fewer rows.
     """
 
     def shape(longest: int) -> tuple[int, int]:
-        length = min(batch_length(longest), max_length)
+        length = one_of_few(longest, 2 * SHORTEST) if few else batch_length(longest)
+        length = min(length, max_length)
         return power_of_two_at_most(max(batch_tokens // length, 1)), length
 
     lengths = [max(len(part.src), len(part.tgt)) + 1 for part in parts]

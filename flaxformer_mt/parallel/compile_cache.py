@@ -108,15 +108,15 @@ def watch_compilations() -> Compilations:
     seen = Compilations()
     counted: list[tuple[float, float]] = []  # begin and seconds
 
-    def listen(event: str, seconds: float, **_: str | int) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         if not event.startswith("/jax/core/compile/"):
             return
         seen.programs += event.endswith("backend_compile_duration")
-        began = time.monotonic() - seconds
+        began = time.monotonic() - duration_secs
         while counted and counted[-1][0] >= began:  # a part of this one, such as an inner trace
             seen.seconds -= counted.pop()[1]
-        counted.append((began, seconds))
-        seen.seconds += seconds
+        counted.append((began, duration_secs))
+        seen.seconds += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     return seen
@@ -203,9 +203,9 @@ def _trim(folder: Path, limit: int) -> None:
             found = path.stat()
             entries.append((found.st_mtime, found.st_size, path))
     total = sum(size for _, size, _ in entries)
-    newest = max((time for time, _, _ in entries), default=0.0)
-    for time, size, path in sorted(entries):
-        left_behind = path.suffix == ".tmp" and newest - time > 3600
+    newest = max((used for used, _, _ in entries), default=0.0)
+    for used, size, path in sorted(entries):
+        left_behind = path.suffix == ".tmp" and newest - used > 3600
         if total > limit or left_behind:
             with contextlib.suppress(OSError):
                 path.unlink()

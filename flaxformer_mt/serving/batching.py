@@ -39,9 +39,10 @@ class Batcher:
     """Items of the same key are computed together by `run(key, items)` in one thread.
 
     Everything else, all methods included, belongs to the event loop. Whenever nothing waits, the
-    thread does a step of `prepare`, until it returns False; then `prepared` is called. If `run` raises an Exception for a batch of
-    several requests, each is tried alone, so that one cannot spoil the others'. `failed` is called
-    with what ended the work early: an Exception of `prepare`, or anything else, such as SystemExit.
+    thread does a step of `prepare`, until it returns False; then `prepared` is called. If `run`
+    raises an Exception for a batch of several requests, each is tried alone, so that one cannot
+    spoil the others'. `failed` is called with what ended the work early: an Exception of `prepare`,
+    or anything else, such as SystemExit.
     """
 
     def __init__(

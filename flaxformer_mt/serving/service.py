@@ -73,9 +73,7 @@ class Service:
         )
         self.metrics = Metrics(model, lambda: self.batcher.waiting)
         self.warmed = (0, 0)  # steps done, of how many
-        self._warm_up = warm_up(
-            self.engine, words=settings.warm_up_words, progress=self._progress
-        )
+        self._warm_up = warm_up(self.engine, words=settings.warm_up_words, progress=self._progress)
         self._stopping = False
         self._deadline = 0.0
         self.hurried = asyncio.Event()  # set, `stop` waits no longer

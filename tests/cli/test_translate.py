@@ -99,7 +99,12 @@ def test_score_is_what_translate_reported(run, workdir, tmp_path):
         ("translate --diversity 0.3", b"a", 2, "--diversity is between groups, and there is one"),
         ("translate --output .", b"", 2, "is a folder; --output names a file"),
         ("translate --output none/out", b"", 2, "cannot be written: No such file or directory"),
-        ("translate --output /dev/null", b"a\n", 0, "with the weights 'best, step 2'"),
+        (
+            "translate --output /dev/null",
+            b"a\n",
+            0,
+            "s of compiling, with the weights 'best, step 2'",
+        ),
         ("score", b"a\tb\nc\n", 2, "standard input:2: has 1 column, no column 2"),
         (
             "score --format jsonl --from-tokens",

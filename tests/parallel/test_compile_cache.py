@@ -13,7 +13,14 @@ import jax
 import pytest
 
 from flaxformer_mt.parallel import compile_cache
-from flaxformer_mt.parallel.compile_cache import Entries, keep_compiled, machine, share_compiled
+from flaxformer_mt.parallel.compile_cache import (
+    Entries,
+    keep_compiled,
+    machine,
+    share_compiled,
+    watch_compilations,
+    working_time,
+)
 from tests.conftest import environment
 
 # Compiles one function and says how often JAX found it in the cache, and where that is.
@@ -130,3 +137,16 @@ def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path):
             assert keep_compiled(tmp_path / "file") is None
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_a_clock_stands_still_while_programs_compile():
+    seen, began, worked = watch_compilations(), time.monotonic(), working_time()
+    programs, seconds = seen.programs, seen.seconds
+    # A function within a function: its trace is a part of the other's.
+    jax.jit(lambda x: jax.jit(lambda x: jax.jit(jax.numpy.cos)(x) * 3.25)(x))(
+        1.5
+    ).block_until_ready()
+    worked, elapsed = working_time() - worked, time.monotonic() - began
+    assert seen.programs == programs + 1
+    assert 0 < seen.seconds - seconds <= elapsed
+    assert worked == pytest.approx(elapsed - (seen.seconds - seconds), abs=0.05)
