@@ -3,8 +3,6 @@
 Exit status 1 if something is over its budget.
 """
 
-from __future__ import annotations
-
 import ast
 import collections
 import re

@@ -1,7 +1,5 @@
 """What holds for every test: the CPU, one compilation cache, and no silent broadcasting."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

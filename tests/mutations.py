@@ -7,8 +7,6 @@ until one fails: first the one that caught it before, by mutations.json, the las
 A fault that no longer applies counts as missed until it is placed anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import itertools

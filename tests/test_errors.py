@@ -1,7 +1,5 @@
 """Which errors end a command for good, and which the next attempt may not meet."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import re

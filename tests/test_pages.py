@@ -1,7 +1,5 @@
 """The frame of every page: only its own code runs, and content stays content."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What is said of a long stream, and when."""
 
-from __future__ import annotations
-
 from flaxformer_mt.progress import Meter
 
 

@@ -1,7 +1,5 @@
 """What the project promises about itself: floors, pins, tracked files, commands in the README."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.metadata

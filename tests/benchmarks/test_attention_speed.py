@@ -1,7 +1,5 @@
 """The forms of attention that are timed are one function, and one that disagrees shows."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """The benchmark of parsing: what it trains on, and what it makes of a parser's output."""
 
-from __future__ import annotations
-
 import lzma
 
 import pytest

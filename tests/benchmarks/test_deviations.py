@@ -1,7 +1,5 @@
 """The measurement of deviations, at toy size, and the table that is made of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The first minutes on a GPU: every part has its limit, and none costs another one its place."""
 
-from __future__ import annotations
-
 import dataclasses
 import lzma
 import os

@@ -1,7 +1,5 @@
 """The contestant of Flax's own layers is the paper's model, learns, and sees no padding."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

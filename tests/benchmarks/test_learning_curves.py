@@ -1,7 +1,5 @@
 """Losses beside other packages' losses: means at the same numbers of tokens, and their picture."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

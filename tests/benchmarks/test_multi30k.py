@@ -1,7 +1,5 @@
 """Seeds of Multi30k: what several results say together, and which of them belong together."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import multi30k

@@ -1,7 +1,5 @@
 """Environments of peers: made once, again when their requirements change, and never by surprise."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import peer_environments

@@ -1,7 +1,5 @@
 """Rows' steps by one and two of their layers: what is compiled, what is kept, what is recorded."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

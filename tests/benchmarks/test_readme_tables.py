@@ -3,8 +3,6 @@
 How a table and a section look, their check against the recorded results owns.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import lzma

@@ -1,7 +1,5 @@
 """What a result says of the training behind it, which may be older than what scored it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Contestants as processes: ours on a toy, and stand-ins for peers that fail in every way."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys

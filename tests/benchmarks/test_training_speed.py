@@ -1,7 +1,5 @@
 """`training_speed`: its command, the batches that all contestants get, and its arithmetic."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

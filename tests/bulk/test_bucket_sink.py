@@ -1,7 +1,5 @@
 """Output in a bucket: parts that another machine goes on with, and an object that appears whole."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.bulk import sinks

@@ -1,7 +1,5 @@
 """What stands in a line goes out as it came in, with its translation."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Lines in, numbered: ends, marks, compression, pipes, and how much of the input they are."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import io

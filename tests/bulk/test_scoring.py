@@ -1,7 +1,5 @@
 """Pairs read in three forms, and what is written of their scores."""
 
-from __future__ import annotations
-
 import json
 import math
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Files that appear whole, and that a second call goes on with where it is the same call."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

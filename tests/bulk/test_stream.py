@@ -1,7 +1,5 @@
 """Windows of lines: order, refusals with their line, going on, memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import tracemalloc

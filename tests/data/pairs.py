@@ -1,7 +1,5 @@
 """Pairs in memory, and what they hold; a text to train small vocabularies on."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 

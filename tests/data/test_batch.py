@@ -1,7 +1,5 @@
 """A batch row is the pair it came from, shifted for the decoder; each host has its share."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

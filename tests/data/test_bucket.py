@@ -1,7 +1,5 @@
 """Plans: every pair once, within the budget; in few nested shapes, or in nearly full rows."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

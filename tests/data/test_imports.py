@@ -1,7 +1,5 @@
 """Everything but the pipeline imports without JAX: a reader of files starts at once."""
 
-from __future__ import annotations
-
 import pkgutil
 import subprocess
 import sys

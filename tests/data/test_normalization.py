@@ -1,7 +1,5 @@
 """Normalisation: the rules are Unicode's, and live in the model."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 import unicodedata

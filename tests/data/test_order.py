@@ -4,8 +4,6 @@ Plans do not change silently: a stopped run goes on with the batches it would ha
 of whole windows' plans are recorded here, for lengths that a formula gives.
 """
 
-from __future__ import annotations
-
 import collections
 import hashlib
 import itertools

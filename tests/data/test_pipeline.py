@@ -1,7 +1,5 @@
 """The stream of batches: resumable at every position, and its thread never outlives or hangs it."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import multiprocessing

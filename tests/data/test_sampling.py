@@ -1,7 +1,5 @@
 """Subword regularisation: other cuts each epoch, the same text, and nothing left to chance."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import math

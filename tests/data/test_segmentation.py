@@ -1,7 +1,5 @@
 """Sentences word by word have SentencePiece's own tokens, whatever the text and the model."""
 
-from __future__ import annotations
-
 import functools
 import io
 from typing import Any

@@ -1,7 +1,5 @@
 """The token store: what goes in comes out, and nothing damaged is opened."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import pickle

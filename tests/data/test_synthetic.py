@@ -1,7 +1,5 @@
 """The built-in corpus: reproducible, unambiguous, held out."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Target vocabularies of whole words: nothing is split, nothing unknown gets into a store."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from flaxformer_mt.config import expected_types

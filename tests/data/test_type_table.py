@@ -1,7 +1,5 @@
 """Vocabularies whose ids are those of a table beside the SentencePiece model."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

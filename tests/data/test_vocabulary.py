@@ -1,7 +1,5 @@
 """Vocabularies: round trips, determinism, digests, and errors that say which size is possible."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

@@ -1,7 +1,5 @@
 """Each check: what it says when all is well, and that it notices when something is not."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import jax

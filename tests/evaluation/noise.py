@@ -1,7 +1,5 @@
 """Test sets with systems of known quality: references of the built-in grammar, made worse."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

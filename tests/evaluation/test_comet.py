@@ -1,7 +1,5 @@
 """COMET through a stand-in for its program."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Comparisons of several systems, as JSON and as tables."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """What an evaluation leaves in the run directory."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

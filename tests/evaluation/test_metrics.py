@@ -1,7 +1,5 @@
 """Counts, formulas, scores and signatures against sacreBLEU called directly; scores by length."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

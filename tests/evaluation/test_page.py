@@ -1,7 +1,5 @@
 """Which sentences are shown, what is marked in them, and the page as a browser would read it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """The paper's BLEU: Moses's rules and each further step by hand, then the number."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 

@@ -1,7 +1,5 @@
 """What is measured by which settings, and how it is shown."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """The bootstrap and both tests against sacreBLEU's own, and where the answer is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

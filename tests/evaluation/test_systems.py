@@ -1,7 +1,5 @@
 """The files of an evaluation, outputs by the paths that name them, and their common test set."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json

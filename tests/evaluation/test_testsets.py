@@ -1,7 +1,5 @@
 """sacreBLEU's test sets: where they are looked for, and what is said where they are not."""
 
-from __future__ import annotations
-
 import io
 import socket
 import urllib.error

@@ -1,7 +1,5 @@
 """Attention made up for tests, and what can be read off files."""
 
-from __future__ import annotations
-
 import json
 import re
 import xml.etree.ElementTree

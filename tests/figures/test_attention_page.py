@@ -1,7 +1,5 @@
 """The page of a sentence: all weights within, nothing from outside, whatever the sentence says."""
 
-from __future__ import annotations
-
 import base64
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of the asked form and size, in whatever script, and without matplotlib's global state."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """Curves of made-up runs as picture and as page; the paper's formulas as pictures."""
 
-from __future__ import annotations
-
 import base64
 import re
 

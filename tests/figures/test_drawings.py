@@ -1,7 +1,5 @@
 """Lines from piece to piece and heat maps: what is drawn, how strong, between which labels."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import io

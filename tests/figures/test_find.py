@@ -1,7 +1,5 @@
 """Heads with a known habit are found, with the sentence and the link that show it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

@@ -1,7 +1,5 @@
 """What is picked out of a sentence's attention and what is refused; pieces as labels and words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

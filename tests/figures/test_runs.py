@@ -1,7 +1,5 @@
 """Reports as series: places on each axis, and what the log does not say."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

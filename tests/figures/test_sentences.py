@@ -1,7 +1,5 @@
 """Which lines of a file are looked at, and what is said of the others."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.decoding.segments import OverlongError

@@ -1,7 +1,5 @@
 """Statistics of heads on maps small enough to be done by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What appears in a bucket is seen."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

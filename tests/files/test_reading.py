@@ -1,7 +1,5 @@
 """Whatever is wrong with a JSON file is one error that names it, and shows none of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Marian checkpoints with random weights, of the form that OPUS-MT's have."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

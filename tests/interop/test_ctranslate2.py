@@ -1,7 +1,5 @@
 """Models in CTranslate2: rounded weights, and the search that goes along."""
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders that appear whole or not at all, and the lines that models are compared on."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders for Hugging Face, without PyTorch: what is in them, what is refused, and back again."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

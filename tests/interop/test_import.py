@@ -1,7 +1,5 @@
 """Marian checkpoints as run directories, without PyTorch: ids, rows, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Needs an environment with PyTorch and transformers (`tests/interop/peers.txt`; C
 how to make one); skipped elsewhere.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The comparison itself: it must see what differs, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Written folders by the program in them: the same numbers, and text in, text out."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import re

@@ -1,7 +1,5 @@
 """Translators with tiny random models, whose greedy outputs differ from sentence to sentence."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`launch/gke/make.sh`, `launch/docker/`: manifests and build lines, word by word."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`launch/retry.sh`: what is tried again, what is not, and how it stops."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

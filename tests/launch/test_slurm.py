@@ -1,7 +1,5 @@
 """`launch/slurm.sbatch`, run under stand-ins for srun and scontrol."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """`launch/tpu_vm.sh`: the exact gcloud lines, and what it does when the TPU is taken away."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """`launch/tpu_worker.sh`: a command that outlives its connection, in a home of the test's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

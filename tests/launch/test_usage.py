@@ -1,7 +1,5 @@
 """What all scripts of launch/ share: help, what they say of wrong usage, and ShellCheck."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

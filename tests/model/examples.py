@@ -1,7 +1,5 @@
 """Tiny models and batches for the tests of this folder."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

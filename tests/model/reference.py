@@ -4,8 +4,6 @@ It shares nothing with the package but the names in the parameter tree: no masks
 out of its row instead), no batch axis, no JAX.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Decoding with a cache, one position at a time, against the whole decoder at once."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

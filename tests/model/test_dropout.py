@@ -1,7 +1,5 @@
 """Dropout: its statistics, its places, and that it is off where it must be."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """The formula against the products that the model's own program has, counted one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

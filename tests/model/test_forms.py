@@ -1,7 +1,5 @@
 """Scanned, rematerialised and unrolled layers are one function."""
 
-from __future__ import annotations
-
 import functools
 
 import flax.linen as nn

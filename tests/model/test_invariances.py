@@ -1,7 +1,5 @@
 """What must not change an output: the future, padding, and the other sentences of a packed row."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

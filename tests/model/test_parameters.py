@@ -1,7 +1,5 @@
 """Parameter counts by formula and by counting; initial values; position encodings."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

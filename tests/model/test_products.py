@@ -1,7 +1,5 @@
 """Products with reduced operands: which numbers are rounded, forward and backward."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """What the model writes out for products of fewer bits, against float64 and what JAX derives."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

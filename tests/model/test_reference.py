@@ -1,7 +1,5 @@
 """The model against a float64 NumPy reference: values, and gradients by finite differences."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

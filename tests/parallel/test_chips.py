@@ -1,7 +1,5 @@
 """The table of chips: no name twice, figures of the right size and in agreement with each other."""
 
-from __future__ import annotations
-
 import importlib
 import types
 

@@ -1,7 +1,5 @@
 """Compiled programs on disk: whole or not there, whoever was killed, and never in the way."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The flag for GPUs, which must be set before they are in use."""
 
-from __future__ import annotations
-
 import os
 
 import jax

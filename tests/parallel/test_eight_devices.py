@@ -4,8 +4,6 @@ Run as a program, for the number of devices is a matter of the whole process, it
 on the meshes that it is given and prints what came of it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

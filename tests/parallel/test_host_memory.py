@@ -1,7 +1,5 @@
 """glibc's settings, which stay with a process; memory that is left, read from made-up trees."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

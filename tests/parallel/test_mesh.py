@@ -1,7 +1,5 @@
 """Which meshes the devices at hand can form, and what is said of the others."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Finding each other, sharing a batch's rows, and what a process that is alone is spared."""
 
-from __future__ import annotations
-
 import argparse
 import socket
 import subprocess

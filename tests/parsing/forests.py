@@ -1,7 +1,5 @@
 """Trees for the tests of this folder, drawn at random as text."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from flaxformer_mt.parsing.trees import Tree, read

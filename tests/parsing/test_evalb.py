@@ -1,7 +1,5 @@
 """Scores worked out by hand, after EVALB's documentation; and against a plain quadratic count."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

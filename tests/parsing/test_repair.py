@@ -1,7 +1,5 @@
 """Linearised trees, and back: the identity on what is sound, and every repair by hand."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

@@ -1,7 +1,5 @@
 """Reading and writing brackets, errors with their place; traces and function tags removed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 

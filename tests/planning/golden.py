@@ -6,8 +6,6 @@ A change here means that the compiled program has changed: look at the differenc
 committed. A new JAX or libtpu changes some of them, too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Programs written by hand in the form of XLA's, and a topology to read them for."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -7,8 +7,6 @@ types, bfloat16 operands. What it adds is its peak less what goes in and comes o
 the matrix and the gradients of both, which a step has in any case.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

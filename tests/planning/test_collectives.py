@@ -1,7 +1,5 @@
 """Bytes, networks and times of collectives, against formulas written out here."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Estimated cycles and what stands for those that are missing."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The largest batch and what keeps one that does not fit, on devices that are a formula."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading compiled programs: of this machine's own compiler, and in the TPU compiler's form."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import pytest

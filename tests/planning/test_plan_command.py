@@ -1,7 +1,5 @@
 """Without the compiler: what is said of wrong arguments, topologies, rows and memory."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """The real compiler, for TPUs that are not there: golden tables, and what is said of failures."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Result files as `reproduce` writes them, without training anything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

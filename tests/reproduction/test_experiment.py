@@ -1,7 +1,5 @@
 """The paper's rows, and a row with settings: what is trained, and what is another experiment."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

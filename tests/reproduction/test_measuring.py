@@ -1,7 +1,5 @@
 """F1 of linearised output, and gold trees that do not fit."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.data.corpus import CorpusError

@@ -1,7 +1,5 @@
 """Which runs are compared with the base: made-up output of several seeds, and no training."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Figures 3 to 5 show what the paper's do: of which heads, and from which words."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report on made-up results: stale, failed, reduced and full; and the recorded one."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Result files: what is written is read back, and what is malformed is refused by name."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Rows around training: what is kept, goes on, fails and stops; training itself is faked."""
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """What a call asks for: as results, commands and configs name it, and how `--scale` shortens it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Runs in a bucket that this machine plays: `bucket` gives a test one of its own."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ an environment variable where it is. It has buckets and objects and no folders; 
 appears whole. https://cloud.google.com/storage/docs/json_api/v1
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

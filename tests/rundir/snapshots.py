@@ -1,7 +1,5 @@
 """Small states to save, whose numbers are a function of the step, and how to compare them."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import signal

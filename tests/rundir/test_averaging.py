@@ -1,7 +1,5 @@
 """The mean of checkpoints, and where it is kept."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

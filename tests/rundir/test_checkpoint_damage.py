@@ -3,8 +3,6 @@
 A machine that fails to read is no damage: nothing is set aside or deleted for it.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

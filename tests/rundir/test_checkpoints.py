@@ -1,7 +1,5 @@
 """Saving and restoring: bit-equal, asynchronous, and the right steps kept."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import subprocess

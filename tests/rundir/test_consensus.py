@@ -1,7 +1,5 @@
 """Processes go on from one step: where a file system shows them different ones, they wait."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Digests: the same on NumPy, on JAX and on any mesh; different for any change."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """metrics.jsonl: durable line by line, whole after a kill, undisturbed by a resume; its sums."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Which paths lie in a bucket; files that are the old ones or the new ones, and nothing beside."""
 
-from __future__ import annotations
-
 import errno
 import importlib.util
 import json

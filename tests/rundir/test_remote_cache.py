@@ -1,7 +1,5 @@
 """Folders of a run in a bucket: fetched once, verified, uploaded whole."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

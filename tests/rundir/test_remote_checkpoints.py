@@ -1,7 +1,5 @@
 """Checkpoints in a bucket, written and read there by Orbax and TensorStore themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.rundir import CheckpointError

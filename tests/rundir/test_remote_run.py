@@ -1,7 +1,5 @@
 """A run in a bucket: its record, its lock and the files that grow."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which checkpoints stay, as properties of the pure rule."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given, strategies as st

@@ -1,7 +1,5 @@
 """The run directory's paths, its record and status, and what its errors say."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

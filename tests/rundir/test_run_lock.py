@@ -1,7 +1,5 @@
 """One writer at a time for each run directory on this machine."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

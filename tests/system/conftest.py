@@ -1,7 +1,5 @@
 """A small corpus in files, and a run trained on it, for tests of whole commands."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

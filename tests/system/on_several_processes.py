@@ -3,8 +3,6 @@
 A program of its own, which `test_several_processes` starts: many runs for one start of Python.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A folder in which the blocks of a page run as they stand, small and quickly."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The commands on a run directory in a bucket: as on a local one, to the bit."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -6,8 +6,6 @@ config.json, made it, and `Translator.translate` what is in expected.json. A new
 folder of its own beside it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

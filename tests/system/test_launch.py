@@ -3,8 +3,6 @@
 A stand-in for Python records what is asked of it, so that no test installs anything.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ A block that is not run says why in the page (`tests/docs/markdown.py`). A page 
 begins in an empty folder; the others find runs and text under the names that they use.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import json

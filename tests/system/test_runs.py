@@ -1,7 +1,5 @@
 """Runs and machines as their commands tell of them: averaged, tried, observed and examined."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`serve` as a process: it stops in order, and at once while it compiles."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal

@@ -1,7 +1,5 @@
 """`train` as a user runs it: killed and stopped, on a full disk, and from another run's weights."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

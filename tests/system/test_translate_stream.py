@@ -1,7 +1,5 @@
 """`translate` on long inputs as a user's shell runs it: killed, stopped, and run again."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The wheel, built and used where the source tree is out of reach."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@ with `--script FILE`, for a Python file) and is to a shell what the command itse
 standard streams and its exit status are the command's, and signals to it are passed on.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -9,8 +9,6 @@ change is no fault, but has to be looked at: fewer copies, transposes and bytes 
 for speed promised. A new JAX changes them, too; the kind of CPU and its cores do not.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import os

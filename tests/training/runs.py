@@ -1,7 +1,5 @@
 """Whole runs of the loop in a folder: real checkpoints, log and pipeline, every batch recorded."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """A run compiles the programs that it is known to need, each once: no shape slips in."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """The compiled training step is the one that is known: a guard of speed that times nothing."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import re

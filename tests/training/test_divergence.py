@@ -1,7 +1,5 @@
 """Losses that are not finite: skipped, counted, rolled back behind, and in the end an error."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a run's time goes, MFU, traces of steps."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

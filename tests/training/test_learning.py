@@ -1,7 +1,5 @@
 """Pipeline, loop, model and search together learn what can be learnt: to copy and to reverse."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the loop does and in which order: validation, the best, patience, starting from weights."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import math

@@ -1,7 +1,5 @@
 """The fused loss against a float64 reference, its gradient, and what it never holds in memory."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

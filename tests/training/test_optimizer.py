@@ -1,7 +1,5 @@
 """Adam against the same in float64 NumPy; the learning rate; parameters that do not train."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -1,7 +1,5 @@
 """What survives a restart, and how it changes: validations, going back, checkpoints."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

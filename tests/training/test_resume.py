@@ -1,7 +1,5 @@
 """One go, or any number of stops and kills on the way: the same run, bit for bit."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.data.store import StoreError, TokenPairs

@@ -1,7 +1,5 @@
 """A first signal asks, a second one acts as it would have without us."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 

@@ -1,7 +1,5 @@
 """One update: its metrics, its randomness, accumulation, and updates that are not made."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

@@ -1,7 +1,5 @@
 """What a reader of the screen, of metrics.jsonl and of TensorBoard gets to see."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

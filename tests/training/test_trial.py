@@ -1,7 +1,5 @@
 """A step on the longest batch, as `train --dry-run` tries it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

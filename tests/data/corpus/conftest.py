@@ -1,7 +1,5 @@
 """An object store in memory, behind the real fsspec and epath, and shards of records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

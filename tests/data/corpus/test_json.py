@@ -1,7 +1,5 @@
 """JSON objects, in lines and in ArrayRecord shards: keys, nesting, and what is no pair."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

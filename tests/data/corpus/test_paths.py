@@ -1,7 +1,5 @@
 """Corpora on object stores, through the real fsspec and epath and a store in memory."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import sys

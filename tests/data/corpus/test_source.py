@@ -1,7 +1,5 @@
 """The one door: what every kind of source promises, whatever it reads."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

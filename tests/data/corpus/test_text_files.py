@@ -1,7 +1,5 @@
 """Text files: any bytes are pairs, errors or counted drops, and alignment never shifts."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json

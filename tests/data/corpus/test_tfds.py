@@ -1,7 +1,5 @@
 """TFDS sets without TensorFlow, which is not installed: prepared, and made from archives."""
 
-from __future__ import annotations
-
 import dataclasses
 import http.server
 import pickle

@@ -1,7 +1,5 @@
 """Small TFDS translation sets, and stand-ins for the archives that WMT14 is made from."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small corpora for the tests of `prepare`, and what a folder holds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

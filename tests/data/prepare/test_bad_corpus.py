@@ -1,7 +1,5 @@
 """A hand-made bad corpus, at the filters' borders, with the report that it must give."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """Scripts, of languages and of letters, and the set of pairs seen."""
 
-from __future__ import annotations
-
 import hashlib
 import unicodedata
 

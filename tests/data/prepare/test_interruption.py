@@ -1,7 +1,5 @@
 """A stopped `prepare` leaves nothing that counts: the next call makes what an only one makes."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import shutil

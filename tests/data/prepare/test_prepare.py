@@ -1,7 +1,5 @@
 """`prepare`: once, completely or not at all, every pair accounted for, changes and damage named."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

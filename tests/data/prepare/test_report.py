@@ -1,7 +1,5 @@
 """Lengths, the picture, and how much text there is."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import lzma

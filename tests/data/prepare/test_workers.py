@@ -1,7 +1,5 @@
 """Workers: the same bytes for any number, deaths reported, nothing left behind."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
