@@ -37,16 +37,13 @@ def made(form, line, *texts, aligned=(), **options):
     return form.render(form.parse(line), said(*texts), aligned, **options)
 
 
-def test_plain_text():
+def test_plain_text_and_columns():
     assert made(Form(), "ä b".encode(), "x y") == b"x y\n"
     assert made(Form(), b"a\tb", "x\ty") == b"x\ty\n", "one text, whatever is in it"
     form = Form(shown=Shown(scores=True, alignments=True))
     assert made(form, b"a", "x", "y", aligned=ALIGNED) == b"-0.5000\tx\t0-1 1-0\n-1.0000\ty\t0-0\n"
     with pytest.raises(BadLine, match="is not UTF-8 text .byte 3."):
         Form().parse(b"ab\xff")
-
-
-def test_columns():
     line = b"id 7\ta b\t\tnote "
     assert columns().parse(line).source == "a b"
     assert made(columns(), line, "x y") == b"id 7\tx y\t\tnote \n"
@@ -75,10 +72,8 @@ def test_columns_of_text_are_as_many_whatever_is_in_them(source, texts):
 def test_several_translations_are_told_apart_by_their_line():
     """A line may have fewer than were asked for: counting lines would assign them to others."""
     shown = Shown(n_best=True)
-    for form, lines in (
-        (Form(shown=shown), b"7\tx\n7\ty\n"),
-        (columns(shown=shown), b"7\ti\tx\n7\ti\ty\n"),
-    ):
+    for form, start in ((Form(shown=shown), b"7\t"), (columns(shown=shown), b"7\ti\t")):
+        lines = start + b"x\n" + start + b"y\n"
         assert made(form, b"i\ta", "x", "y", number=7) == lines
 
 

@@ -80,9 +80,7 @@ def test_damage_is_told_with_the_last_good_line(tmp_path):
     with open_lines(str(path)) as lines:
         with pytest.raises(CorpusError, match=r"text.gz: cannot be read beyond line \d.*damaged"):
             list(lines)
-
-
-def test_what_is_no_text_does_not_fill_the_memory():
+    # What is no text does not fill the memory.
     lines = Lines("x", io.BytesIO(b"short\n" + bytes(LONGEST + 1)))
     assert next(lines) == b"short"
     with pytest.raises(CorpusError, match="x:2: no line end in 67,108,864 bytes"):

@@ -68,16 +68,14 @@ def output(text, **options):
     return kept.getvalue()
 
 
-def test_lines_come_in_order_and_in_windows():
+def test_lines_come_in_order_and_in_windows(monkeypatch):
     expected = b"".join(
         b"-%d.0000\tLINE %d\n" % (5 if number <= 20 else 3, number) for number in range(1, 24)
     )
     assert output(TEXT) == expected
     assert output(b"") == b""
     assert output(b"a") == b"-1.0000\tA\n"
-
-
-def test_long_lines_close_a_window(monkeypatch):
+    # Long lines close a window.
     monkeypatch.setattr(module, "WINDOW_BYTES", 100)
     text = b"".join(b"x" * size + b"\n" for size in (30, 30, 30, 30, 200, 1, 1, 1))
     found = list(windows(Lines("x", io.BytesIO(text)), window=3))

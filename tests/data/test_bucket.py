@@ -85,6 +85,13 @@ def test_padding_is_bounded():
         assert padding(plan, src, tgt) < bound
     # Fewer where a corpus is too small for more.
     assert len(shapes_for(*corpus(40), BatchConfig(tokens=25_000, max_shapes=20))) <= 2
+    src, tgt = corpus(500)
+    plan = plan_pass(src, tgt, shapes_for(src, tgt, BatchConfig(tokens=2000, max_shapes=4)))
+    assert (np.diff(plan.shape_of) >= 0).all()
+    for index in range(len(plan) - 1):
+        assert (np.diff(tgt[plan[index][1].pairs]) >= 0).all() or plan.shape_of[index] > 0
+    # No empty batch where the last is full.
+    check(plan_pass(src[:24], tgt[:24], (Shape(8, 200, 200),)), src[:24], tgt[:24])
 
 
 def test_the_chain_is_the_best_there_is():
@@ -105,16 +112,6 @@ def test_the_chain_is_the_best_there_is():
     chosen = [(shape.src_length, shape.tgt_length) for shape in shapes]
     # A batch of rows 1 to 5 leaves at most a few pairs over, which the choice may weigh.
     assert positions(chosen) <= best * 1.02
-
-
-def test_a_pass_is_in_order_of_length():
-    src, tgt = corpus(500)
-    plan = plan_pass(src, tgt, shapes_for(src, tgt, BatchConfig(tokens=2000, max_shapes=4)))
-    assert (np.diff(plan.shape_of) >= 0).all()
-    for index in range(len(plan) - 1):
-        assert (np.diff(tgt[plan[index][1].pairs]) >= 0).all() or plan.shape_of[index] > 0
-    # No empty batch where the last is full.
-    check(plan_pass(src[:24], tgt[:24], (Shape(8, 200, 200),)), src[:24], tgt[:24])
 
 
 def test_what_cannot_be_batched_or_packed_is_an_error():
@@ -189,6 +186,15 @@ def test_both_sides_of_the_rows_are_nearly_full():
     plan = plan_packed(src, tgt, shape, stream(1, 0, 0))
     assert min(fill(plan, src, tgt)) >= 0.96
     assert padding(plan, src, tgt) <= 0.04
+    # Lengths hold the longest and keep the proportion of the sides.
+    src, tgt = corpus(20_000)
+    shape = packed_shape(src, tgt, BatchConfig())
+    assert shape.src_length >= src.max() and shape.tgt_length >= tgt.max()
+    assert shape.tgt_length / shape.src_length == pytest.approx(tgt.sum() / src.sum(), rel=0.015)
+    kinds, counts = np.unique(np.stack([src, tgt]), axis=1, return_counts=True)
+    assert packed_shape(kinds[0], kinds[1], BatchConfig(), counts) == shape
+    asked = BatchConfig(src_length=224, tgt_length=256)
+    assert packed_shape(src, tgt, asked) == Shape(96, 224, 256)
 
 
 def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once():
@@ -205,14 +211,3 @@ def test_pairs_that_do_not_go_together_take_more_rows_and_are_planned_at_once():
     assert time.process_time() - begin < 30
     # And no pairs take none.
     assert len(plan_packed(src[:0], tgt[:0], Shape(8, 9, 9), stream(0, 0, 0))) == 0
-
-
-def test_lengths_hold_the_longest_and_keep_the_proportion_of_the_sides():
-    src, tgt = corpus(20_000)
-    shape = packed_shape(src, tgt, BatchConfig())
-    assert shape.src_length >= src.max() and shape.tgt_length >= tgt.max()
-    assert shape.tgt_length / shape.src_length == pytest.approx(tgt.sum() / src.sum(), rel=0.015)
-    kinds, counts = np.unique(np.stack([src, tgt]), axis=1, return_counts=True)
-    assert packed_shape(kinds[0], kinds[1], BatchConfig(), counts) == shape
-    asked = BatchConfig(src_length=224, tgt_length=256)
-    assert packed_shape(src, tgt, asked) == Shape(96, 224, 256)

@@ -61,7 +61,7 @@ def take(count: int, position: Position = START) -> list[tuple[Batch, Position]]
         return list(itertools.islice(batches, count))
 
 
-def test_resuming_at_every_position_gives_the_same_batches():
+def test_resuming_gives_the_same_batches_and_left_out_ones_never_come():
     size = SIZE
     whole = take(2 * size + 2)
     epochs = [[ids(batch) for batch, _ in whole[n * size : (n + 1) * size]] for n in (0, 1)]
@@ -76,11 +76,6 @@ def test_resuming_at_every_position_gives_the_same_batches():
     assert [position for _, position in whole[size - 2 : size + 1]] == expected
     # The end of an epoch is the beginning of the next.
     assert same(take(1, Position(3, 0, size))[0][0], take(1, Position(4, 0, 0))[0][0])
-
-
-def test_left_out_batches_never_come_and_the_others_are_unchanged():
-    size, whole = SIZE, take(2 * SIZE)
-    starts = [START, *(position for _, position in whole)]
     left_out = {starts[0], starts[2], starts[3], starts[size - 1], starts[size]}
     expected = [whole[i][0] for i in range(2 * size) if starts[i] not in left_out]
     with Batches(PAIRS, CONFIG, SEED, skip=left_out) as batches:

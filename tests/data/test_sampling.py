@@ -47,9 +47,7 @@ def test_the_text_is_the_same_and_the_cuts_differ_between_epochs(vocabularies):
     if vocabularies.src.is_bpe:  # Without dropout it joins as SentencePiece does.
         cut = drawn(vocabularies, EVERYTHING, 0, strength=0.0)
         assert cut == listed(stored(vocabularies), "src")
-
-
-def test_a_cut_depends_on_seed_epoch_and_pair_alone(vocabularies):
+    # A cut depends on seed, epoch and pair alone.
     whole = drawn(vocabularies, list(range(20)), 3)
     assert drawn(vocabularies, [7, 2, 19], 3) == [whole[7], whole[2], whole[19]]
     # In another process as well.
@@ -124,9 +122,7 @@ def test_what_would_be_too_long_or_is_unknown_stays_as_it_is(vocabularies):
     unknown = in_memory([[UNK, UNK]], [[5]])
     found = Resampler(vocabularies, 0.9, seed=4).draw(unknown, np.array([0]), 0, (200, 200))
     assert listed(found, "src") == [[UNK, UNK, EOS]]
-
-
-def test_plans_are_made_of_the_cuts(vocabularies):
+    # Plans are made of the cuts.
     pairs, resampler = stored(vocabularies), Resampler(vocabularies, 0.2, seed=4)
     window = Planner(pairs, BatchConfig(tokens=2000), 1, resampler=resampler).window(0, 0)
     limits = int(pairs.src_lengths.max()), int(pairs.tgt_lengths.max())

@@ -1,18 +1,16 @@
 """Sentences word by word have SentencePiece's own tokens, whatever the text and the model."""
 
 import functools
-import io
 from typing import Any
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import example, given, settings, strategies as st
 
 from flaxformer_mt.config.schema import VocabularyConfig
 from flaxformer_mt.data import segmentation
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary, train
-from tests.data.pairs import TOY
+from tests.data.pairs import TOY, sentencepiece_model
 
 SENTENCES = [text.replace(" .", "\u00a0.").replace("der ", "der  ") for text in TOY]
 MODELS: list[dict[str, Any]] = [
@@ -68,16 +66,8 @@ def test_bpe_goes_by_words_and_unigram_does_not(monkeypatch):
 
 
 def test_a_model_with_types_across_blanks_is_not_cut():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=120,
-        split_by_whitespace=False,
-        normalization_rule_name="identity",
-        minloglevel=2,
-    )
-    vocabulary = Vocabulary(model.getvalue())
+    across = {"split_by_whitespace": False, "normalization_rule_name": "identity"}
+    model = sentencepiece_model(SENTENCES, model_type="bpe", vocab_size=120, **across)
+    vocabulary = Vocabulary(model)
     assert any("\u2581" in piece[1:] for piece in vocabulary.pieces())
     assert vocabulary._words is None

@@ -1,7 +1,6 @@
 """Vocabularies whose ids are those of a table beside the SentencePiece model."""
 
 import functools
-import io
 import json
 import pickle
 
@@ -20,6 +19,7 @@ from flaxformer_mt.data.vocabulary import (
     Vocabulary,
     VocabularyError,
 )
+from tests.data.pairs import sentencepiece_model
 
 SENTENCES = [
     f"{who} {verb} {what} ."
@@ -31,16 +31,8 @@ SENTENCES = [
 
 @functools.cache
 def processor(kind: str = "unigram") -> sentencepiece.SentencePieceProcessor:
-    """A model whose own ids are SentencePiece's usual ones: <unk> 0, <s> 1, </s> 2, no padding."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES),
-        model_writer=model,
-        model_type=kind,
-        vocab_size=32,
-        minloglevel=2,
-    )
-    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    model = sentencepiece_model(SENTENCES, model_type=kind, vocab_size=32)
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
 def tabled(*more: str, kind: str = "unigram") -> Vocabulary:

@@ -1,14 +1,12 @@
 """Vocabularies: round trips, determinism, digests, and errors that say which size is possible."""
 
 import functools
-import io
 import json
 import os
 import re
 from typing import Literal
 
 import pytest
-import sentencepiece
 from hypothesis import example, given, settings, strategies as st
 
 from flaxformer_mt.config.schema import VocabularyConfig
@@ -23,7 +21,7 @@ from flaxformer_mt.data.vocabulary import (
     train,
     train_pair,
 )
-from tests.data.pairs import TOY
+from tests.data.pairs import TOY, sentencepiece_model
 
 Kind = Literal["bpe", "unigram"]
 
@@ -164,14 +162,11 @@ def test_damage_is_refused_by_name(saved, capfd):
 
 
 def test_what_is_no_model_or_has_other_mark_ids_is_refused(tmp_path):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TOY), model_writer=model, vocab_size=40, minloglevel=2
-    )
+    model = sentencepiece_model(TOY, vocab_size=40)
     for data, message in (
         (b"", "not a SentencePiece model"),
         (b"nonsense", "not a SentencePiece model"),
-        (model.getvalue(), "the pad mark has id -1 where .* has 0"),
+        (model, "the pad mark has id -1 where .* has 0"),
     ):
         (tmp_path / "x.model").write_bytes(data)
         with pytest.raises(VocabularyError, match=rf"x\.model: {message}"):

@@ -33,14 +33,11 @@ def test_a_check_that_breaks_off_is_a_failure_whose_line_says_what_to_do():
     assert two.line().startswith("FAIL collective     OSError: no such device → see the message")
 
 
-def test_versions_that_do_not_fit_are_named():
+def test_versions_that_do_not_fit_and_an_accelerator_left_out_are_seen(tmp_path, monkeypatch):
     assert f"jax {jax.__version__}" in next(machine.check_versions()).text
     assert machine.mismatched({"jax": "1.0", "jaxlib": "1.0"}) == ""
     wrong = machine.mismatched({"jax": "1.0", "jaxlib": "1.0", "jax-cuda13-plugin": "0.9"})
     assert wrong == "jax-cuda13-plugin 0.9 with jax 1.0"
-
-
-def test_an_accelerator_that_jax_leaves_out_is_seen(tmp_path, monkeypatch):
     sign = tmp_path / "nvidia0"
     monkeypatch.setattr(machine, "_SIGNS", {"gpu": (str(sign),)})
     assert [f.state for f in machine.check_devices(ALONE)] == ["ok"]

@@ -54,7 +54,7 @@ def test_compounds_punctuation_and_how_the_steps_follow_each_other() -> None:
         prepare("a", "cs")
 
 
-def test_a_score_worked_out_by_hand() -> None:
+def test_a_score_worked_out_by_hand_and_a_signature_of_all_steps() -> None:
     hypothesis = ['"A-B c d"']  # " A ##AT##-##AT## B c d "
     reference = ["„A-B c e“"]  # " A ##AT##-##AT## B c e "
     (measured,) = measure([PaperBleu(language="de")], hypothesis, reference)
@@ -68,9 +68,6 @@ def test_a_score_worked_out_by_hand() -> None:
     assert measured.totals.tolist() == [5, 5, 3, 2, 1, 0, 5, 4, 3, 2]
     assert measured.score == 0
     assert measured.sentence_scores[0] > 0
-
-
-def test_the_signature_tells_all_steps() -> None:
     assert PaperBleu(language="de").signature == (
         "nrefs:1|case:mixed|eff:no|norm:quotes|tok:moses-de|compounds:atat|smooth:none|"
         "version:flaxformer_mt.2"

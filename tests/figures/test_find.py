@@ -73,7 +73,7 @@ def test_the_link_of_a_long_distance_is_one_of_words():
     assert queries(5) == ["ran"] and queries(6) == ["."]
 
 
-def test_reports_say_what_they_count():
+def test_reports_say_what_they_count_and_how_to_draw_an_example():
     made = found()
     _, *lines = table(made).split("\n")
     assert len(lines) == 3 and lines[0].split()[8] == "100.0%"
@@ -84,10 +84,7 @@ def test_reports_say_what_they_count():
     assert "line 7: ball → dog 100%" in highlights(made, model=MODEL, decoding=DECODING)
     # What no head does is not named.
     assert "long distance" not in {head.search.name for head in found(far=7).heads}
-
-
-def test_the_command_that_draws_an_example_is_complete():
-    head = next(head for head in found().heads if head.search.name == "anaphora")
+    head = next(head for head in made.heads if head.search.name == "anaphora")
     (example,) = head.examples
     cross = dataclasses.replace(head, kind="cross")
     own = dataclasses.replace(example, sentence=dataclasses.replace(example.sentence, tokens=(5,)))

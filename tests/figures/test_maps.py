@@ -13,7 +13,7 @@ from tests.figures.examples import SOURCE, TARGET, made_up
 FOUND = made_up()
 
 
-def test_layers_and_heads_count_from_one_and_the_last_layer_is_shown():
+def test_layers_heads_and_queries_are_picked_and_what_is_not_there_is_refused():
     picked = pick(FOUND, kind="cross", heads=(3, 1))
     np.testing.assert_array_equal(picked.weights, FOUND.cross[1, [0, 2]])
     assert (picked.layer, picked.heads) == (2, (1, 3))
@@ -23,18 +23,13 @@ def test_layers_and_heads_count_from_one_and_the_last_layer_is_shown():
     own = pick(FOUND, kind="decoder")
     assert own.columns == ("<s>", *TARGET[:-1])
     assert own.title().endswith("heads 1–3")
-
-
-def test_a_query_is_a_word_at_all_its_places_or_a_number():
+    # A query is a word, at all its places, or a number.
     queries = {"CATS": (1, 2), "3": (2,), "<b>": (5,), "the": (0,), "8": (7,)}
     for query, rows in queries.items():
         assert pick(FOUND, kind="encoder", query=query).queries == rows
     pieces = ("▁its", "▁law", ",", "▁its", "</s>")
     assert pick(made_up(pieces), kind="encoder", query="its").queries == (0, 3)
     assert pick(made_up(pieces), kind="encoder", query="law").queries == (1,)
-
-
-def test_what_is_not_there_is_refused():
     refused: dict[str, dict[str, Any]] = {
         "no layer 3: the encoder has 1 to 2": {"kind": "encoder", "layer": 3},
         "no head 4: a layer of the cross kind has 1 to 3": {"kind": "cross", "heads": (1, 4)},
@@ -59,9 +54,7 @@ def test_labels_say_where_words_begin_and_words_have_their_pieces():
     assert core("“Flaschen.”") == "flaschen" and core("...") == "..."
     assert punctuation(pieces) == (3, 5)
     assert words(()) == []
-
-
-def test_pronouns_begin_where_their_word_does():
+    # Pronouns begin where their word does.
     pieces = ("▁It", "'", "s", "▁her", "s", "▁her", "▁item", ",", "▁it", ",", "</s>")
     assert pronoun_places(pieces, pronouns_of("en")) == (0, 3, 5, 8)
     assert pronoun_places(pieces, pronouns_of("xx")) == ()

@@ -45,16 +45,13 @@ def test_the_encoder_s_and_the_decoder_s_own():
     assert math.isnan(found["anaphora"])
 
 
-def test_places_over_the_source_lie_in_proportion():
+def test_places_lie_in_proportion_what_reaches_and_what_is_an_antecedent():
     assert [int(np.flatnonzero(row == 0)[0]) for row in offsets("cross", 3, 5)] == [0, 2, 4]
     weights = np.zeros((4, 6))
     weights[[0, 1, 2, 3], [0, 2, 4, 5]] = 1
     found = of_one(weights, "cross", pronouns=(1,))
     assert found["diagonal"] == 1 and found["distance"] == found["mark"] == found["variety"] == 0
     assert math.isnan(found["anaphora"])
-
-
-def test_what_reaches_and_what_is_an_antecedent():
     found = of_one(np.full((13, 13), 1 / 13), "encoder", far=5)  # spread out
     assert found["entropy"] == pytest.approx(math.log2(13))
     assert found["far"] > 0.3 and found["reach"] == pytest.approx(1 / 13)

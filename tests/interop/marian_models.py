@@ -1,13 +1,14 @@
 """Marian checkpoints with random weights, of the form that OPUS-MT's have."""
 
 import functools
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sentencepiece
+
+from tests.data.pairs import sentencepiece_model
 
 ENGLISH = [
     f"{who} {verb} {what} ."
@@ -34,22 +35,14 @@ SIZES = {
 
 
 @functools.cache
-def sentencepiece_model(language: str) -> bytes:
-    """With SentencePiece's usual ids: <unk> 0, <s> 1, </s> 2, no padding."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter({"en": ENGLISH, "de": GERMAN}[language]),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=60,
-        minloglevel=2,
-    )
-    return model.getvalue()
+def model_of(language: str) -> bytes:
+    sentences = {"en": ENGLISH, "de": GERMAN}[language]
+    return sentencepiece_model(sentences, model_type="bpe", vocab_size=60)
 
 
 def pieces(language: str) -> list[str]:
     """Every piece but the marks."""
-    processor = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(language))
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model_of(language))
     return [processor.id_to_piece(number) for number in range(3, processor.get_piece_size())]
 
 
@@ -62,8 +55,8 @@ def vocabulary(*languages: str) -> dict[str, int]:
 def write_tokenizer(folder: Path, *, separate: bool) -> tuple[int, int]:
     """The tokenizer's files; the number of source and target types."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "source.spm").write_bytes(sentencepiece_model("en"))
-    (folder / "target.spm").write_bytes(sentencepiece_model("de"))
+    (folder / "source.spm").write_bytes(model_of("en"))
+    (folder / "target.spm").write_bytes(model_of("de"))
     src = vocabulary("en") if separate else vocabulary("en", "de")
     tgt = vocabulary("de") if separate else src
     (folder / "vocab.json").write_text(json.dumps(src, ensure_ascii=False))

@@ -93,6 +93,7 @@ def test_other_tokens_and_what_is_no_number_are_errors_and_long_lines_counted(
     runtime.other_tokens = {2: [9, EOS]}
     with pytest.raises(ExportError, match=r"stand-in 1.0 cuts 'who sees .*' into tokens \[9, 2\]"):
         compare(reference, runtime, LINES, "", bound=1)
+    runtime.off_by, runtime.other_tokens = 0.0, {}
     parity = compare(reference, runtime, [*LINES, "dog " * 50, ""], "", bound=1)
     assert (parity.sentences, parity.left_out) == (len(LINES), 2)
     assert "(2 blank or longer than the model takes, left out)" in str(parity)

@@ -104,7 +104,7 @@ def test_the_copy_that_sbatch_makes_finds_the_checkout(slurm, tmp_path):
     assert f"{tmp_path} is no checkout: submit from one" in done.stderr
 
 
-def test_dry_run(slurm):
+def test_dry_run_and_directives_that_ask_for_requeue_and_a_signal(slurm):
     done = run("slurm.sbatch", "--dry-run", "train", "--workdir", "a b", **slurm)
     assert done.stdout.splitlines() == [
         step(slurm, r"train --workdir a\ b"),
@@ -118,9 +118,6 @@ def test_dry_run(slurm):
         "srun --kill-on-bad-exit=1 --label --unbuffered --cpus-per-task=8 "
         "--container-image=img:1 --container-mounts=/s:/s flaxformer-mt train"
     )
-
-
-def test_directives_ask_for_requeue_and_a_signal():
     lines = (LAUNCH / "slurm.sbatch").read_text().splitlines()
     directives = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
     assert {"--requeue", "--signal=B:USR1@180", "--open-mode=append"} <= set(directives)

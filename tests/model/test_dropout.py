@@ -38,7 +38,7 @@ def test_rate_and_mean(rate, dtype):
         assert 0.7 * spread < rates.std() < 1.3 * spread
 
 
-def test_bits_are_uniform_and_uncorrelated():
+def test_bits_are_uniform_and_uncorrelated_and_masks_independent():
     bits = np.asarray(counter_bits(keys(1)[0], SHAPE))
     size = bits.size
     for bit in range(32):
@@ -52,10 +52,7 @@ def test_bits_are_uniform_and_uncorrelated():
     counts = np.bincount(bits.ravel() >> 22, minlength=1024)
     chi_squared = ((counts - size / 1024) ** 2 / (size / 1024)).sum()
     assert abs(chi_squared - 1023) < 5 * np.sqrt(2 * 1023)
-
-
-def test_masks_of_different_keys_are_independent():
-    """Also of keys that differ in one bit, in either word."""
+    # Masks of keys that differ in one bit, in either word, are independent.
     base = np.asarray(keys(1)[0])
     near = [base ^ np.uint32(change) for change in ([1, 0], [0, 1], [1 << 31, 0], [0, 1 << 31])]
     masks = [

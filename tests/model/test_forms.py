@@ -105,9 +105,7 @@ def test_scanned_and_unrolled_models_begin_with_the_same_numbers():
     assert_trees_close(unstack_layers(scanned), unrolled, 0)
     kernels = scanned["encoder"]["layers"]["self_attention"]["query"]
     assert len(np.unique(kernels)) == kernels.size
-
-
-def test_stacking_twice_is_refused():
+    # Stacking twice is refused.
     _, params = build(tiny_config())
     with pytest.raises(ValueError, match="no 'layers_0'"):
         stack_layers(stack_layers(params))

@@ -120,14 +120,11 @@ def test_a_batch_of_padding_alone_is_finite_with_finite_gradients():
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
 
 
-def test_learned_positions_refuse_a_longer_sequence():
+def test_positions_and_indices_outside_their_table_are_loud():
     model, params = build(tiny_config(positions="learned", max_length=4))
     rows = pack([[random_pair(np.random.default_rng(0), 5, 3)]], 5, 3)
     with pytest.raises(ValueError, match=r"src sequence of 5 positions .* model.max_length is 4"):
         hidden_of(model, params, rows)
-
-
-def test_indices_outside_their_table_are_loud():
     model, params = build(tiny_config())
     rows = packed_rows()
     rows.src[1, 0] = VOCAB

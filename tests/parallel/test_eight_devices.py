@@ -27,6 +27,7 @@ from flaxformer_mt.training.program import build
 from tests.conftest import ROOT, WARNINGS, environment
 from tests.data.pairs import in_memory
 
+pytestmark = pytest.mark.extended
 VOCAB, STEPS, LENGTH, ROWS = 16, 3, 8, 16
 
 # Every size divides by 8, so that any mesh of 8 devices can split it.
@@ -214,10 +215,7 @@ def on_eight_devices(module: str, arguments: str = "") -> str:
     return done.stdout
 
 
-@pytest.fixture(
-    scope="module",
-    params=["2x2x2", pytest.param("whole 8x1x1 1x8x1 1x2x4", marks=pytest.mark.extended)],
-)
+@pytest.fixture(scope="module", params=["2x2x2", "whole 8x1x1 1x8x1 1x2x4"])
 def results(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What came of each mesh, data x fsdp x tensor, and of a single device."""
     return json.loads(on_eight_devices("tests.parallel.test_eight_devices", request.param))

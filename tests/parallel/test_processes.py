@@ -1,10 +1,6 @@
 """Finding each other, sharing a batch's rows, and what a process that is alone is spared."""
 
 import argparse
-import socket
-import subprocess
-import sys
-import textwrap
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,67 +10,6 @@ import pytest
 
 from flaxformer_mt.cli.processes import add_processes, cluster
 from flaxformer_mt.parallel import ALONE, Cluster, ProcessError, batch_share, joined
-from tests.conftest import environment
-
-# Recognised by JAX as the task of a Slurm job.
-SLURM = """
-    from types import SimpleNamespace
-    import jax, numpy as np
-    from flaxformer_mt.config import MeshConfig
-    from flaxformer_mt.diagnosis import step
-    from flaxformer_mt.parallel import (
-        batch_sharding, joined, local_mesh, make_mesh, place_batch, place_whole, whole_on
-    )
-    rows = np.arange(8, dtype=np.int32).reshape(8, 1)
-    with joined(None, heartbeat=5) as processes:
-        found = [processes.number, processes.count, jax.device_count(), jax.process_index()]
-        mesh = make_mesh(MeshConfig())
-        placed = place_batch(np.split(rows, 2)[processes.number], mesh)
-        assert placed.sharding == batch_sharding(mesh)
-        for array in (placed, place_whole(rows, batch_sharding(mesh))):
-            whole = whole_on({"rows": array}, local_mesh())["rows"]
-            assert whole.sharding.mesh == local_mesh() and (np.asarray(whole) == rows).all()
-        # What `doctor` compares an accelerator with.
-        step.compared = lambda dtype, tolerance, device, reference: reference
-        assert next(step.check_step(SimpleNamespace(platform="tpu"))) in jax.local_devices()
-        print(*found, sep="; ", flush=True)
-        if processes.number == 1:
-            raise LookupError("only here")
-        processes.gather([])
-"""
-
-
-@pytest.mark.extended
-def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along():
-    """Two tasks with a device each; the second fails, while the first waits for it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    tasks = []
-    for number in range(2):
-        task = {
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
-            "JAX_COORDINATOR_PORT": str(port),
-            "SLURM_JOB_ID": "1",
-            "SLURM_STEP_NODELIST": "127.0.0.1",
-            "SLURM_NTASKS": "2",
-            "SLURM_PROCID": str(number),
-            "SLURM_LOCALID": str(number),
-        }
-        command = [sys.executable, "-u", "-W", "error", "-c", textwrap.dedent(SLURM)]
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        tasks.append(subprocess.Popen(command, env=environment(**task), **streams))
-    try:
-        said = [task.communicate(timeout=300) for task in tasks]
-    finally:
-        for task in tasks:
-            task.kill()
-    for number, (output, complaints) in enumerate(said):
-        lines = [line for line in output.splitlines() if "[Gloo]" not in line]
-        assert lines == [f"{number}; 2; 2; {number}"], complaints
-    assert tasks[1].returncode == 1
-    assert "process 1 of 2 has failed: LookupError" in said[1][1]
-    assert tasks[0].returncode not in (0, 75)
 
 
 def mesh_of(processes: list[int], data: int, fsdp: int, tensor: int) -> Any:

@@ -47,6 +47,11 @@ def test_across_slices_the_scattered_part_goes_over_the_data_centre():
     within = line.replace("[1,16]<=", "[2,8]<=")
     (inside,) = collectives(parse(collective(within)), *chips)
     assert inside.network == "ICI"
+    # A loop multiplies its collectives.
+    add = "  %next = s32[] add(%i, %one)\n"
+    more = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
+    (found,) = collectives(parse(LOOP.replace(add, add + more)), *topology(2, 4))
+    assert (found.count, found.bytes) == (6, 6 * 4096)
 
 
 def test_what_the_compiler_has_made_of_it_between_slices():
@@ -74,13 +79,6 @@ def test_a_collective_that_runs_beside_several_fusions_is_sent_once():
     text = collective(piece).replace("  ROOT", f"  %first = {piece}\n  ROOT")
     (found,) = collectives(parse(text), *topology(2, 4))
     assert (found.count, found.bytes) == (1, SIZE)
-
-
-def test_a_loop_multiplies_its_collectives():
-    add = "  %next = s32[] add(%i, %one)\n"
-    more = "  %g = f32[8,128]{1,0} all-reduce(%x), replica_groups=[1,8]<=[8]\n"
-    (found,) = collectives(parse(LOOP.replace(add, add + more)), *topology(2, 4))
-    assert (found.count, found.bytes) == (6, 6 * 4096)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_each_row_has_a_config_that_averages_and_tests_as_the_paper_did(row):
     load_config(row.base)
 
 
-def test_every_variant_of_the_tables_configs_is_a_row():
+def test_every_variant_is_a_row_in_the_paper_s_order_and_unknown_ones_are_named():
     listed = {}
     for name in ("table3", "wmt14_en_de", "wmt14_en_fr", "parsing"):
         with pytest.raises(ValueError, match="valid variants") as error:
@@ -30,9 +30,6 @@ def test_every_variant_of_the_tables_configs_is_a_row():
         variants = str(error.value).rpartition("variants: ")[2].split(", ")
         listed[name] = {f"{name}:{v}" for v in variants if "tfds" not in v and v != "craft"}
     assert set().union(*listed.values()) == {row.spec for row in ROWS}
-
-
-def test_rows_come_in_the_paper_s_order_and_unknown_ones_are_named():
     assert [row.name for row in rows_of("table3", ["big", "a_h1"])] == ["a_h1", "big"]
     assert len(rows_of("table3")) == 20 and len(rows_of("table2")) == 4
     with pytest.raises(RowError, match="table3 has no row 'c_n2'; did you mean c_N2?"):
@@ -121,9 +118,7 @@ def test_scale_seed_and_text_decide_digests_which_are_what_they_were():
     found = experiment("table3/c_N2", scale=1.0)
     assert found.run_name == "table3_c_n2_paper_full_seed_1-e5c08bc9"
     assert found.digest[:8] == "e7fffd0c"
-
-
-def test_only_the_paper_s_recipe_counts_as_full_scale():
+    # Only the paper's recipe counts as full scale.
     row = row_of("table3/base")
     assert resolve(row, Settings(seed=3, folder="F")).is_the_paper_s
     more = ("data.train.more.src=more.en", "data.train.more.tgt=more.de")
@@ -173,9 +168,7 @@ def test_a_name_tells_of_overrides_only_what_they_decide():
     row = experiment("table3/c_N2", overrides=same[0])
     assert row.variant == experiment(overrides=same[0]).variant
     assert row.stem("orderings") == f"table3_orderings_paper_scale_0_01_{row.variant}"
-
-
-def test_other_text_takes_the_place_of_the_paper_s():
+    # Other text takes the place of the paper's.
     found = experiment("table2/en_de_base", corpus=dataclasses.replace(TOY, test=("t.en", "t.de")))
     data = found.config.data
     assert [(corpus.name, corpus.src) for corpus in data.train] == [("toy", "train.en")]

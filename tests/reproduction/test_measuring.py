@@ -45,6 +45,7 @@ def test_gold_trees_without_words_have_no_line(tmp_path, target):
     with pytest.raises(CorpusError, match=r"3 trees \(1 without words\) and .* has 1 lines"):
         gold_trees(tmp_path / "test.tgt", 1, say=silent)
     # Those that do not fit are named.
+    (tmp_path / "test.trees").write_text(GOLD * 2)
     with pytest.raises(CorpusError, match="has 2 trees and .* has 3 lines"):
         gold_trees(target, 3, say=silent)
     with pytest.raises(CorpusError, match=r"other\.trees: the gold trees"):

@@ -56,8 +56,8 @@ def test_what_is_written_is_read_back_and_an_invalid_result_is_not_written(tmp_p
     ):
         monkeypatch.setattr(result_file, "git_commit", lambda commit=commit: commit)
         with pytest.raises(ResultError, match=message):
-            written(tmp_path / "tiny.json", metrics={"chrf": chrf})
-    assert list(tmp_path.iterdir()) == []
+            written(tmp_path / "bad" / "tiny.json", metrics={"chrf": chrf})
+    assert not (tmp_path / "bad").exists()
 
 
 def test_hypotheses_are_kept_beside_their_result(tmp_path, monkeypatch):

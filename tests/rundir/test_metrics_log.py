@@ -150,10 +150,7 @@ def test_sums_are_of_rates_since_the_report_before():
     np.testing.assert_array_equal(done.tgt_tokens, [0, 400, 420, 620])
     gaps = [{"step": 1, "a": value} for value in (1, 2.5, math.inf, math.nan, "x", True, None)]
     np.testing.assert_array_equal(column([*gaps, {"step": 2}], "a"), [1, 2.5, *[np.nan] * 6])
-
-
-def test_steps_told_twice_count_once():
-    """As of a log that could not be cut at a restart: its disk was full."""
+    # As of a log that could not be cut at a restart: its disk was full.
     again = [train(10, 1.0), train(20, 9.0), valid(20), train(30, 9.0), train(20, 2.0), valid(20)]
     once = [train(10, 1.0), train(20, 2.0), valid(20)]
     assert last_told(again) == once

@@ -97,7 +97,7 @@ def test_whatever_interrupts_it_the_old_file_alone_is_left(tmp_path, monkeypatch
     assert json.loads(path.read_text()) == {"new": 1} and os.listdir(tmp_path) == ["state.json"]
 
 
-def test_a_file_appears_when_its_block_ends(tmp_path):
+def test_a_file_appears_when_its_block_ends_and_failures_are_named(tmp_path):
     path = tmp_path / "text"
     path.write_text("old")
     for error in (ValueError, KeyboardInterrupt):
@@ -110,8 +110,6 @@ def test_a_file_appears_when_its_block_ends(tmp_path):
     assert path.read_bytes() == "new\u2028\n".encode()
     assert list(tmp_path.iterdir()) == [path]
 
-
-def test_what_cannot_be_written_or_read_is_named(tmp_path):
     class Remote(PurePosixPath):
         def read_bytes(self):
             raise RuntimeError("the token has expired")

@@ -51,7 +51,7 @@ def test_record_and_status_are_read_back(gcs, bucket, remote):
         open_run(f"gs://{bucket}/absent")
 
 
-def test_a_living_holder_is_named_and_a_released_lock_is_gone(remote):
+def test_a_living_holder_is_named_and_a_killed_one_elsewhere_waited_for(remote):
     patient = FAST | {"dead_after": 60.0}  # a heartbeat is proof enough
     with locked(remote, "preparing its data", **patient) as held:
         with pytest.raises(
@@ -61,9 +61,6 @@ def test_a_living_holder_is_named_and_a_released_lock_is_gone(remote):
                 pass
         held.check()
     assert not remote.lock_file.exists()
-
-
-def test_a_killed_holder_elsewhere_is_waited_for(remote):
     remote.lock_file.write_bytes(THEIRS)
     start = time.monotonic()
     with locked(remote, TRAINING, **FAST):
@@ -102,9 +99,7 @@ def test_of_two_at_once_one_gets_it(remote):
     first.check()
     first.release()
     assert not remote.lock_file.exists()
-
-
-def test_a_write_whose_answer_was_lost_and_a_removed_lock_cost_nothing(remote):
+    # A write whose answer was lost and a removed lock cost nothing.
     with locked(remote, TRAINING) as held:
         remote.lock_file.write_bytes(remote.lock_file.read_bytes())
         held.check()

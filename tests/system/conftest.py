@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flaxformer_mt.data.synthetic import pairs
-from tests.cli.conftest import write
+from tests.cli.conftest import settings, write
 from tests.conftest import ROOT, WARNINGS, environment, made_once
 
 PROGRAM = [sys.executable, *WARNINGS, "-m", "flaxformer_mt.cli.main"]
@@ -79,20 +79,13 @@ SMALL = {
 
 def tiny(corpus: Path) -> list[str]:
     """Arguments of the smallest sensible training on `corpus`."""
-    settings = {
-        "model.dtype": "float32",
-        "data.folder": corpus,
-        "data.train.mine.src": "train.en",
-        "data.train.mine.tgt": "train.de",
-        "data.valid.src": "valid.en",
-        "data.valid.tgt": "valid.de",
+    changes = {
         "data.test.held_out.src": "test.en",
         "data.test.held_out.tgt": "test.de",
         **SMALL,
         "model.max_length": 128,  # the test set has sentences of up to 68 tokens
     }
-    given = [f"--config.{key}={value}" for key, value in settings.items()]
-    return ["--config", "files:small", *given]
+    return settings(corpus, **changes)
 
 
 def make(folder: Path) -> None:

@@ -68,9 +68,14 @@ class Runs:
 
 
 class Group:
-    """`program` in several processes; COORDINATOR, COUNT and NUMBER in it are filled in."""
+    """`program` in several processes; COORDINATOR, COUNT and NUMBER in it are filled in.
 
-    def __init__(self, folder: Path, count: int, program: Sequence[str]) -> None:
+    As tasks of a job of Slurm's, which JAX recognises, they have no coordinator to name.
+    """
+
+    def __init__(
+        self, folder: Path, count: int, program: Sequence[str], *, job: bool = False
+    ) -> None:
         folder.mkdir()
         self.files = [folder / f"{number}.txt" for number in range(count)]
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -78,13 +83,21 @@ class Group:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         for number, file in enumerate(self.files):
-            told = {"COORDINATOR": f"127.0.0.1:{port}", "COUNT": str(count), "NUMBER": str(number)}
+            place = "" if job else f"127.0.0.1:{port}"
+            told = {"COORDINATOR": place, "COUNT": str(count), "NUMBER": str(number)}
+            task = {"JOB_ID": 1, "STEP_NODELIST": "127.0.0.1", "NTASKS": count}
+            task |= {"PROCID": number, "LOCALID": number}
+            variables = {f"SLURM_{name}": str(value) for name, value in task.items()} if job else {}
             with file.open("w") as stream:
                 process = subprocess.Popen(
                     [sys.executable, *WARNINGS, *(told.get(word, word) for word in program)],
                     cwd=ROOT,
                     # Small programs, run for a few steps: nothing to optimise them for.
-                    env=environment(JAX_DISABLE_MOST_OPTIMIZATIONS="1"),
+                    env=environment(
+                        JAX_DISABLE_MOST_OPTIMIZATIONS="1",
+                        JAX_COORDINATOR_PORT=str(port),
+                        **variables,
+                    ),
                     stdout=subprocess.DEVNULL,  # where Gloo greets
                     stderr=stream,
                 )
@@ -114,13 +127,20 @@ class Answers:
     said: list[str]
 
 
-def work_off(runs: Runs, name: str, count: int, jobs: Sequence[dict[str, Any]]) -> Answers:
+def begun(
+    runs: Runs, name: str, count: int, jobs: Sequence[dict[str, Any]], *, job: bool = False
+) -> tuple[Group, Path]:
+    """The processes that work the jobs off, and where they write their answers."""
     answers = runs[f"answers {name}"]
     answers.mkdir()
     (answers / "plan.json").write_text(json.dumps(jobs))
     program = ["-m", "tests.system.on_several_processes", "COORDINATOR", "COUNT", "NUMBER"]
     program += [str(answers / "plan.json"), str(answers)]
-    group = Group(answers / "said", count, program)
+    return Group(answers / "said", count, program, job=job), answers
+
+
+def work_off(runs: Runs, name: str, count: int, jobs: Sequence[dict[str, Any]]) -> Answers:
+    group, answers = begun(runs, name, count, jobs)
     statuses = group.end()
     assert statuses == [0] * count, "\n".join(group.said())
     found = [json.loads((answers / f"{number}.json").read_text()) for number in range(count)]
@@ -208,6 +228,16 @@ def test_what_they_tell_each_other(request: pytest.FixtureRequest, group: str) -
         )
         assert told["gathered"] == ([3_000_001] * len(found) if number == 0 else [])
         assert told["largest"] == [0, len(found) - 1, 10, 0]
+
+
+@pytest.mark.extended
+def test_tasks_of_a_job_find_each_other_and_one_that_fails_takes_the_other_along(runs: Runs):
+    """The second fails, while the first waits for it."""
+    group, answers = begun(runs, "of a job", 2, [{"workdir": None}, {"fails": 1}], job=True)
+    first, second = group.end()
+    assert first not in (0, 75) and second == 1, group.said()
+    assert "process 1 of 2 has failed: LookupError" in group.said()[1]
+    assert len(list(answers.glob("[01].json"))) == 2
 
 
 @pytest.mark.extended

@@ -77,7 +77,7 @@ def test_each_start_keeps_freed_memory_after_its_first_step_once(tmp_path, monke
     assert seen == [2, 4]
 
 
-def test_validation_loss_is_per_token_over_all_pairs():
+def test_validation_loss_is_per_token_and_source_gain_what_others_sources_cost():
     """Whatever the batches: the same as all pairs in a single one."""
     config, params = tiny(), program().init().params
     scores = validation_loss(program(), VALID, params)
@@ -87,22 +87,7 @@ def test_validation_loss_is_per_token_over_all_pairs():
     assert float(sums.tokens) == VALID.tgt_lengths.sum()
     assert scores["loss"] == pytest.approx(float(sums.nll / sums.tokens), rel=1e-5)
     assert scores["perplexity"] == pytest.approx(math.exp(scores["loss"]))
-
-
-def test_validation_that_fits_no_batch_is_told_before_the_first_step(tmp_path):
-    """Afterwards there is a checkpoint, and the settings that would mend it are fixed."""
-    ids = [[SPECIAL] * 3 * MAX_LENGTH]
-    run = Run(tmp_path, {}, valid_pairs=in_memory(ids, ids))
-    tokens = tiny().data.batch.tokens
-    with pytest.raises(PlanError, match=rf"data\.valid: .*data\.batch\.tokens is {tokens:,}"):
-        run.start()
-    assert run.batches == [] and run.steps() == []
-
-
-def test_source_gain_is_what_others_sources_cost():
-    """Each pair with the source of the one before it in its batch, put together from text anew."""
-    config, params = tiny(), program().init().params
-    scores = validation_loss(program(), VALID, params)
+    # Each pair with the source of the one before it in its batch, put together from text anew.
     order = np.lexsort((VALID.src_lengths, VALID.tgt_lengths)).tolist()
     nll = 0.0
     for batch in one_pass(VALID, config.data.batch):
@@ -116,9 +101,7 @@ def test_source_gain_is_what_others_sources_cost():
     cost = nll / VALID.tgt_lengths.sum() - scores["loss"]
     assert scores["source_gain"] == pytest.approx(cost, abs=1e-6)
     assert abs(cost) > 1e-4
-
-
-def test_a_gain_that_is_none_or_no_number_says_nothing_of_the_source():
+    # A gain that is none or no number says nothing of the source.
     alone = validation_loss(program(), in_memory([[5, 6]], [[6, 7]]), program().init().params)
     assert alone.keys() == {"loss", "perplexity"}
     after = tiny().training.schedule.warmup_steps + 1
@@ -126,6 +109,16 @@ def test_a_gain_that_is_none_or_no_number_says_nothing_of_the_source():
     assert doubt({"source_gain": 0.01}, after - 1, tiny()) is None, "every model begins like that"
     for scores in (alone, *({"source_gain": gain} for gain in (0.1, math.nan, -math.inf))):
         assert doubt(scores, after, tiny()) is None
+
+
+def test_validation_that_fits_no_batch_is_told_before_the_first_step(tmp_path):
+    """Afterwards there is a checkpoint, and the settings that would mend it are fixed."""
+    ids = [[SPECIAL] * 3 * MAX_LENGTH]
+    run = Run(tmp_path, {}, valid_pairs=in_memory(ids, ids))
+    tokens = tiny().data.batch.tokens
+    with pytest.raises(PlanError, match=rf"data\.valid: .*data\.batch\.tokens is {tokens:,}"):
+        run.start()
+    assert run.batches == [] and run.steps() == []
 
 
 def test_validation_scores_the_moving_average(tmp_path):

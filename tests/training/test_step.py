@@ -186,10 +186,7 @@ def test_an_update_that_is_not_finite_is_not_made():
     assert [int(found["skipped"]) for found in metrics] == [0, 1, 2]
     # The clock of randomness goes on: the batches were seen.
     assert after.step == 3
-
-
-def test_an_update_whose_gradient_alone_overflows_is_not_made():
-    """Hidden states of 1e25 have a finite loss; the squares of its gradient are beyond float32."""
+    # Hidden states of 1e25 have a finite loss; the squares of its gradient are beyond float32.
     state = program().init()
     state.params["decoder"]["layers_0"]["feed_forward_residual"]["norm"]["scale"] *= 1e25
     before = on_host(state.params)

@@ -27,7 +27,7 @@ def test_the_longest_shape_is_tried_full_and_without_padding():
     assert batch.src.min() >= 4 and batch.src.max() < VOCAB
 
 
-def test_a_step_is_timed_and_its_memory_known():
+def test_a_step_is_timed_its_memory_known_and_remedies_said():
     trial = try_step(program(), SHAPE, longest=MAX_LENGTH, steps=2)
     assert trial.compile_seconds > 0
     assert 0 < trial.step_seconds < 60
@@ -36,8 +36,6 @@ def test_a_step_is_timed_and_its_memory_known():
     assert state <= trial.arguments < state + 10_000
     assert trial.temporary > 0
 
-
-def test_what_does_not_fit_is_said_with_the_remedies():
     def exhausted(shape: Shape) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 32.00G exceeds 15.75G\nand more")
 

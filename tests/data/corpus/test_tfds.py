@@ -60,7 +60,7 @@ def test_splits_are_what_tfds_says_in_the_direction_asked_for(prepared):
     assert len(list(pickle.loads(pickle.dumps(source)).records())) == 5
 
 
-def test_a_set_is_found_by_name_and_by_folder(prepared, monkeypatch):
+def test_a_set_is_found_by_name_and_folder_and_unknown_names_answered(prepared, monkeypatch):
     root = prepared.parent.parent
     expected = read(a_set(prepared))
     assert len(expected) == 100
@@ -73,9 +73,6 @@ def test_a_set_is_found_by_name_and_by_folder(prepared, monkeypatch):
         assert read(a_set(path, data_dir=data_dir), folder) == expected
     monkeypatch.setenv("TFDS_DATA_DIR", str(root))
     assert read(a_set("tiny_translate")) == expected
-
-
-def test_unknown_names_are_answered_with_known_ones(prepared):
     for change, message in (
         ({"src": "fr"}, r"data\.train\.a\.src: 'fr' is no language of .*: it has 'de', 'en'"),
         ({"tgt": "En"}, r"data\.train\.a\.tgt: 'En' is no language of .*: it has 'de', 'en'"),
