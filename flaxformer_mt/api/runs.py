@@ -5,7 +5,7 @@ Nothing here imports JAX before it is called: commands take their flags from thi
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,20 +33,13 @@ if TYPE_CHECKING:
     from flaxformer_mt.rundir.checkpoint_choice import Which
 
 VALID = "valid"  # what the set is called that training validates on
-
-
-@dataclasses.dataclass(frozen=True)
-class TextSet:
-    """Sentences to translate with their references, and what their scores are called."""
-
-    name: str
-    sources: Sequence[str]
-    references: Sequence[str]
+# By name, the sentences to translate and their references.
+Sets = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
 
 def evaluate(
     run: str | os.PathLike[str],
-    test: str | Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
+    test: str | Sets | None = None,
     *,
     translator: Translator | None = None,
     scoring: Scoring | None = None,
@@ -66,11 +59,11 @@ def evaluate(
     opened = open_run(run)
     data = config_of(opened).data
     if isinstance(test, Mapping):
-        sets = [TextSet(name, *text) for name, text in test.items()]
-        if taken := {each.name for each in sets} & {VALID, *(corpus.name for corpus in data.test)}:
+        # The scores of one set must not take the place of another's.
+        if taken := test.keys() & {VALID, *(corpus.name for corpus in data.test)}:
             raise ScoringError(f"{taken.pop()!r} is a test set of this run's: choose another name")
     else:
-        sets = sets_of_run(opened, test)
+        test = sets_of_run(opened, test)
     if scoring is None:
         tokenizer = "none" if data.tokenized else "13a"
         scoring = Scoring(tokenizer=tokenizer, language=data.tgt_lang)
@@ -80,13 +73,11 @@ def evaluate(
 
         return translator or Translator.load(opened)
 
-    found = evaluations(sets, load, opened.evaluation, scoring=scoring, examples=examples)
+    found = evaluations(test, load, opened.evaluation, scoring=scoring, examples=examples)
     return {each.name: each for each in found}
 
 
-def sets_of_run(
-    run: RunDirectory, name: str | None = None, *, folder: str | None = None
-) -> list[TextSet]:
+def sets_of_run(run: RunDirectory, name: str | None = None, *, folder: str | None = None) -> Sets:
     """The text of one of the run's test sets, or of all; a defective line is an error.
 
     Raises ScoringError for a set that the run doesn't have, and CorpusError.
@@ -99,7 +90,7 @@ def sets_of_run(
                 f"{run}: has no validation text: {' and '.join(VALID_TEXT)} are not in its data/; "
                 "give the files with --src FILE --ref FILE"
             )
-        return [TextSet(VALID, *valid_text(run.data))]
+        return {VALID: valid_text(run.data)}
     if name is not None and name not in own:
         raise ScoringError(f"{run}: has no test set {name!r}; it has {', '.join([*own, VALID])}")
     if not own:
@@ -107,19 +98,19 @@ def sets_of_run(
             f"{run}: its config names no data.test: evaluate '{VALID}', or give the files with "
             "--src FILE --ref FILE"
         )
-    chosen = own.values() if name is None else [own[name]]
-    return [_configured(corpus, data.folder if folder is None else folder) for corpus in chosen]
+    folder = data.folder if folder is None else folder
+    return {each: _configured(own[each], folder) for each in (own if name is None else [name])}
 
 
-def _configured(corpus: CorpusConfig, folder: str) -> TextSet:
+def _configured(corpus: CorpusConfig, folder: str) -> tuple[list[str], list[str]]:
     pairs = list(read_pairs(corpus, folder, key=f"data.test.{corpus.name}"))
     if not pairs:
         raise CorpusError(f"{corpus.src or corpus.path or corpus.name}: holds no sentence to score")
-    return TextSet(corpus.name, [pair.src for pair in pairs], [pair.tgt for pair in pairs])
+    return [pair.src for pair in pairs], [pair.tgt for pair in pairs]
 
 
 def evaluations(
-    sets: Sequence[TextSet],
+    sets: Sets,
     load: Callable[[], Translator],
     directory: Path,
     *,
@@ -132,23 +123,23 @@ def evaluations(
     Several processes share the sentences of each set; the first one alone scores. Sets are checked
     before a model is loaded: a misspelt name should not cost minutes.
     """
-    for each in sets:
-        one_set.check(each.name, each.sources, each.references, directory)
+    for name, (sources, references) in sets.items():
+        one_set.check(name, sources, references, directory)
     from flaxformer_mt.decoding.translator import translate_together
     from flaxformer_mt.parallel import ALONE
     from flaxformer_mt.parallel.compile_cache import working_time
 
     translator = load()
-    for each in sets:
+    for name, (sources, references) in sets.items():
         start = working_time()
-        translations = translate_together(translator, each.sources, processes or ALONE)
+        translations = translate_together(translator, sources, processes or ALONE)
         if processes is None or processes.is_first:
             yield one_set.evaluate(
                 translator,
-                each.sources,
-                each.references,
+                sources,
+                references,
                 translated=(translations, working_time() - start),
-                name=each.name,
+                name=name,
                 directory=directory,
                 scoring=scoring,
                 examples=examples,
@@ -209,10 +200,12 @@ def export(
 
     opened = open_run(run)
     translator = Translator.load(opened, which=which)
+    data = None
+    with contextlib.suppress(RunDirectoryError):  # a run without its text is compared on other
+        data = local_copy(opened.data)
     compared = None
     if checked:
-        lines = sample_lines(translator.vocabularies, _data(opened), sample)
-        compared = interop.Sample(*lines)
+        compared = interop.Sample(*sample_lines(translator.vocabularies, data, sample))
     parity = interop.export(
         translator,
         output,
@@ -225,11 +218,3 @@ def export(
     say(f"compared with {parity}" if parity else "the outputs were not compared (--unchecked)")
     say(f"{output}: the weights '{translator.name}'; its README.md says how to translate")
     return parity
-
-
-def _data(run: RunDirectory) -> Path | None:
-    """The folder with the validation text, if there is one."""
-    try:
-        return local_copy(run.data)
-    except RunDirectoryError:
-        return None

@@ -20,7 +20,7 @@ from flaxformer_mt.config import (
 )
 from flaxformer_mt.config.load import apply_overrides, built_in_names, refuse_vain
 from flaxformer_mt.config.sizes import TYPICAL
-from flaxformer_mt.rundir import RunDirectoryError, layout
+from flaxformer_mt.rundir import layout
 from flaxformer_mt.rundir.checkpoint_choice import list_steps
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
@@ -108,19 +108,6 @@ def settled(
     if init_from is None:
         raise ConfigError(f"{run}: no run there yet: --config FILE[:VARIANT] says what to train")
     return changed(layout.open_run(init_from), overrides)
-
-
-def wants_determinism(
-    workdir: str, spec: str | None, overrides: Overrides, init_from: str | None
-) -> bool:
-    """Whether the run that these arguments mean is `training.deterministic`."""
-    try:
-        run = RunDirectory(as_path(workdir))
-        # Every process asks, and another than the first may not reach the text.
-        config = settled(run, spec, overrides, init_from, configs.load_config)
-        return config.training.deterministic
-    except (ConfigError, RunDirectoryError):
-        return False  # what is wrong is said where the run begins
 
 
 def continued(

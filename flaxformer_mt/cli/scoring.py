@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.runs import VALID, TextSet, sets_of_run
+from flaxformer_mt.api.runs import VALID, Sets, sets_of_run
 from flaxformer_mt.cli.arguments import count, flags
 from flaxformer_mt.config import DataConfig
 from flaxformer_mt.evaluation.comet import MODEL, require_comet
@@ -119,7 +119,7 @@ def sets_of(
     run: RunDirectory,
     data: DataConfig,
     processes: Processes,
-) -> list[TextSet]:
+) -> Sets:
     """What `run` is to translate, all of it read. Raises CorpusError, and as `given_text`."""
     own = {corpus.name: corpus for corpus in data.test}
     if options.testset is not None or options.src is not None:
@@ -131,7 +131,7 @@ def sets_of(
             parser.error(f"{name!r} is a test set of this run's: give this one another --name")
         sources, references = given_text(options, processes)
         assert sources is not None and references is not None
-        return [TextSet(name, sources, references)]
+        return {name: (sources, references)}
     return sets_of_run(run, options.set, folder=options.folder)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flaxformer_mt.api import say
-from flaxformer_mt.api.settings import settled, wants_determinism
+from flaxformer_mt.api.settings import settled
 from flaxformer_mt.cli.arguments import CONFIG, WORKDIR, flags, make_parser, take_overrides
 from flaxformer_mt.cli.processes import add_processes, cluster
-from flaxformer_mt.config import freeze, to_dict
+from flaxformer_mt.config import ConfigError, freeze, load_config, to_dict
 from flaxformer_mt.errors import STOPPED, program
+from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import as_path
 
@@ -42,9 +44,13 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
     profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
     command = [*prog.split(), *arguments]
-    if wants_determinism(options.workdir, options.config, overrides, options.init_from):
-        # Where processes join each other, devices are counted: it would be too late.
-        make_deterministic()
+    run = RunDirectory(as_path(options.workdir))
+    with contextlib.suppress(ConfigError, RunDirectoryError):  # said where the run begins
+        # Every process asks, and another than the first may not reach the text.
+        config = settled(run, options.config, overrides, options.init_from, load_config)
+        if config.training.deterministic:
+            # Where processes join each other, devices are counted: it would be too late.
+            make_deterministic()
     with joined(cluster(options, parser), heartbeat=options.heartbeat) as processes:
         place, spec = options.workdir, options.config
         if options.dry_run:

@@ -32,18 +32,12 @@ _HERE = "flaxformer_mt.figures"
 
 
 def attention_page(
-    found: Attention, opens: Picked, *, src: str, tgt: str, origin: str = "", whose: str = ""
+    found: Attention, opens: Picked, *, src: str, tgt: str, origin: str, whose: str
 ) -> str:
     """The file's text. It holds all weights of all kinds, and opens with what `opens` names.
 
     `whose` says in a word or two whose the translation is, and `origin` of which model all is.
     """
-    said = {"source": src, f"translation ({whose})" if whose else "translation": tgt}
-    said |= {"model": origin} if origin else {}
-    listed = "\n".join(
-        f'<div><dt>{text(name)}</dt><dd dir="auto">{text(each) or "<em>(empty)</em>"}</dd></div>'
-        for name, each in said.items()
-    )
     heads = max(weights_of(found, kind).shape[1] for kind in KINDS)
     data = {
         "units": UNITS,
@@ -59,7 +53,9 @@ def attention_page(
     body = f"""<header>
 <h1>What each head attends to</h1>
 <dl>
-{listed}
+<div><dt>source</dt><dd dir="auto">{text(src)}</dd></div>
+<div><dt>translation ({text(whose)})</dt><dd dir="auto">{text(tgt) or "<em>(empty)</em>"}</dd></div>
+<div><dt>model</dt><dd>{text(origin)}</dd></div>
 </dl>
 </header>
 <main>
@@ -91,7 +87,10 @@ def framed(found: Attention) -> str:
         " ".join(word for word, _ in words(pieces) if word not in MARKS)
         for pieces in (found.src_pieces, found.tgt_pieces)
     )
-    page = attention_page(found, pick(found, kind="cross"), src=src, tgt=tgt)
+    layers, heads = found.cross.shape[:2]
+    origin = f"{layers} layers of {heads} heads"
+    opens = pick(found, kind="cross")
+    page = attention_page(found, opens, src=src, tgt=tgt, origin=origin, whose="given")
     style = "width: 100%; height: 42em; border: 0"
     return f'<iframe srcdoc="{html.escape(page)}" style="{style}"></iframe>'
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import flaxformer_mt as fm
-from flaxformer_mt.api.settings import continued, settled, wants_determinism
+from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.api.training import recorded
 from flaxformer_mt.config import ConfigError, load_config, to_dict
 from flaxformer_mt.parallel import Processes
@@ -26,25 +26,22 @@ def made(folder: Path, override: str) -> str:
 
 
 @pytest.mark.parametrize("override", [ON, OFF])
-def test_determinism_is_that_of_the_run_it_will_be(tmp_path, override):
-    """It must be known before processes join each other, where nothing of the run is there yet."""
-    new, other = str(tmp_path / "new"), made(tmp_path / "other", override)
+def test_settings_are_those_of_the_run_that_it_will_be(tmp_path, override):
+    """Determinism must be known before processes join each other, where no run is there yet."""
+    new, other = RunDirectory(tmp_path / "new"), made(tmp_path / "other", override)
     meant = override == ON
     opposite = OFF if meant else ON
-    assert wants_determinism(new, None, [], other) == meant
-    assert wants_determinism(new, None, [opposite], other) != meant
-    assert wants_determinism(new, "quickstart", [override], other) == meant
-    assert wants_determinism(other, None, [], None) == meant
+
+    def deterministic(run, *arguments):
+        return settled(RunDirectory(run), *arguments).training.deterministic
+
+    assert deterministic(new, None, [], other) == meant
+    assert deterministic(new, None, [opposite], other) != meant
+    assert deterministic(new, "quickstart", [override], other) == meant
+    assert deterministic(other, None, [], None) == meant
     # Once the run is there, it is no longer the other one that decides.
     begun = made(tmp_path / "begun", opposite)
-    assert wants_determinism(begun, None, [], other) != meant
-
-
-def test_what_is_wrong_is_said_elsewhere(tmp_path):
-    new = str(tmp_path / "new")
-    assert not wants_determinism(new, None, [], None)
-    assert not wants_determinism(new, None, [], str(tmp_path / "absent"))
-    assert not wants_determinism(new, "quickstart", ["training.determinstic=true"], None)
+    assert deterministic(begun, None, [], other) != meant
 
 
 def test_what_an_override_says_in_vain_is_refused_with_and_without_a_config(tmp_path):

@@ -1,8 +1,9 @@
-"""The scripts of docs/examples, on one small run, and links to all of them."""
+"""The scripts of docs/examples, on one small run, and the notebook, as Jupyter runs it."""
 
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import runpy
 import shutil
@@ -62,10 +63,39 @@ def test_two_models_translate_together(run, example, monkeypatch):
 def test_a_metric_of_one_s_own_is_tested(run, example):
     told = example("metric", run, "corpus/valid.de")
     assert "exact match" in told and "p (randomization)" in told
-    exact = told[told.rindex("\nexact ") :].splitlines()
-    assert exact[3].split()[:2] == ["valid.de", "100.00"]
+    scores = [line.split() for line in told.splitlines() if line.startswith("valid.de ")]
+    assert scores[-1][1] == "100.00"
 
 
 def test_every_example_is_linked_to():
     named = {link.target for link in links(ROOT / "docs" / "python.md")}
     assert {f"examples/{path.name}" for path in EXAMPLES.glob("*.py")} <= named
+
+
+@pytest.mark.docs_site
+@pytest.mark.skipif(
+    None in map(importlib.util.find_spec, ("nbclient", "ipykernel", "matplotlib")),
+    reason="needs pip install -e '.[docs,figures]'",
+)
+@pytest.mark.filterwarnings("default")  # Jupyter's own are not ours to mend
+def test_the_notebook_trains_draws_and_translates(tmp_path, monkeypatch):
+    import nbformat
+    from nbclient import NotebookClient
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(ROOT / "docs" / "quickstart.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "commit it without outputs"
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    shown = [
+        next((o["data"] for o in cell.outputs if o["output_type"] == "execute_result"), {})
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+    trained, before, losses, after, translation, _, alignment, attention, scores = shown
+    assert "state='finished', step=120" in trained["text/plain"]
+    assert "<svg" in before["image/svg+xml"] != after["image/svg+xml"]
+    assert "(180, 'valid', " in losses["text/plain"]
+    assert translation["text/plain"].startswith("<Translation ")
+    assert "<ruby>" in alignment["text/html"] and "<iframe srcdoc=" in attention["text/html"]
+    assert "sacrebleu_13a" in scores["text/html"]
