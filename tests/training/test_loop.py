@@ -116,7 +116,7 @@ def test_validation_that_fits_no_batch_is_told_before_the_first_step(tmp_path):
     ids = [[SPECIAL] * 3 * MAX_LENGTH]
     run = Run(tmp_path, {}, valid_pairs=in_memory(ids, ids))
     tokens = tiny().data.batch.tokens
-    with pytest.raises(PlanError, match=rf"data\.valid: .*data\.batch\.tokens is {tokens:,}"):
+    with pytest.raises(PlanError, match=rf"data\.valid: .*data\.batch\.tokens = {tokens:,}"):
         run.start()
     assert run.batches == [] and run.steps() == []
 
