@@ -47,7 +47,8 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
     run: Run, corpus: Path, tmp_path: Path
 ) -> None:
     workdir = tmp_path / "run"
-    done = run("train", *tiny(corpus), "--workdir", workdir, "--dry-run")
+    train = ("train", *tiny(corpus), "--workdir", workdir)
+    done = run(*train, "--dry-run")
     assert done.status == 0, done.errors
     for pattern in (
         r"^longest of 2 shapes +\d+ rows of \d+ \+ \d+ positions$",
@@ -58,8 +59,7 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
         assert re.search(pattern, done.output, re.MULTILINE), (pattern, done.output)
     assert {path.name for path in workdir.iterdir()} == {"data", "vocabulary", "lock"}
 
-    changed = ("train", *tiny(corpus), "--config.model.d_ff=48", "--workdir", workdir)
-    done = run(*changed, "--profile-steps", "12:14")
+    done = run(*train, "--profile-steps", "12:14")
     assert done.status == 0, done.errors
     assert len(re.findall(r"^step .* · mfu [\d.]+% · ETA", done.errors, re.MULTILINE)) == 4
     assert "trace of steps 12 to 14 written" in done.errors
@@ -71,10 +71,10 @@ def test_a_dry_run_makes_no_run_and_what_it_leaves_is_trained_and_observed(
     lines = [line for line in read_metrics(workdir / "metrics.jsonl") if line["kind"] == "train"]
     assert all(0 < line[name] < 1 for line in lines for name in ("mfu", "goodput"))
     # The same account goes on with the next start.
-    done = run(*changed, "--config.training.steps=25")
+    done = run(*train, "--config.training.steps=25")
     assert done.status == 0, done.errors
     assert re.search(r"^goodput [\d.]+% of 0:\d\d:\d\d in 2 starts$", done.errors, re.MULTILINE)
-    done = run(*changed, "--config.training.steps=30", "--profile-steps", "3:9")
+    done = run(*train, "--config.training.steps=30", "--profile-steps", "3:9")
     assert done.status == 2 and "cannot be traced: this run goes on after step" in done.errors
 
 
