@@ -36,10 +36,7 @@ def test_it_has_the_parameters_of_the_model_and_learns(job):
     for number in range(60):
         trainer.step(number % 2)
     assert trainer.loss() < first - 1.5
-
-
-@pytest.mark.extended
-def test_padding_changes_nothing(job):
+    # Padding changes nothing.
     model = Translation(dataclasses.replace(job, dropout=0.0))
     rows = Rows(np.array([[5, 6, 2]]), np.array([[1, 7]]), np.array([[7, 2]]))
     wider = Rows(*(np.pad(array, [(0, 0), (0, 2)]) for array in dataclasses.astuple(rows)))

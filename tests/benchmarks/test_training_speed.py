@@ -83,7 +83,7 @@ def test_a_ceiling_is_a_rate_that_a_processor_can_have_with_any_numbers(monkeypa
 SHAPE = Shape(4, 6, 5)
 
 
-def test_synthetic_batches_have_no_padding_and_end_marks():
+def test_synthetic_batches_have_no_padding_and_real_ones_are_the_first_that_train_sees(tmp_path):
     first, second = synthetic(SHAPE, 50, 2)
     assert first.shape == SHAPE
     assert (first.src[:, -1] == EOS).all() and (first.tgt_out[:, -1] == EOS).all()
@@ -96,9 +96,6 @@ def test_synthetic_batches_have_no_padding_and_end_marks():
     assert (work.tgt_tokens, work.padding) == (2 * 4 * 5, 0.0)
     expected = shape_flops(load_config("quickstart").model, 50, rows=4, src_length=6, tgt_length=5)
     assert work.flops == pytest.approx(2 * expected)
-
-
-def test_real_batches_are_the_first_that_train_sees(tmp_path):
     config = load_config("quickstart", ["data.train.grammar.size=300", "data.batch.tokens=512"])
     batches, vocabulary = real(config, tmp_path, steps=3)
     assert len(batches) == 3 and vocabulary == config.data.vocabulary.size

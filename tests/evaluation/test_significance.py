@@ -69,7 +69,9 @@ def test_where_the_answer_is_known(test: Any) -> None:
             assert clear.interval.low <= clear.difference <= clear.interval.high
 
 
-def test_intervals_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_are_sacrebleu_s_and_parts_give_the_same_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", str(SEED))
     systems = [("Baseline: a", BASELINE), ("b", BASELINE)]
     metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
@@ -80,9 +82,6 @@ def test_intervals_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
         # Theirs is computed in float32.
         assert ours.mean == pytest.approx(theirs.mean, abs=1e-3)
         assert (ours.high - ours.low) / 2 == pytest.approx(theirs.ci, abs=1e-3)
-
-
-def test_parts_of_any_size_give_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = measured(BASELINE), measured(SIMILAR)
     whole = bootstrap_scores(pair[0], samples=100)
     trials = approximate_randomization(*pair, trials=100)

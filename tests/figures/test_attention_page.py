@@ -31,9 +31,7 @@ def test_it_holds_every_weight_and_opens_with_what_was_picked():
     encoder, decoder, cross = data["kinds"]
     assert encoder["rows"] == cross["columns"] == [shown(piece) for piece in FOUND.src_pieces]
     assert decoder["columns"] == ["‹begin›", *map(shown, TARGET[:-1])]
-
-
-def test_a_sentence_never_becomes_code():
+    # A sentence never becomes code.
     reader = Reader(made())
     assert reader.open == []
     assert sum(tag == "script" for tag, _ in reader.tags) == 2  # the data and ours

@@ -40,9 +40,7 @@ def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour():
     assert (first, second) == (colours[0], colours[2])  # the weaker one below
     assert (faint, strong) == pytest.approx((0.25, 0.75))
     assert thick > thin > 0
-
-
-def test_labels_are_texts_and_a_query_leaves_other_lines_out():
+    # Labels are texts, and a query leaves other lines out.
     everything = pick(FOUND, kind="encoder")
     lines, texts = drawn(everything)
     assert len(lines) == (everything.weights >= FAINTEST).sum()

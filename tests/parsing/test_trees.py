@@ -30,9 +30,7 @@ def test_a_tree_is_its_words_tags_and_spans() -> None:
         assert parse(f"({root} (S (NP (NN x))))") == parse("(S (NP (NN x)))")
     # Within the tree the same name is a label like others.
     assert parse("(TOP (TOP (NN x)))").brackets == (Bracket("TOP", 0, 1),)
-
-
-def test_no_parse_is_a_tree_without_words() -> None:
+    # No parse is a tree without words.
     for text in ("(())", "()", "(TOP)", "(TOP ())", "( )"):
         assert parse(text) == Tree()
     assert str(Tree()) == "(TOP)"
