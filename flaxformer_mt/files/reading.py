@@ -62,23 +62,15 @@ def parse_json(data: bytes, path: Path, line: int | None = None) -> Any:
 
     Raises JsonError.
     """
-    place = str(path) if line is None else f"{path}:{line}"
     try:
         value = json.loads(data.decode("utf-8"))
         # Python decodes half a character (a lone surrogate), which nothing can write or print.
         if b"\\ud" in data.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = f"byte 0x{data[error.start]:02X} at byte {error.start + 1}"
-        raise JsonError(f"{place}: is not UTF-8 text ({byte})") from None
-    except UnicodeEncodeError as error:
-        half = f"U+{ord(error.object[error.start]):04X}"
-        raise JsonError(f"{place}: has half a character, {half}, in a text") from None
+        return value
     except json.JSONDecodeError as error:
         number = error.lineno if line is None else line
         raise JsonError(f"{path}:{number}: is not JSON: {error.msg}") from None
-    except RecursionError:
-        raise JsonError(f"{place}: is nested too deeply") from None
-    except ValueError:
-        raise JsonError(f"{place}: has a number with too many digits") from None
-    return value
+    except (ValueError, RecursionError) as error:  # no UTF-8; numbers or depths beyond all bounds
+        place = path if line is None else f"{path}:{line}"
+        raise JsonError(f"{place}: is not JSON: {error}") from None

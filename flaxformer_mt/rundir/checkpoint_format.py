@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import logging
 import os
 import re
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -338,6 +340,8 @@ def hush() -> None:
     """
     for logger in ("absl", "asyncio"):
         logging.getLogger(logger).addFilter(_is_news)  # the same filter a second time is none
+    if getattr(sys.unraisablehook, "func", None) is not _complain:
+        sys.unraisablehook = functools.partial(_complain, sys.unraisablehook)
 
 
 def first_line(error: BaseException) -> str:
@@ -352,3 +356,12 @@ def first_line(error: BaseException) -> str:
 def _is_news(record: logging.LogRecord) -> bool:
     abandoned = "exception was never retrieved" in record.getMessage()
     return not abandoned and "/orbax/checkpoint/" not in record.pathname.replace("\\", "/")
+
+
+def _complain(hook: Callable[[Any], Any], unraisable: Any) -> None:
+    """Passes on all but what belongs to failed reads: their coroutines, and their event loops, to
+    which TensorStore's threads still hand results."""
+    source = getattr(unraisable.object, "cr_code", None)
+    abandoned = source is not None and "/orbax/checkpoint/" in source.co_filename
+    if not abandoned and str(unraisable.exc_value) != "Event loop is closed":
+        hook(unraisable)

@@ -138,7 +138,7 @@ def test_a_failed_row_says_why_until_it_is_measured(tmp_path):
 
 def test_foreign_files_are_named(tmp_path, capsys):
     for flag, name, message in (
-        ("--also", "plan.json", "has none of the scores bleu_paper"),
+        ("--also", "plan.json", "has none of the scores f1"),
         ("--plan", "quickstart.json", "has no steps of benchmarks.plan"),
     ):
         place = ["--workdir", str(tmp_path), flag, str(RESULTS / name)]
