@@ -10,18 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
-import numpy as np
-import orbax.checkpoint as ocp
-
 from flaxformer_mt.rundir import CheckpointError, DamagedError, UnreadError
-from flaxformer_mt.rundir.checkpoint_format import (
-    composite,
-    first_line,
-    hush,
-    read_meta,
-    read_weights,
-)
 from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.paths import COMMITTED, asking, is_remote, remove, replace
 
@@ -191,6 +180,8 @@ def readable_metas(directory: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     decided without it.
     """
 
+    from flaxformer_mt.rundir.checkpoint_format import read_meta  # by Orbax and JAX
+
     for step in list_steps(directory):
         try:
             yield step, read_meta(directory / str(step))
@@ -227,6 +218,8 @@ def stale_average(run: RunDirectory) -> str | None:
 
 
 def _average_meta(run: RunDirectory) -> dict[str, Any]:
+
+    from flaxformer_mt.rundir.checkpoint_format import read_meta
 
     folder = existing_average(run.checkpoints)
     try:
@@ -291,6 +284,11 @@ def average_checkpoints(
     kept in float64 and one checkpoint is in memory at a time. Raises CheckpointError if there are
     fewer than n or one of them is damaged: no other takes its place silently.
     """
+    import jax
+    import numpy as np
+
+    from flaxformer_mt.rundir.checkpoint_format import hush, read_weights
+
     hush()
     if n < 1:
         raise ValueError(f"cannot average {n} checkpoints")
@@ -319,6 +317,10 @@ def write_average(run: RunDirectory, params: Any, steps: Sequence[int]) -> None:
     when the process is killed. In a bucket, where folders cannot be renamed, a reader sees the
     former ones, then none, then the new ones.
     """
+    import orbax.checkpoint as ocp
+
+    from flaxformer_mt.rundir.checkpoint_format import composite, first_line, hush
+
     hush()
     place = run.checkpoints / AVERAGE
     aside = run.checkpoints / f"{AVERAGE}.new"
