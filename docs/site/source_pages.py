@@ -107,7 +107,8 @@ def _outside(target: str, folder: str) -> str | None:
     if "://" in place or not place:
         return None
     path = posixpath.normpath(posixpath.join(folder, place))
-    return None if path.startswith(("docs/", "..")) else path
+    inside = path.startswith(("docs/", "..")) and not path.startswith("docs/examples/")
+    return None if inside else path
 
 
 def _home(path: str) -> str:
