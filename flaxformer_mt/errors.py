@@ -9,6 +9,7 @@ import difflib
 import errno
 import gzip
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from typing import ClassVar
@@ -45,14 +46,14 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def program() -> str:
-    """What the person typed to start this program: `launch/local.sh` says so of itself."""
-    return os.environ.get("FLAXFORMER_PROGRAM", "flaxformer-mt")
+    """What the person typed to start this program, which `launch/local.sh` says of itself."""
+    return shlex.quote(os.environ.get("FLAXFORMER_PROGRAM", "flaxformer-mt"))
 
 
 def install(extra: str) -> str:
     """How to install an extra, in the way in which this program was started."""
-    if started_by := os.environ.get("FLAXFORMER_PROGRAM"):
-        return f"write FLAXFORMER_EXTRAS={extra} before {started_by}"
+    if "FLAXFORMER_PROGRAM" in os.environ:
+        return f"write FLAXFORMER_EXTRAS={extra} before {program()}"
     return f"pip install 'flaxformer-mt[{extra}]'"
 
 

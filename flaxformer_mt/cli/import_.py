@@ -29,7 +29,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     parity = import_marian(
         getattr(options, "from"),
         options.workdir,
-        [*prog.split(), *arguments],
+        [*prog.rsplit(" ", 1), *arguments],
         sample=options.sample,
         bound=options.bound,
         report=say,

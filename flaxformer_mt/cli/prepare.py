@@ -33,7 +33,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(rest)
     run = RunDirectory(as_path(options.workdir))
     config = settled(run, options.config, overrides)
-    command = [*prog.split(), *arguments]
+    command = [*prog.rsplit(" ", 1), *arguments]
     changed: dict[str, tuple[Any, Any]] = {}
     begin_folder(run, config)
     with locked(run, "preparing its data"):

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     if options.write_text is not None:
         write_text(Path(options.write_text), load_config("quickstart", overrides).data)
         return 0
-    command = [*prog.split(), *arguments]
+    command = [*prog.rsplit(" ", 1), *arguments]
     status = train.train_run(options.workdir, "quickstart", overrides, command)
     if status:
         return status

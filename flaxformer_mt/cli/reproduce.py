@@ -81,7 +81,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 
         print(listing(experiments, options.results))
         return 1 if refused else 0
-    status = _run(options, experiments, [*prog.split(), *arguments])
+    status = _run(options, experiments, [*prog.rsplit(" ", 1), *arguments])
     return status or (1 if refused else 0)
 
 

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     from flaxformer_mt.training.instruments import parse_steps
 
     profile = None if options.profile_steps is None else parse_steps(options.profile_steps)
-    command = [*prog.split(), *arguments]
+    command = [*prog.rsplit(" ", 1), *arguments]
     run = RunDirectory(as_path(options.workdir))
     with contextlib.suppress(ConfigError, RunDirectoryError):  # said where the run begins
         # Every process asks, and another than the first may not reach the text.

@@ -26,8 +26,9 @@ case "$1 $2" in
     echo "venv" >>"$CALLS"
     mkdir -p "$3/bin"
     cp "$0" "$3/bin/python"
-    printf '#!/bin/bash\necho "args: $*"\ncat\nexit "${FAILS:-0}"\n' >"$3/bin/flaxformer-mt"
-    chmod +x "$3/bin/flaxformer-mt"
+    program="$3/bin/flaxformer-mt"
+    printf '#!/bin/bash\necho "${FLAXFORMER_PROGRAM##*/} $*"\ncat\nexit "${FAILS:-0}"\n' >"$program"
+    chmod +x "$program"
     ;;
   "-m pip")
     echo "pip ${*: -1}" >>"$CALLS"
@@ -98,7 +99,7 @@ def test_first_call_installs_and_later_ones_do_not(checkout):
     done, calls = checkout.run("train", "--workdir", "a b", stdin="ein Satz\n\nnoch einer")
     assert done.returncode == 0 and "chatter" in done.stderr, done.stderr
     assert calls == ["venv", f"pip {checkout.root}"]
-    assert done.stdout == "args: train --workdir a b\nein Satz\n\nnoch einer"
+    assert done.stdout == "local.sh train --workdir a b\nein Satz\n\nnoch einer"
     assert not checkout.installing.exists()
     done, calls = checkout.run("train", FAILS="75")
     assert (done.returncode, done.stderr, calls) == (75, "", [])
@@ -178,4 +179,4 @@ def test_second_call_waits_for_the_first(checkout):
         checkout.installing.unlink()
         stdout, _ = waiting.communicate(timeout=300)
         installer.kill()
-    assert stdout == "args: x\n" and checkout.venv.stat().st_ino == before
+    assert stdout == "local.sh x\n" and checkout.venv.stat().st_ino == before
