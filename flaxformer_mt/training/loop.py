@@ -158,7 +158,8 @@ class Training:
         if state is not None:
             self.state = state
             return True
-        with self.clock("compile"), self.telemetry.doing("compiling"):
+        paused, told = self.window.paused(), self.telemetry.doing("compiling")
+        with self.clock("compile"), paused, told:
             shapes = self.batches.shape_ahead(), *self.batches.shapes
             # An accelerator's host has the cores to compile every shape at once, in the minutes
             # that one takes; a CPU compiles each within seconds, when it comes.
