@@ -196,7 +196,7 @@ def warm_up(
     Each step is done as it is asked for, and is True. `progress` is called with the steps done, of
     how many, and what the last one was.
 
-    Decoding has few shapes: its lengths are powers of two or one and a half of them. The
+    Decoding has few shapes: its lengths are at most powers of two and one and a half of them. The
     sentences repeat a short word of one to three tokens, 5, 7, 11, 15, 23, 31 ... times, and so
     meet each of these lengths. Which programs a search needs depends on which of its sentences end
     when, so all of them are compiled before it runs. What is longer compiles when it comes, and so

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.parallel.compile_cache import watch_compilations
 from flaxformer_mt.serving.engine import Engine, Sentence, warm_up
@@ -105,14 +106,19 @@ def test_programs_of_another_model_hide_none(translator):
 
 
 @pytest.mark.extended
-def test_no_mixture_of_lengths_and_ends_compiles_and_no_shape_is_run_twice(translator):
+@pytest.mark.parametrize("small", [True, False])
+def test_no_mixture_of_lengths_and_ends_compiles_and_no_shape_is_run_twice(
+    translator, monkeypatch, small
+):
     """Eight sources of 32 positions fill a batch, so that any number is left for another."""
+    if not small:
+        monkeypatch.setattr(batch_search, "SMALL", 0)
     engine = Engine(translator, widest=2, largest=16)
     sizes = (1, 16, 4)
     assert warmed(engine) == [
-        *(f"{size} x 23 words" for size in sizes),
-        *(f"{size} x 15 words" for size in sizes),
-        *(f"1 x {length} words" for length in (11, 7, 5)),
+        *(f"{size} x 5 words" for size in sizes),
+        *(f"1 x {length} words" for length in (7, 11, 15)),
+        *(f"{size} x 23 words" for size in (sizes[:1] if small else sizes)),
     ]
     before = programs()
     for long in range(17):
