@@ -18,14 +18,14 @@ from jaxtyping import Array, Float, Float32, Int
 from flaxformer_mt.config import DecodingConfig, ModelConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies
 from flaxformer_mt.decoding.batch_search import is_small, parts_of
-from flaxformer_mt.decoding.batches import (
-    NO_NUMBERS,
+from flaxformer_mt.decoding.batch_shapes import (
     SHORTEST,
     in_batches,
     one_of_few,
     power_of_two_at_least,
     power_of_two_at_most,
 )
+from flaxformer_mt.decoding.batches import NO_NUMBERS
 from flaxformer_mt.decoding.search import coverage_penalty, length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, Part
 from flaxformer_mt.model import Transformer

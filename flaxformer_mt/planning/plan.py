@@ -14,7 +14,7 @@ from jax.sharding import SingleDeviceSharding
 from flaxformer_mt.config import ExperimentConfig
 from flaxformer_mt.data.plan import Shape
 from flaxformer_mt.decoding.batch_search import lower_search
-from flaxformer_mt.decoding.batches import plan_batches
+from flaxformer_mt.decoding.batch_shapes import plan_batches
 from flaxformer_mt.decoding.segments import output_limit
 from flaxformer_mt.errors import UserError
 from flaxformer_mt.model import Transformer

@@ -16,7 +16,8 @@ from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search, batches
 from flaxformer_mt.decoding.batch_search import lower_search
-from flaxformer_mt.decoding.batches import Decoded, plan_batches, shapes_among, translate_ids
+from flaxformer_mt.decoding.batch_shapes import plan_batches, shapes_among
+from flaxformer_mt.decoding.batches import Decoded, translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError

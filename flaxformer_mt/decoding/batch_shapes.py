@@ -1,0 +1,102 @@
+"""In which batches sources are searched: of few shapes, each of which is compiled once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from flaxformer_mt.config import DecodingConfig
+
+SHORTEST = 16  # source positions of the smallest batch shape
+
+
+class Batch(NamedTuple):
+    """The numbers of the sequences that share a batch, and its shape; further rows are padding."""
+
+    numbers: tuple[int, ...]
+    rows: int
+    length: int
+
+
+def plan_batches(
+    lengths: Sequence[int], config: DecodingConfig, max_length: int, *, split: int = 1
+) -> Iterator[Batch]:
+    """Batches over sources of these lengths, the longest first, in few shapes.
+
+    A shape's length is a power of two (or `max_length`). Its rows are `split` equal parts, each the
+    power of two that fills `batch_tokens` = rows * beams * length: one shape a length, and for the
+    last batch one of fewer rows. A part may exceed the budget only with a single row.
+    """
+    return in_batches(lengths, lambda most: _largest(most, config, max_length), split=split)
+
+
+def plan_groups(lengths: Sequence[int], config: DecodingConfig, max_length: int) -> Iterator[Batch]:
+    """A batch for each source length of very few, with all its sources, the longest first.
+
+    Its rows are those that are searched at a time: 4, 16, 64 ..., as far as `batch_tokens` goes.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+
+    def src_length(number: int) -> int:
+        return min(one_of_few(lengths[number], 2 * SHORTEST), max_length)
+
+    for length, group in itertools.groupby(order, src_length):
+        numbers = tuple(group)
+        most = power_of_two_at_most(max(config.batch_tokens // (length * config.beam_size), 1))
+        yield Batch(numbers, min(one_of_few(len(numbers), 4), most), length)
+
+
+def in_batches(
+    lengths: Sequence[int], largest: Callable[[int], tuple[int, int]], *, split: int
+) -> Iterator[Batch]:
+    """Batches, the longest first; `largest` has the rows (a power of two) of each of `split` parts,
+    and the length, of a full batch whose longest sequence has the given one."""
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    while order:
+        rows, length = largest(lengths[order[0]])
+        numbers, order = tuple(order[: rows * split]), order[rows * split :]
+        filled = power_of_two_at_least(-(-len(numbers) // split))
+        yield Batch(numbers, min(rows, filled) * split, length)
+
+
+def shapes_among(
+    lengths: Sequence[int],
+    config: DecodingConfig,
+    max_length: int,
+    *,
+    split: int = 1,
+    longest: int = 0,
+) -> frozenset[tuple[int, int]]:
+    """The shapes, (rows, source length), of batches over sources of these lengths, or over as many
+    of which some are longer, up to `longest`."""
+    planned = plan_batches(lengths, config, max_length, split=split)
+    shapes = {(batch.rows, batch.length) for batch in planned}
+    longer = longest > max(lengths, default=longest)
+    if longer and _largest(longest, config, max_length)[0] * split < len(lengths):
+        # The batch after one of longer sources may begin with any number of the others.
+        for rows, length in list(shapes):
+            halvings = range((rows // split).bit_length())
+            shapes |= {(rows >> halving, length) for halving in halvings}
+    return frozenset(shapes)
+
+
+def _largest(length: int, config: DecodingConfig, max_length: int) -> tuple[int, int]:
+    """Rows of a part, and source length, of a full batch whose longest source has this length."""
+    needed = max(length, SHORTEST)
+    src_length = min(power_of_two_at_least(needed), max(max_length, needed))
+    rows = max(config.batch_tokens // (src_length * config.beam_size), 1)
+    return power_of_two_at_most(rows), src_length
+
+
+def one_of_few(number: int, least: int) -> int:
+    """The first of `least`, 4 times that, 16 times that ... that is at least `number`."""
+    return least if number <= least else one_of_few(number, 4 * least)
+
+
+def power_of_two_at_least(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def power_of_two_at_most(number: int) -> int:
+    return 1 << (number.bit_length() - 1)
