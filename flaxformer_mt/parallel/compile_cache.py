@@ -3,7 +3,7 @@
 JAX's own cache writes an entry where it will be read, and never replaces one: a process killed
 while it writes leaves a piece that every later start stumbles over. Bounding its size makes it
 worse, since it then keeps two files an entry. So here entries are written aside and renamed, one
-that cannot be read is removed, and the folder is kept to a size by removing what was used least
+that JAX cannot read is replaced, and the folder is kept to a size by removing what was used least
 recently. Needed until JAX 0.12 is the oldest version that we support.
 """
 

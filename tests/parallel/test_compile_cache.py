@@ -25,6 +25,7 @@ from tests.conftest import environment
 PROGRAM = """
 import sys, warnings
 warnings.simplefilter("error")
+warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")  # of JAX
 from pathlib import Path
 import jax
 from jax import monitoring
