@@ -12,8 +12,6 @@ reason. Dropout on the weights, which the paper does not have and the kernel can
 What is known is written after each kind of rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

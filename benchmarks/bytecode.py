@@ -5,8 +5,6 @@ ever kept: every process then compiles all that it imports. A benchmark of how l
 start would measure that of one contestant and not of the other.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

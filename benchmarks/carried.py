@@ -4,8 +4,6 @@ The image there has Python 3.12, JAX 0.11, Flax, Optax, Orbax, SentencePiece and
 are what this project imports beyond these, in the versions of constraints.txt.
 """
 
-from __future__ import annotations
-
 import itertools
 import lzma
 import shutil

@@ -1,7 +1,5 @@
 """A part of `first_contact`: started as a process with a limit, and read when it has ended."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -7,8 +7,6 @@ Multi30k's `data/task1/tok`. Rates of one core are of one thread on the clock, m
 over the same 200,000 pairs; run it on an idle machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

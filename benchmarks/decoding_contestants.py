@@ -3,8 +3,6 @@
 Each tries a few batch sizes first and keeps the quickest: a runtime is measured at its best.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -6,8 +6,6 @@ One call of `decoding_speed`'s model and sentences, beam 4, by XLA's own trace, 
 seconds are the operations', summed over the threads that run them side by side.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import functools

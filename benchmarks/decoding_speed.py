@@ -10,8 +10,6 @@ the extra [export], and run on CPUs. A GPU wants more sentences at a time: `--se
 --batches 512`. What is known is written after each beam size.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

@@ -6,8 +6,6 @@ FOLDER is as in configs/europarl.py. Continues a stopped run; on a finished one 
 Europarl's own test set and on that of WMT 2014.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -15,8 +15,6 @@ after each part; with --output a page of it and all that the parts have said lie
 Optax, Orbax, SentencePiece and PyTorch lacks, and the text (docs/gpu.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """How long `flaxformer-mt train` takes from the shell to its first step, cold and warm."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -9,8 +9,6 @@ penalty and once with 0.6; the paper's search is scored as well. Where outputs d
 which of them the model itself thinks likelier. `pip install torch transformers` besides [export].
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -6,8 +6,6 @@ The same sentences are translated each by itself and in batches of three sizes. 
 whose output changes, and of these the near-ties: both outputs' scores within 1e-5 of each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

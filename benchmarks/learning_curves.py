@@ -10,8 +10,6 @@ The loss is the smoothed one a token, above the least that a perfect model has. 
 is in docs/performance.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

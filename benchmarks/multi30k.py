@@ -12,8 +12,6 @@ weights, other batches, other dropout; products of other precision. Once several
 recorded, `multi30k_VARIANT_seeds` has their mean, lowest and highest, too; a seed counts once.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

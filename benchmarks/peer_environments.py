@@ -4,8 +4,6 @@
 those installed without what they depend on. Nothing of this project is in them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ Each case takes minutes and some gigabytes, and is kept in DIR: a second call go
 missing. The result holds the cases that are there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -11,8 +11,6 @@ the rows that were recorded before, too, as long as their steps are still the sa
 those of the compilations behind its rows, each counted once, however often it was asked for.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

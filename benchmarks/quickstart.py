@@ -3,8 +3,6 @@
 python -m benchmarks.quickstart --workdir runs/quickstart-measured
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

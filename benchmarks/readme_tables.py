@@ -5,8 +5,6 @@ python -m benchmarks.readme_tables            rewrites docs/results.md, the READ
 python -m benchmarks.readme_tables --check    exit status 1 if one of them says something else
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -7,8 +7,6 @@ translate, score and evaluate with a trained run of the quickstart, and print co
 losses, checkpoints, token stores, outputs, scores and golden texts.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

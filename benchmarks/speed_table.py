@@ -1,7 +1,5 @@
 """Training speed beside other packages as one table: a row a contestant, a column a workload."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from flaxformer_mt.reproduction.result_file import Machine, Result

@@ -3,8 +3,6 @@
 python -m benchmarks.survive --workdir DIR [--kills 60] [--damages 60]
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -6,8 +6,6 @@ FOLDER holds `train`, `dev` and `test-tatoeba-v2021-08-07`, each as `.en.xz` and
 a stopped run; on a finished one it only scores. The test set decides nothing.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

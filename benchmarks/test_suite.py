@@ -4,8 +4,6 @@ Runs `launch/local.sh test` and writes benchmarks/results/test_suite.json: pytes
 cases, and the twenty slowest. Arguments go to pytest.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """From a config to a trained run directory, and from that to the one form of a result."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

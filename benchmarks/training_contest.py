@@ -1,7 +1,5 @@
 """The rounds of `training_speed`: contestants take turns on a workload, each run a process."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import shutil

@@ -1,7 +1,5 @@
 """From what contestants have measured to the numbers of a result: medians, ratios, shares."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import statistics

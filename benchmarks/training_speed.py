@@ -21,8 +21,6 @@ layers. Python's files are compiled before the start in all of them, as pip leav
 run is in the result with the reason.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

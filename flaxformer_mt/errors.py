@@ -3,8 +3,6 @@
 What restarts commands on machines that may be preempted (`launch/`) looks at nothing else.
 """
 
-from __future__ import annotations
-
 import difflib
 import errno
 import gzip

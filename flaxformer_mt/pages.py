@@ -5,8 +5,6 @@ no other, so that a sentence can never become code. What is shown is JSON in a b
 a picture within the file.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

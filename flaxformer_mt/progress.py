@@ -1,7 +1,5 @@
 """How far long work is and how fast it goes: one line that is renewed, or a line now and then."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

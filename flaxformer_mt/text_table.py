@@ -1,7 +1,5 @@
 """Tables of text for people: the one way they are printed, plain or as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 

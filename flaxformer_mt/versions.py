@@ -1,7 +1,5 @@
 """What the code was when it ran: versions of the libraries and the checkout's commit."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import subprocess

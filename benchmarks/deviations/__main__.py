@@ -8,8 +8,6 @@ these differ by is what chance does. Deviations of the search are measured on th
 `--steps N` is for trying the command, with `--output FILE`.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -4,8 +4,6 @@ All are changes to `configs/quickstart.py`. Its schedule is the paper's curve by
 so that a warm-up of a tenth with the same rates after it has sqrt(10) times the peak.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The table of docs/deviations.md, from `benchmarks/results/deviations.json`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from benchmarks.deviations.forms import BLEU, PAPER, SEARCHED, TRAINED, Searched, Trained

@@ -8,8 +8,6 @@ RUN is a trained run directory, in which nothing changes. The server is a proces
 its own, the clients are this one: on a small machine they share its cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

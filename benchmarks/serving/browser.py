@@ -1,7 +1,5 @@
 """A Chromium that is on this machine, driven without a window."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

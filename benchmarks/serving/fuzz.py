@@ -1,7 +1,5 @@
 """Schemathesis against a server: requests made up from its OpenAPI document, lawful and not."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Requests that are broken on purpose: by hand and by chance, from a seed."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import json

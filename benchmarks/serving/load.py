@@ -1,7 +1,5 @@
 """Many clients that each ask, read the answer and ask again: how many answers, and how soon."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -5,8 +5,6 @@ python -m benchmarks.serving.pictures --workdir RUN --text "A sentence. And anot
 Needs a Chromium (`apt-get install chromium`) and writes docs/page-*.png.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

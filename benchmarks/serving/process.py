@@ -1,7 +1,5 @@
 """The server as a process of its own, and what it says of itself."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Files of a run cut short, overwritten, emptied and removed, one at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

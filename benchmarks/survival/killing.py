@@ -1,7 +1,5 @@
 """`kill -9` and SIGTERM at random moments, until the run has ended all the same."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import signal

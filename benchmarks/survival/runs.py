@@ -1,7 +1,5 @@
 """The small run that is disturbed, started as a user starts it, and when two of it are the same."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import socket

@@ -5,8 +5,6 @@
 Answers each line, a number type, with FLOP/s of a square product (the best of several tries).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -4,8 +4,6 @@ Its decoder has norms before sub-layers only, and so has the encoder here, with 
 stack: as much work as after them. Dropout inside the feed-forward network is turned off.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version

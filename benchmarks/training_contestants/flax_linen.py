@@ -5,8 +5,6 @@ logits at once; one jitted step whose state is donated. Flax's translation examp
 package, is made of the same layers.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

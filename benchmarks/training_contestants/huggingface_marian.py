@@ -1,7 +1,5 @@
 """Hugging Face's Marian model, as its `Trainer` would step it: label smoother, fused Adam."""
 
-from __future__ import annotations
-
 import torch
 import transformers
 from transformers import MarianConfig, MarianMTModel

@@ -5,8 +5,6 @@ counters) is done here in the same order. Dropout inside sub-layers, which the p
 turned off.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """This project's own step, called as `train` calls it."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What the contestants that are PyTorch modules share: device, batches, precision, an update."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ costs time, and keeps the CPU from the fused attention kernel. Where a batch has
 module is told of none, and causality is a flag, so that the fused kernels are used.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

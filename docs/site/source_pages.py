@@ -6,8 +6,6 @@ In the site every such link leads to a page that shows the file, and one whose t
 So the site holds all that it links to, and needs no other host.
 """
 
-from __future__ import annotations
-
 import ast
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """What a Python program does with runs, and what commands are made of: `import flaxformer_mt`."""
 
-from __future__ import annotations
-
 import sys
 
 from flaxformer_mt.config import ExperimentConfig, freeze

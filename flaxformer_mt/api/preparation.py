@@ -1,7 +1,5 @@
 """A run's vocabulary and token store, made or verified: all of `prepare`, the start of `train`."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Which settings a run has: those of a config file or of another run, with changes."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Training a run, from Python and by the command: a new one, or the rest of a stopped one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """BLEU as one of what training is validated by: its validation set, decoded."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What several commands take: a config with overrides, a run directory, numbers, weights."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import functools

@@ -1,7 +1,5 @@
 """`average`: the mean of several checkpoints of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import flaxformer_mt as fm

@@ -1,7 +1,5 @@
 """`compare`: two or more systems on one test set, and whether they differ by more than chance."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

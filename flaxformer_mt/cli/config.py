@@ -1,7 +1,5 @@
 """`config`: the resolved configuration, or the meaning of every setting."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

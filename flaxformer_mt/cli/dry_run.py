@@ -1,7 +1,5 @@
 """`train --dry-run`: does the longest batch fit, how long is a step, when would training end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say

@@ -1,7 +1,5 @@
 """`export`: a run's model for another program, compared with it before it appears."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import flaxformer_mt as fm

@@ -1,7 +1,5 @@
 """`figures`: training curves that compare runs; the paper's schedule and positions as pictures."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from typing import cast

@@ -1,7 +1,5 @@
 """`import`: a run directory of a Hugging Face Marian model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from flaxformer_mt.api import say

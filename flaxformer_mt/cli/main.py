@@ -3,8 +3,6 @@
 Exit status: `_STATUSES`. 75 is EX_TEMPFAIL; `exit_status` tells errors apart.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import importlib

@@ -1,7 +1,5 @@
 """`plan`: what a training step takes on TPUs that are not there. Compiles, runs nothing."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`prepare`: corpora to vocabulary and token store, with a report of what was dropped and why."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

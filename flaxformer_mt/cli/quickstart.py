@@ -1,7 +1,5 @@
 """`quickstart`: the whole job on the built-in grammar, in minutes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

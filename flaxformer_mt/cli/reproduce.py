@@ -1,7 +1,5 @@
 """`reproduce`: the rows of the paper's tables, its figures, and the report of what there is."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks beyond a setting's type (ranges, agreement, settings that nothing reads), and defaults."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """What each setting has a part in: an experiment's digest, and what a resumed run may change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

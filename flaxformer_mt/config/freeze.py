@@ -1,7 +1,5 @@
 """From an `ml_collections.ConfigDict` to the frozen `ExperimentConfig`, and back."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

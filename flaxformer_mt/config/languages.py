@@ -1,7 +1,5 @@
 """The two languages: as the config says, or by the endings of its files' names (`train.en.gz`)."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Config files and `--config.a.b=value` overrides to a frozen `ExperimentConfig`."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """The paper's recipes, as changes to the defaults (which are its base model)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from ml_collections import ConfigDict

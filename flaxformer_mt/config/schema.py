@@ -3,8 +3,6 @@
 The defaults are the paper's base model ("Attention Is All You Need", arXiv 1706.03762).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Settings that suit a corpus's size: what `sizes = "corpus"` leaves to the text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 TYPICAL = 300_000

@@ -1,7 +1,5 @@
 """A training batch, and how one is put together from stored pairs."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -5,8 +5,6 @@ from a short fixed list: each is compiled once. The shapes form a chain, each at
 both sides as the one before, so that what is left over in one bucket fits the next.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

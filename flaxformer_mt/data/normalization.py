@@ -19,8 +19,6 @@ character. Such text keeps its spelling in part; neither a letter nor a mark is 
 come from the `unicodedata` of the Python that trains the vocabulary, and stay with the model.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import sys

@@ -5,8 +5,6 @@ that neither an epoch's order is kept in memory nor its beginning waits for a sh
 An epoch is cut into windows of equal size; what stands together in a batch comes from one window.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from fractions import Fraction

@@ -7,8 +7,6 @@ Filling row by row, as first-fit does, leaves the last few percent empty and tak
 time; here every step is on whole arrays.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 

@@ -4,8 +4,6 @@ A plan is a pure function of (seed, epoch, window, token lengths, budget). It sa
 in which row of which batch; `bucket` makes plans of one pair a row, `pack` of several.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple

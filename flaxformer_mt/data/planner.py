@@ -1,7 +1,5 @@
 """From a store to planned windows: which batches there are, before any token is read."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Generator
 from concurrent.futures import ThreadPoolExecutor

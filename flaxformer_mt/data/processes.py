@@ -1,7 +1,5 @@
 """Processes that work for this one: how many, how they are started, and that they end with it."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -8,8 +8,6 @@ It is certain for BPE only: a unigram model compares sums of scores over a whole
 rounding may decide between equals.
 """
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Collection, Iterable, Sequence

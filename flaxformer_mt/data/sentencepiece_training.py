@@ -1,7 +1,5 @@
 """Training SentencePiece models: of pieces learnt from text, or of the text's whole words."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,6 @@
 Nothing is forced to disk: that is for whoever puts the folder into its place.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

@@ -10,8 +10,6 @@ training nor validation shows, a validation sentence one that neither training n
 sentence can be in two splits, whatever their sizes and seeds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import random

@@ -6,8 +6,6 @@ the model, such as one of the other language alone or a language code `>>fra<<`,
 the model makes may have no type: it is unknown.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

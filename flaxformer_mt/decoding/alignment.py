@@ -6,8 +6,6 @@ word's pieces summed, and each target word is aligned to the source word with th
 arXiv 1909.02074, whose baseline this is: the last layer but one aligns best there).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

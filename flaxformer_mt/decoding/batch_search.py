@@ -1,7 +1,5 @@
 """The compiled programs of a search, and the few shapes that a batch goes through."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any

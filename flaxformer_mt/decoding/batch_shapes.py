@@ -1,7 +1,5 @@
 """In which batches sources are searched: of few shapes, each of which is compiled once."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple

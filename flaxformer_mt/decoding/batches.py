@@ -1,7 +1,5 @@
 """Token ids to token ids in batches of few shapes: what translation and validation share."""
 
-from __future__ import annotations
-
 import dataclasses
 import operator
 from collections.abc import Iterator, Mapping, Sequence

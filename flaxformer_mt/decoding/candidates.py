@@ -1,7 +1,5 @@
 """The best continuations of a beam: an exact top-k that reads the logits once."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int

@@ -1,7 +1,5 @@
 """What a search may generate: the settings that are compiled into it, and the mask they make."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

@@ -4,8 +4,6 @@ The noise of a draw depends on the seed, the line, its piece, the hypothesis (fi
 draw) and the token's position alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

@@ -14,8 +14,6 @@ ranks continuations lower that earlier groups have chosen, by `weights.diversity
 are finished are sorted by score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Texts and translations as token ids that fit the model: whole lines, or parts of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """What a line is translated into: its hypotheses, rejoined where the line was cut into pieces."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

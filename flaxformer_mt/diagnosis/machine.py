@@ -3,8 +3,6 @@
 Each check yields findings, the lines of the report.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Whether a device computes a step as the CPU does, and whether a configuration goes with it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The place for runs: a checkpoint there and back, free space, a folder of compiled programs."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ JAX's (NumPy below 2), so that it usually lies in an environment of its own:
 `uv tool install unbabel-comet` or `pipx install unbabel-comet`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import json

@@ -3,8 +3,6 @@
 They are files of hypotheses, and evaluations kept in run folders.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import itertools

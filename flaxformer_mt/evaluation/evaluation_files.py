@@ -1,7 +1,5 @@
 """The files of an evaluation: written beside each other, and read again to compare systems."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """One HTML file about an evaluation: scores, scores by length, worst and best translations."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from typing import NamedTuple

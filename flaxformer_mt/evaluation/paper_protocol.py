@@ -12,8 +12,6 @@ from its published behaviour (Koehn et al., 2007; options `-l LANGUAGE -no-escap
 from SacreMoses; its rules differ from the script's and are not used.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """What is measured on a test set, and a system's scores: corpus, by length, with intervals."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

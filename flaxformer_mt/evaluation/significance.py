@@ -12,8 +12,6 @@ A p-value counts a chance difference as large as the real one as well (sacreBLEU
 which is the same but for ties: two equal systems have a p of 1.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """sacreBLEU's test sets by name: from its folder on this machine, or fetched by it."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import socket

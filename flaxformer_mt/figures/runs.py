@@ -1,7 +1,5 @@
 """The reports of training runs as series of numbers, and which of them are drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

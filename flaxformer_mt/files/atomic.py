@@ -1,7 +1,5 @@
 """The one place that writes aside and renames: a name stands for the old content or the new."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Reading whole files and JSON; whatever is wrong with JSON is one error with file and line."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """Models for other programs, and from them: CTranslate2, Hugging Face, StableHLO."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -5,8 +5,6 @@ and learned positions, ReLU and SiLU, all ways of tying, heads up to d_model / n
 `translate.py` beside it translates, without this program.
 """
 
-from __future__ import annotations
-
 import importlib
 import runpy
 from collections.abc import Sequence

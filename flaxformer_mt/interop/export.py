@@ -1,7 +1,5 @@
 """Writing a run's model for another program, and proving it before it appears under its name."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A folder for another program: how it appears, its README, and what it says of a run's search."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ learned positions, and heads wider than d_model / num_heads. Its layer normalisa
 1e-5 whatever the model had; the comparison shows what that comes to.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.util

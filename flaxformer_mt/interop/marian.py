@@ -9,8 +9,6 @@ Their kernels are [out, in]; their sinusoids have all sines before all cosines, 
 stand in another order than here; every projection has a bias.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping

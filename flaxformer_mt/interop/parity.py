@@ -1,7 +1,5 @@
 """Whether another runtime makes of sentences what this program makes of them, and on which ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Sequence

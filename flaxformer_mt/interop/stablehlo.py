@@ -6,8 +6,6 @@ next token, and the cache with it. The weights are an argument of both, in `weig
 `translate.py` beside them translates, without this program.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import runpy

@@ -4,8 +4,6 @@ The paths are those of the parameter tree with its layers apart, such as
 `decoder/layers_0/cross_attention/query`; the arrays are float32 NumPy of the tree's shapes.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Multi-head scaled dot-product attention (paper, section 3.2), and who may attend to whom."""
 
-from __future__ import annotations
-
 import functools
 
 import flax.linen as nn

@@ -8,8 +8,6 @@ Attending over all slots costs `beams` times the multiplications, but a row's be
 same keys: matrix products in place of as many products with a vector, and each key is read once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

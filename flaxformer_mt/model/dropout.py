@@ -1,7 +1,5 @@
 """Dropout whose random bits cost a few integer operations an element."""
 
-from __future__ import annotations
-
 import math
 
 import flax.linen as nn

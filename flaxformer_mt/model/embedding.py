@@ -1,7 +1,5 @@
 """Token embeddings, tied or not, and position encodings (paper, sections 3.4 and 3.5)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ the optimizer) is not counted, so that a share of a chip's peak made from these 
 compared between programs (PaLM, arXiv 2204.02311, appendix B).
 """
 
-from __future__ import annotations
-
 from flaxformer_mt.config.schema import ModelConfig
 
 # Each product of the forward pass has two of the same size in the backward pass: the gradients of

@@ -1,7 +1,5 @@
 """Declaring parameters, and their initial values: Glorot uniform, N(0, 1/d_model)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """One encoder layer and one decoder layer (paper, section 3.1), and what they are made of."""
 
-from __future__ import annotations
-
 import functools
 
 import flax.linen as nn

@@ -1,7 +1,5 @@
 """The parameter tree: its draw, its counts by formula and by counting, its scanned form."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Matrix products with `config.dtype` operands and float32 sums, forward and backward."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

@@ -1,7 +1,5 @@
 """The encoder's and the decoder's stack of layers, unrolled or scanned, with or without remat."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import flax.linen as nn

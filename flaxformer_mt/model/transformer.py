@@ -1,7 +1,5 @@
 """The Transformer of "Attention Is All You Need" (arXiv 1706.03762), section 3."""
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int

@@ -20,8 +20,6 @@ Sources, looked up in November 2026:
           B200 a quarter of DGX B200's sparse FP8), memory, NVLink of one direction, boost clock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -7,8 +7,6 @@ that JAX cannot read is replaced, and the folder is kept to a size by removing w
 recently. Needed until JAX 0.12 is the oldest version that we support.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

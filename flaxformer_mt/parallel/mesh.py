@@ -1,7 +1,5 @@
 """Devices in a grid, and where arrays lie on it: batches by rows, parameters by logical names."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator, Sequence

@@ -10,8 +10,6 @@ library, and where the user has set glibc's own variables. What they set is the 
 ends.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 import importlib.util

@@ -6,8 +6,6 @@ involved, and a wait may last for hours. What all must decide alike in the midst
 ask each other on the devices, without waiting.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import dataclasses

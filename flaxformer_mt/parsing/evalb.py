@@ -12,8 +12,6 @@ the gold tree's tags say which words are deleted, whichever of the trees has tra
 counted too.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import itertools

@@ -12,8 +12,6 @@ for tags, and without them Vinyals et al. had about a point of F1 more. A bracke
 one token.
 """
 
-from __future__ import annotations
-
 import collections
 import itertools
 import re

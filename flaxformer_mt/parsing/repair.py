@@ -11,8 +11,6 @@ is malformed is repaired by fixed rules, from left to right, and every repair is
   outermost constituent.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import re

@@ -7,8 +7,6 @@ costs nothing, and what is compared in scoring is what there is. The outermost b
 treebanks label TOP, ROOT or S1 and others not at all, is no constituent.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator

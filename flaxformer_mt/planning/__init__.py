@@ -1,7 +1,5 @@
 """Compiles the training step for accelerators that are not there, and reads what it would cost."""
 
-from __future__ import annotations
-
 import os
 
 # libtpu expects to run on a TPU machine.

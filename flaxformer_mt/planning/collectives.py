@@ -1,7 +1,5 @@
 """Communication of a step: what goes over which network, and how long that takes at best."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

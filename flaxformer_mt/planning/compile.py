@@ -1,7 +1,5 @@
 """Compiles without running anything: the program, its memory, what the compiler complains of."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """The compiler's own estimate of a step's time, and a bound for what it has no estimate for."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import defaultdict

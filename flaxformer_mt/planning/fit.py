@@ -1,7 +1,5 @@
 """What fits: the largest batch of a config, the largest batch of a chip, ways to keep one."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Sequence

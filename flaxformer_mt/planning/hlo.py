@@ -3,8 +3,6 @@
 Only what the reports need is read. The form: https://openxla.org/xla/hlo_dumps.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """What a training step or beam search would take on chips that are not there: compile, read."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The reports of `flaxformer-mt plan`, each as text for people and as JSON values."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Accelerators that are not there: devices of a named TPU topology, for the compiler alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import math

@@ -1,7 +1,5 @@
 """A row of the paper with the settings of a call: what is trained, and under which name."""
 
-from __future__ import annotations
-
 import dataclasses
 import fractions
 import hashlib

@@ -1,7 +1,5 @@
 """A trained run's numbers: averaged, translated, scored, counted, and written as a result."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Callable, Sequence

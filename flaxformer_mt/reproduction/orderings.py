@@ -3,8 +3,6 @@
 Compared and recorded after the runs; told on the report's page from the recorded results alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import statistics

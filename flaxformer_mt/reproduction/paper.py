@@ -4,8 +4,6 @@
 (newstest2013, English to German), Table 4 (section 23 of the Wall Street Journal).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence

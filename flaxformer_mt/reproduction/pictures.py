@@ -1,7 +1,5 @@
 """The paper's figures 3 to 5 from a run of ours, and two of its formulas as pictures."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ chips, `plan_rows` for every row's step on one kind, with one and with two of it
 alike, so what a row's number of them takes is on the line through two points.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The report: the paper's values, ours, and what each number cost, from result files alone."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Text that rows share is made once and by one process at a time: the first pairs, token stores.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

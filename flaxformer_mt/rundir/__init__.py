@@ -1,7 +1,5 @@
 """The run directory: its layout, checkpoints and digests, on a disk or in a bucket; its errors."""
 
-from __future__ import annotations
-
 from flaxformer_mt.errors import FINAL, FlaxformerError
 
 

@@ -6,8 +6,6 @@ renamed into place. A folder in a bucket is complete when its index is there, wh
 last; `files.json`, just before it, has every file's size and sha256.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import functools

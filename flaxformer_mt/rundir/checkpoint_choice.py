@@ -1,7 +1,5 @@
 """Which checkpoints of a run are kept, which there are, what a name means, and their mean."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import math

@@ -6,8 +6,6 @@ stored as nested dictionaries named by path, so that no reader needs the classes
 restores flipped bytes in a data file without complaint.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

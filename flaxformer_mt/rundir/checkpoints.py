@@ -7,8 +7,6 @@ that it is no step. Deleting, and setting aside, begin with any object; what is 
 was killed halfway is either not committed or does not match its digests, and never used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -7,8 +7,6 @@ numbers. Both lanes are one-to-one in the word, so that a single flipped bit alw
 other change goes unnoticed with a chance of about 2^-64. This guards against damage, not malice.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -8,8 +8,6 @@ it again. Whoever finds a lock waits: a new generation means a living holder, th
 and is gone, nobody waits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import errno

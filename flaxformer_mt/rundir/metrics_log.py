@@ -1,7 +1,5 @@
 """`metrics.jsonl`: every logged number, one line a report, and nothing lost or told twice."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

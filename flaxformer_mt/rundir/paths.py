@@ -6,8 +6,6 @@ but parts of names: they cannot be made or renamed at one stroke. Whatever is bu
 says what it does instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -6,8 +6,6 @@ Unless uploads fail, the metrics in the bucket thus reach at least as far as its
 from which a restart goes on and to which it rewinds them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import tempfile

@@ -7,8 +7,6 @@ no page can forge; other programs send neither. A page whose name its owner lets
 machine (DNS rebinding) passes for one of this server's own, but for the name in `Host`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

@@ -3,8 +3,6 @@
 The document is made of the models of requests and answers, with the server's limits.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal

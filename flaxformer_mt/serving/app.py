@@ -3,8 +3,6 @@
 Headers that protect, no error that tells, one count and one log line each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

@@ -5,8 +5,6 @@ batch grows with the load. Requests take turns sentence by sentence, so that a l
 a short question by its share and not by its length.
 """
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import concurrent.futures

@@ -1,7 +1,5 @@
 """What the model's thread does: batches of sentences and of attention requests, compiled before."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import time

@@ -1,7 +1,5 @@
 """What is served, and what clients and the page may know of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

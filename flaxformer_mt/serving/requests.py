@@ -1,7 +1,5 @@
 """What a request may ask for: from a body's bytes, bounded, to typed and checked values."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """Cutting a text into the sentences that a model was trained on, and putting it together again."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import unicodedata

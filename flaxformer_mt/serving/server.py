@@ -1,7 +1,5 @@
 """The process: a socket, uvicorn with patience of its own, signals, and an end in order."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The model at work for requests: queue, limits of time, cancellation, health, metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import time

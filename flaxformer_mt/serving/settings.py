@@ -4,8 +4,6 @@ The numeric fields of ServerSettings say how they are given on the command line;
 flags from them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What watches a training run without a say in it: where its time goes, MFU, a trace of steps."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

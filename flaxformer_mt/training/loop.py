@@ -1,7 +1,5 @@
 """The training loop. It decides when things happen; what happens is in the modules it calls."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """Label-smoothed cross-entropy, fused with the softmax matrix so that logits never exist whole."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """Adam and the learning rate of the paper's section 5.3, with options that are off there."""
 
-from __future__ import annotations
-
 import fnmatch
 from typing import Any, assert_never
 

@@ -1,7 +1,5 @@
 """The compiled pieces of a training run: model, optimizer, mesh, and the jitted functions."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What changes from step to step, and another run's weights to begin it with."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

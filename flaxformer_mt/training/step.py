@@ -1,7 +1,5 @@
 """One update: loss, gradient, optimizer. Pure; the loop around it is in `loop.py`."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

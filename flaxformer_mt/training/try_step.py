@@ -1,7 +1,5 @@
 """A few steps on a batch of one shape: whether it fits, and how long it takes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,7 +1,5 @@
 """What training is validated by: the loss of the validation set, for one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

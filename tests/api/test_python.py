@@ -1,7 +1,5 @@
 """What `import flaxformer_mt` gives: a run trained, used, scored and compared from Python."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Which settings the arguments of `train` mean, and those of `load_config`."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

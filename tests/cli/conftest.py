@@ -1,7 +1,5 @@
 """Commands called in this process, which spares each test the seconds that imports take."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable, Iterable

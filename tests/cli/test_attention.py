@@ -1,7 +1,5 @@
 """`attention` and `figures` as commands: what they write, and bad input explained."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Bad input to `prepare`: one line with file and line and what to do, no trace, nothing lost."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

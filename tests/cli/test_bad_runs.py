@@ -1,7 +1,5 @@
 """Run directories that lack something: told before anything is trained or translated."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """`serve` with what it cannot use: told before the model is loaded, in one line."""
 
-from __future__ import annotations
-
 import importlib.util
 import socket
 

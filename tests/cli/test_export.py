@@ -1,7 +1,5 @@
 """`export` and `import` as a user calls them, with good and with bad input."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Beginning with another run's weights: the first process decides for all."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """`python -m flaxformer_mt` is the command."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`quickstart --write-text`: the built-in corpus as files, which `train` then reads like any."""
 
-from __future__ import annotations
-
 from flaxformer_mt.data.synthetic import pairs
 
 SIZES = ("--config.data.train.grammar.size=30", "--config.data.valid.size=20")

@@ -1,7 +1,5 @@
 """`reproduce`: a toy ladder from text to report, what it would do, and wrong arguments."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

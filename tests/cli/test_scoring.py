@@ -1,7 +1,5 @@
 """`evaluate` and `compare` on files: the numbers of sacreBLEU, and bad input explained."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

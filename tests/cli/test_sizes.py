@@ -1,7 +1,5 @@
 """`files` without a variant: sizes by the corpus, in every command that takes a config."""
 
-from __future__ import annotations
-
 from flaxformer_mt.api.settings import continued, settled
 from flaxformer_mt.rundir.layout import RunDirectory, read_record
 from tests.cli.conftest import settings

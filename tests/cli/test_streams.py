@@ -1,7 +1,5 @@
 """Where lines go, and what decides of them."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """`translate` and `score` on a tiny run: forms, options, and bad input with file and line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`trees`: treebanks to text and back, scores, and bad input explained in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

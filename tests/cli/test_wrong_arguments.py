@@ -1,7 +1,5 @@
 """Wrong arguments: one line that names them, before anything is read or begun."""
 
-from __future__ import annotations
-
 import pytest
 
 CALLS = [

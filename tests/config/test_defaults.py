@@ -1,7 +1,5 @@
 """Configs against the paper (arXiv 1706.03762, sections 3 to 6)."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.config import ExperimentConfig, TrainingConfig, flatten, load_config, loss_chunk

@@ -1,7 +1,5 @@
 """From a mapping to the frozen config and back, and what is refused on the way, word for word."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@
 the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

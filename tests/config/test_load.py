@@ -1,7 +1,5 @@
 """Config files and overrides: what reaches the frozen config, and errors that lead to the line."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable

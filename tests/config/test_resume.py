@@ -1,7 +1,5 @@
 """Which settings a resumed run may change, what each decides, and that digests outlive releases."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -3,8 +3,6 @@
 The table is transcribed here by columns and not taken from the config. A blank is the base row's.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.config import ExperimentConfig, flatten, load_config

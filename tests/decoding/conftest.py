@@ -1,7 +1,5 @@
 """Runs with tiny models, one of each for all tests of this folder."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.decoding.translator import Translator

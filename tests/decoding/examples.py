@@ -1,7 +1,5 @@
 """A small model with random weights, and sentences for it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

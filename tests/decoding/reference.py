@@ -1,7 +1,5 @@
 """Decoding as one would write it first: plain loops over Python lists, in float64."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A run directory with a tiny untrained model, made in the time that its vocabulary takes."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Word alignments from attention: words and pieces, Pharaoh's form, lines in parts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention weights of every layer and head against the paper's formula in NumPy."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from typing import Any

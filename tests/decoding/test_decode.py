@@ -1,7 +1,5 @@
 """Decoding with the real model: what the search reports is what the model says."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

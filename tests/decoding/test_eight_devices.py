@@ -1,7 +1,5 @@
 """Beam search and scoring split over the sentences of a batch find what one device finds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

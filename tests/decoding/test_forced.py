@@ -1,7 +1,5 @@
 """Scores of given translations: the search's own, whatever else is scored with them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

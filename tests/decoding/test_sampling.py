@@ -1,7 +1,5 @@
 """Drawing translations: the right distribution, the same draw among any neighbours."""
 
-from __future__ import annotations
-
 import collections
 
 import jax

@@ -1,7 +1,5 @@
 """Beam search against exhaustive search and against a plain loop with the same rules."""
 
-from __future__ import annotations
-
 import functools
 import types
 from typing import Any

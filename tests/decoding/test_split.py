@@ -1,7 +1,5 @@
 """Cutting long texts: everything fits, nothing is lost, cuts stand where they should."""
 
-from __future__ import annotations
-
 import dataclasses
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Raw text in, raw text out: order, blank and overlong lines, odd characters, choice of weights."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Markdown pages as what the tests ask of them: blocks of code, links, and places to link to."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator

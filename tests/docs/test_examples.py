@@ -1,7 +1,5 @@
 """The scripts of docs/examples, on one small run, and the notebook, as Jupyter runs it."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import io

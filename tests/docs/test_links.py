@@ -1,7 +1,5 @@
 """Links of pages lead somewhere, the site's menu has every page, and blocks of code are run."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

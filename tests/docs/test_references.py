@@ -1,7 +1,5 @@
 """What the pages name in the code is there, and what they compute comes out as they say."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

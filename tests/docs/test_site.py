@@ -1,7 +1,5 @@
 """The site of docs/, built strictly: every link, every heading that is linked to, no other host."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import subprocess

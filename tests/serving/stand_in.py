@@ -1,7 +1,5 @@
 """A translator that needs no model, and servers over it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import http.client

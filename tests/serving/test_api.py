@@ -1,7 +1,5 @@
 """The API over a stand-in translator: what is answered, in both forms of a request."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The queue before the model: sharing, fairness, bounds, failures, cancellation, closing."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """Sizes of batches, and what is done with those that are not full."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.decoding.batches import DecodingError

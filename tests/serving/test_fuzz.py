@@ -1,7 +1,5 @@
 """Requests made up from the server's own OpenAPI document: it does what the document says."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.serving.fuzz import fuzz

@@ -1,7 +1,5 @@
 """Requests that nobody should send: each gets its answer, none an error of ours, none a trace."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

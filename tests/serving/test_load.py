@@ -1,7 +1,5 @@
 """Many clients at a time: limits of time, leaving, failures, keys."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import socket

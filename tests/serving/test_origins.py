@@ -1,7 +1,5 @@
 """Other sites' pages and other names are turned away; this one's page and programs are not."""
 
-from __future__ import annotations
-
 import pytest
 
 from flaxformer_mt.serving.access import Origins, Refusal, is_local

@@ -1,7 +1,5 @@
 """The page in a real browser, over a stand-in translator."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re

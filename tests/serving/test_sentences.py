@@ -1,7 +1,5 @@
 """Cutting texts: nothing is lost, nothing has a line break, doubtful places are left alone."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

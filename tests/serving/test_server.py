@@ -1,7 +1,5 @@
 """The process's end in order whatever the model does, its address, and its connections."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Settings: one place for limits, whose errors speak of flags."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The API over a real model: what it answers is what the Translator says, and nothing compiles."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 

@@ -1,7 +1,5 @@
 """Kinds `jsonl` and `array_record`: JSON objects, of which two keys hold the sentences."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Files of records, as ArrayRecord and TFRecord keep them; both are read without TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil

@@ -1,7 +1,5 @@
 """A corpus of the configuration, of whatever kind, as records and as sentence pairs."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ that split there would shift one side against the other. Both sides are read as 
 and a pair with a defect is left out whole, so alignment cannot shift.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gzip

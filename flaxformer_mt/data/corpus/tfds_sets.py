@@ -8,8 +8,6 @@ file layer. But a set asks for its files in the method that its author writes, `
 there it gets TFDS's download manager with the unpacking done by the standard library.
 """
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """English realisation: subject-verb-object order, do-support, agreement, particles."""
 
-from __future__ import annotations
-
 from flaxformer_mt.data.grammar import trees as t
 from flaxformer_mt.data.grammar.words import CARDINALS, CONJUNCTIONS, THIRD, Adverb, Pronoun
 

@@ -1,7 +1,5 @@
 """German realisation: agreement and case, verb-second and verb-final order, negation."""
 
-from __future__ import annotations
-
 from flaxformer_mt.data.grammar import trees as t, words as w
 
 _AUXILIARIES = {

@@ -1,7 +1,5 @@
 """Drawing phrases, predicates and times from what a split allows."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any, TypeVar

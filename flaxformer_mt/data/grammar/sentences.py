@@ -6,8 +6,6 @@ an adjunct could otherwise belong to either clause. A phrase has a possessor or 
 not both.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

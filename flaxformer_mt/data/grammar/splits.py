@@ -17,8 +17,6 @@ and the rest for validation. Training therefore shows every word form and every 
 asks for their combination only in the other splits.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools

@@ -3,8 +3,6 @@
 A "-" in a table is nothing. Entries are compared by identity: each stands in its table once.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import importlib.resources

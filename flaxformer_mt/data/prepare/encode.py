@@ -1,7 +1,5 @@
 """A part of a corpus from raw records to token ids: a function of the part and settings alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ locks they hold. They import no JAX, build their SentencePiece processors on the
 Ctrl-C to the parent, and end with it however it ends.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Why a store leaves out pairs, the scripts of sentences, and which pairs came before."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

@@ -6,8 +6,6 @@ was made from; a later call with other settings or changed files is an error tha
 difference, never a silent reuse.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

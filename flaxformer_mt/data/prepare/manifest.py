@@ -1,7 +1,5 @@
 """The manifest of a store: what it was made from, and whether that is still so."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os

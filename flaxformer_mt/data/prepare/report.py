@@ -6,8 +6,6 @@ The picture is SVG written by hand: any browser shows it, and nothing has to be 
 it. Its colours are legible on light and on dark ground.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterator

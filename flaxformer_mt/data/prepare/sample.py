@@ -1,7 +1,5 @@
 """The vocabulary of the training corpora, trained on a sample that is drawn evenly over them."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
