@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, ClassVar, cast
 
 from flaxformer_mt.data.corpus.paths import AnyPath, is_remote, locate, stamp
 from flaxformer_mt.data.corpus.text_files import LONGEST, damage, open_text, too_long
@@ -39,6 +39,7 @@ class Lines:
     number: int = 0  # of the line given last
     bytes_read: int = 0  # of text
     prompt: str = ""  # shown to a person before each line
+    start: ClassVar[int] = 0
     _ended: bool = False
 
     @property
@@ -106,6 +107,7 @@ class TwoInputs:
     """Line n of one input and line n of another, with a line end between them."""
 
     interactive = False
+    start = 0
 
     def __init__(self, src: Lines, tgt: Lines) -> None:
         self._src, self._tgt = src, tgt
@@ -134,6 +136,36 @@ class TwoInputs:
         # Both sides' text is what is done; of equal lines each has its part.
         read = self._src.bytes_read + self._tgt.bytes_read
         return self._src.share(round(done * self._src.bytes_read / read)) if read else None
+
+
+class Shard:
+    """The lines of an input after its first `start` and up to line `stop`, numbered as there.
+
+    `size` is how many bytes of text they have.
+    """
+
+    interactive = False
+
+    def __init__(self, lines: Lines | TwoInputs, start: int, stop: int, size: int) -> None:
+        self.name, self.start = lines.name, start
+        self._lines, self._stop, self._size = lines, stop, size
+        while lines.number < start and next(lines, None) is not None:
+            pass
+
+    @property
+    def number(self) -> int:
+        return self._lines.number
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self.number >= self._stop:
+            raise StopIteration
+        return next(self._lines)
+
+    def share(self, done: int) -> float | None:
+        return min(done / self._size, 1.0) if self._size else None
 
 
 @contextlib.contextmanager

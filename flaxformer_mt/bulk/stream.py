@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from flaxformer_mt.bulk.forms import BadLine
-from flaxformer_mt.bulk.reading import InputError, Lines, TwoInputs
+from flaxformer_mt.bulk.reading import InputError, Lines, Shard, TwoInputs
 from flaxformer_mt.bulk.sinks import Consumed, OutputError, Sink
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.decoding.segments import LineError, OverlongError
@@ -46,7 +46,7 @@ class Made:
     error: Exception | None = None  # why a line is refused
 
 
-def windows(lines: Lines | TwoInputs, *, window: int) -> Iterator[Window]:
+def windows(lines: Lines | TwoInputs | Shard, *, window: int) -> Iterator[Window]:
     """The lines, `window` at a time, or as many as have `WINDOW_BYTES`.
 
     Which lines share a window depends on the input alone, so that a call which continues another's
@@ -68,8 +68,26 @@ def windows(lines: Lines | TwoInputs, *, window: int) -> Iterator[Window]:
         yield found
 
 
+def shard_of(
+    whole: Lines | TwoInputs, index: int, count: int, *, window: int
+) -> tuple[int, int, int]:
+    """Part `index` of `count`: the lines before it, its last line, and its bytes of text.
+
+    It has whole windows, so that the parts make the batches that a single call makes. Reads the
+    input to its end. Raises InputError and CorpusError.
+    """
+    ends = [(0, 0)]
+    for each in windows(whole, window=window):
+        if each.error is not None:
+            raise each.error
+        ends.append((whole.number, ends[-1][1] + each.size))
+    last = len(ends) - 1
+    (start, before), (stop, size) = ends[last * index // count], ends[last * (index + 1) // count]
+    return start, stop, size - before
+
+
 def stream(
-    lines: Lines | TwoInputs,
+    lines: Lines | TwoInputs | Shard,
     sink: Sink,
     work: Callable[[Window], Made],
     *,
@@ -87,7 +105,7 @@ def stream(
     done, digest = sink.begin(identity), hashlib.sha256()
     if done.lines:
         _skip(lines, done, digest)
-        meter.say(f"{sink.kept}: going on after line {done.lines:,}")
+        meter.say(f"{sink.kept}: going on after line {lines.start + done.lines:,}")
     meter.begin(skipped=done.size)
     sums, noted = dict(done.sums), 0
     for each in windows(lines, window=window):
@@ -141,9 +159,9 @@ def made_of(
     return Made(error=error)
 
 
-def _skip(lines: Lines | TwoInputs, done: Consumed, digest: Any) -> None:
+def _skip(lines: Lines | TwoInputs | Shard, done: Consumed, digest: Any) -> None:
     """Reads what an earlier call has done. Raises OutputError if the input is another one."""
-    while lines.number < done.lines and (line := next(lines, None)) is not None:
+    while lines.number < lines.start + done.lines and (line := next(lines, None)) is not None:
         digest.update(line + b"\n")
     if digest.hexdigest() != done.sha256:
         raise OutputError(

@@ -1,5 +1,7 @@
 """`attention`: what each head attends to, drawn; and which heads are worth drawing."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
 from typing import Any, cast

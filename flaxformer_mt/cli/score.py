@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
 
 from flaxformer_mt.bulk.forms import PairForm
-from flaxformer_mt.bulk.reading import open_lines, open_pairs
+from flaxformer_mt.bulk.reading import Lines, TwoInputs, open_lines, open_pairs
 from flaxformer_mt.bulk.work import ScoreSettings
 from flaxformer_mt.cli.arguments import WORKDIR, add_settings, add_weights, flags, make_parser
 from flaxformer_mt.cli.searching import DTYPE
@@ -45,8 +47,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     options = parser.parse_args(arguments)
     settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
     two = options.src is not None
-    lines = open_pairs(options.src, options.tgt) if two else open_lines(options.input)
-    return streamed(options, parser, what="score", reading=lines, settings=settings)
+    reading: Callable[[], contextlib.AbstractContextManager[Lines | TwoInputs]]
+    reading = functools.partial(open_lines, options.input)
+    if two:
+        reading = functools.partial(open_pairs, options.src, options.tgt)
+    return streamed(options, parser, what="score", reading=reading, settings=settings)
 
 
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> PairForm:

@@ -1,5 +1,7 @@
 """`serve`: an HTTP API and a web page over a run directory's model."""
 
+from __future__ import annotations
+
 import argparse
 import functools
 import gc

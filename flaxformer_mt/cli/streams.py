@@ -7,22 +7,24 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, BinaryIO, cast
 
 import flaxformer_mt as fm
 from flaxformer_mt.api import say
-from flaxformer_mt.bulk.reading import Lines, TwoInputs
-from flaxformer_mt.bulk.sinks import BucketSink, FileSink, OutputError, Sink, StreamSink
-from flaxformer_mt.bulk.stream import WINDOW, stream
+from flaxformer_mt.bulk.reading import Lines, Shard, TwoInputs
+from flaxformer_mt.bulk.sinks import BucketSink, Consumed, FileSink, OutputError, Sink, StreamSink
+from flaxformer_mt.bulk.stream import WINDOW, shard_of, stream
 from flaxformer_mt.bulk.work import ScoreSettings, TranslateSettings
 from flaxformer_mt.cli.arguments import weights
 from flaxformer_mt.cli.searching import as_asked
 from flaxformer_mt.errors import STOPPED
 from flaxformer_mt.progress import Meter
+from flaxformer_mt.rundir import paths
 
 
 class Stopped(BaseException):
@@ -32,6 +34,9 @@ class Stopped(BaseException):
 OUTPUT = {
     "--output FILE": "written as FILE.part until it is complete; called again after an "
     "interruption, the same command goes on with that; gs:// too (default: standard output)",
+    "--shard I/N": "do only part I of N, from 0 to N-1, and write it as FILE.shard-I-of-N: N "
+    "machines, or the tasks of an array job, share the work",
+    "--join N:int": "write FILE from its N shards once all of them are there",
     "--restart": "begin anew, whatever an earlier call has left",
     "--window N:int": f"lines read before any is written (default: {WINDOW}; 1 at a terminal). "
     "More of them share batches; fewer are lost to an interruption",
@@ -136,18 +141,32 @@ def streamed(
     parser: argparse.ArgumentParser,
     *,
     what: str,
-    reading: contextlib.AbstractContextManager[Lines | TwoInputs],
+    reading: Callable[[], contextlib.AbstractContextManager[Lines | TwoInputs]],
     settings: TranslateSettings | ScoreSettings,
 ) -> int:
     """All lines through the run's model; returns the exit status."""
     from flaxformer_mt.parallel.compile_cache import watch_compilations, working_time
 
     named = [options.input, getattr(options, "src", None), getattr(options, "tgt", None)]
+    if options.join or options.shard:
+        if options.output is None:
+            parser.error("--shard and --join need --output")
+        if options.join and options.shard:
+            parser.error("--shard makes a part and --join puts all of them together: give one")
+        if options.join:
+            return _joined(options)
+    shard = _shard(options, parser, named) if options.shard else None
     try:
         with contextlib.ExitStack() as stack:
             # Only an output file can be continued by a second call.
             stack.enter_context(sigterm_stops(options.output is not None))
-            lines = stack.enter_context(reading)
+            lines: Lines | TwoInputs | Shard
+            if shard is not None:
+                with reading() as whole:
+                    part = shard_of(whole, *shard, window=options.window or WINDOW)
+                lines = Shard(stack.enter_context(reading()), *part)
+            else:
+                lines = stack.enter_context(reading())
             sink = stack.enter_context(writing(options, named))
             runs = [options.workdir, *getattr(options, "ensemble", ())]
             which = weights(options.weights, parser)
@@ -183,6 +202,41 @@ def streamed(
         say(line)
     took = f"{meter.seconds:.1f} s, and {watch_compilations().seconds:.1f} s of compiling"
     say(f"{meter.describe()}; {took}, with the weights '{translator.name}'")
+    return 0
+
+
+def _shard(
+    options: argparse.Namespace, parser: argparse.ArgumentParser, named: Sequence[str | None]
+) -> tuple[int, int]:
+    """Which part of how many; names `options.output` for it."""
+    found = re.fullmatch(r"(\d+)/(\d+)", options.shard)
+    index, count = map(int, found.groups()) if found else (0, 0)
+    if not index < count:
+        parser.error(f"--shard {options.shard}: must be I/N with I from 0 to N-1, such as 0/16")
+    if not any(named):
+        parser.error("--shard reads the input twice: name a file instead of standard input")
+    options.output = _shard_name(options.output, index, count)
+    return index, count
+
+
+def _shard_name(output: str, index: int, count: int) -> str:
+    return f"{output}.shard-{index:0{len(str(count - 1))}}-of-{count}"
+
+
+def _joined(options: argparse.Namespace) -> int:
+    shards = [_shard_name(options.output, index, options.join) for index in range(options.join)]
+    missing = [shard for shard in shards if not paths.exists(paths.as_path(shard))]
+    if missing:
+        raise OutputError(f"{missing[0]}: is missing ({len(missing)} of {options.join} shards are)")
+    with writing(options, shards) as sink:
+        done = sink.begin({"join": options.join}).lines
+        for number, shard in enumerate(shards[done:], start=done + 1):
+            with paths.as_path(shard).open("rb") as content:
+                while chunk := content.read(1 << 20):
+                    sink.write(chunk)
+            sink.commit(Consumed(lines=number))
+        sink.finish()
+    say(f"{options.output}: joined from {options.join} shards")
     return 0
 
 

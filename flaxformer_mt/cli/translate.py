@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Sequence
 
 from flaxformer_mt.bulk.forms import NAMES, WRITABLE, Form, Shown
@@ -63,8 +64,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         suppress=tuple(options.suppress),
         sampling=sampling_of(options, parser),
     )
-    lines = open_lines(options.input)
-    return streamed(options, parser, what="translate", reading=lines, settings=settings)
+    reading = functools.partial(open_lines, options.input)
+    return streamed(options, parser, what="translate", reading=reading, settings=settings)
 
 
 def _form(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Form:

@@ -157,6 +157,33 @@ def test_an_unfinished_output_is_for_the_same_command(run, workdir, tmp_path, re
         assert sorted(path.name for path in place.iterdir()) == ["in", "out"]
 
 
+@pytest.mark.parametrize("command", ["translate", "score"])
+def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, command):
+    """Also one that a bad line has stopped; a draw depends on the number of its line."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    columns = "".join(f"{source}\t{target}\n" for source, target in PAIRS).encode()
+    good = 3 * (TEXT if command == "translate" else columns)
+    more = ("--window", 3) + (("--sample", "--seed", 5) if command == "translate" else ())
+    source.write_bytes(good)
+    whole = run(command, "--workdir", workdir, *more, stdin=good)
+    assert whole.status == 0, whole.errors
+    call = (command, "--workdir", workdir, "--input", source, "--output", out, *more)
+    for index in (2, 0):
+        assert run(*call, "--shard", f"{index}/3").status == 0
+    done = run(*call, "--join", 3)
+    assert done.status == 2 and f"{out}.shard-1-of-3: is missing (1 of 3 shards are)" in done.last
+    source.write_bytes(good.replace(b"\n", b"\xff\n", 4).replace(b"\xff\n", b"\n", 3))
+    done = run(*call, "--shard", "1/3")
+    assert done.status == 2 and f"{source}:4: is not UTF-8" in done.last
+    source.write_bytes(good)
+    assert run(*call, "--shard", "1/3").status == 0
+    assert run(*call, "--join", 3).last == f"{out}: joined from 3 shards"
+    assert out.read_text() == whole.output
+    for wrong in ("3/3", "1", "x/2"):
+        assert f"--shard {wrong}: must be I/N" in run(*call, "--shard", wrong).last
+    assert "--shard reads the input twice" in run(*call[:3], "--output", out, "--shard", "0/2").last
+
+
 def test_outputs_at_their_limit_are_told(run, workdir):
     options = ("--max-ratio", 0, "--max-extra-tokens", 2, "--output-format", "jsonl", "--tokens")
     done = run("translate", "--workdir", workdir, *options, stdin=TEXT + b"\n")
