@@ -103,7 +103,8 @@ def evaluate_run(
     chosen = processes.first(lambda: dataclasses.asdict(chosen_weights(run, which)))
 
     def load() -> fm.Translator:
-        return as_asked(options, fm.Translator.load(run, which=Chosen(**chosen)))
+        short, which = options.shortlist, Chosen(**chosen)
+        return as_asked(options, fm.Translator.load(run, which=which, shortlist=short))
 
     from flaxformer_mt.parallel.compile_cache import watch_compilations
 
@@ -162,6 +163,8 @@ def _check_flags(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         given -= {"weights"} if options.weights == "auto" else set()
         for name in sorted(given & _OF_RUNS | set(given_settings(options))):
             parser.error(f"--hypotheses and --{name.replace('_', '-')} do not go together")
+        if options.shortlist:
+            parser.error("--hypotheses and --shortlist do not go together")
         if (options.ref is None) == (options.testset is None):
             parser.error("--hypotheses goes with --ref FILE, or with --testset and --langpair")
         return

@@ -18,6 +18,10 @@ DTYPE = {
     "model.dtype: bfloat16 is faster on chips, and on CPUs that have it, and changes a few "
     "translations",
 }
+SHORTLIST = {
+    "--shortlist": "choose among the target words that the source's words make likely, learnt from "
+    "the run's training text once: faster with a large vocabulary, and changes a few translations",
+}
 _SAMPLING = {
     "--sample": "draw --beam-size samples; return the --n-best most likely",
     "--top-k K:int": "draw from the likeliest K tokens alone",
@@ -30,7 +34,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("search (by default the run's settings, decoding.*)")
     names = [field.name for field in dataclasses.fields(DecodingConfig)]
     add_settings(group, *(name for name in names if name not in ("beam_size", "length_penalty")))
-    flags(group, DTYPE)
+    flags(group, DTYPE | SHORTLIST)
 
 
 def as_asked(options: argparse.Namespace, translator: fm.Translator) -> fm.Translator:

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import flaxformer_mt as fm
 from flaxformer_mt.api import config_of, say
 from flaxformer_mt.cli.arguments import WORKDIR, add_decoding, flags, integer, make_parser, weights
-from flaxformer_mt.cli.searching import DTYPE, as_asked
+from flaxformer_mt.cli.searching import DTYPE, SHORTLIST, as_asked
 from flaxformer_mt.errors import UserError, install
 from flaxformer_mt.rundir.layout import open_run
 from flaxformer_mt.serving.model_info import Model
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
 def _load(options: argparse.Namespace, which: Any) -> tuple[fm.Translator, Model]:
     run = open_run(options.workdir)
     config = config_of(run)
-    translator = as_asked(options, fm.Translator.load(options.workdir, which=which))
+    loaded = fm.Translator.load(options.workdir, which=which, shortlist=options.shortlist)
+    translator = as_asked(options, loaded)
     src = translator.vocabularies.src
     return translator, Model(
         src_lang=config.data.src_lang,
@@ -86,6 +87,7 @@ _WHAT = {
     "--host HOST": "address to listen on; 0.0.0.0: all of the machine's",
     "--api-keys FILE": "only requests with one of the file's keys, one a line",
     **DTYPE,
+    **SHORTLIST,
     "--examples FILE": "texts that the page offers, one a line",
     f"--log {'|'.join(get_args(Log))}": "a line for each request; `text` also logs what is "
     "translated",

@@ -113,6 +113,7 @@ def identity(translator: fm.Translator, **settings: Any) -> dict[str, Any]:
         "weights": translator.name,
         "parameters": hashlib.sha256(listed.encode()).hexdigest()[:16],
         "vocabulary": translator.vocabularies.digest[:16],
+        "shortlist": translator.shortlist and translator.shortlist.digest,
         "dtype": ", ".join(model.config.dtype for _, model in translator.members),
         **flat,
     }
@@ -170,7 +171,9 @@ def streamed(
             sink = stack.enter_context(writing(options, named))
             runs = [options.workdir, *getattr(options, "ensemble", ())]
             which = weights(options.weights, parser)
-            translator = as_asked(options, fm.Translator.load_ensemble(runs, which=which))
+            short = getattr(options, "shortlist", False)  # `score` has none
+            loaded = fm.Translator.load_ensemble(runs, which=which, shortlist=short)
+            translator = as_asked(options, loaded)
             beam_size, n_best = translator.config.beam_size, getattr(options, "n_best", 1)
             if n_best > beam_size:
                 parser.error(f"--n-best {n_best} must lie between 1 and the beam size, {beam_size}")

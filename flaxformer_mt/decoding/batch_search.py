@@ -53,14 +53,11 @@ def rules_for(
     sampling: Sampling | None = None,
 ) -> Rules:
     """What is compiled into a search with these models and settings."""
-    types = models[0].tgt_vocab_size
-    # Rows of the softmax matrix beyond the vocabulary stand for nothing.
-    nothing = range(types, max(table_rows(model.config, types) for model in models))
     groups = 1 if sampling else config.diverse_groups  # draws differ by themselves
     return Rules(
         beam_size=config.beam_size,
         n_best=n_best,
-        suppress=(*suppress, *nothing),
+        suppress=(*suppress, *rows_for_nothing(models)),
         ends_among=config.beam_size // groups if config.ends_among == "beam" else 0,
         groups=groups,
         coverage=config.coverage_penalty > 0,
@@ -68,6 +65,12 @@ def rules_for(
         sample=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,
     )
+
+
+def rows_for_nothing(models: Models) -> tuple[int, ...]:
+    """The rows of the softmax matrices beyond the vocabulary."""
+    types = models[0].tgt_vocab_size
+    return tuple(range(types, max(table_rows(model.config, types) for model in models)))
 
 
 def fewer_rows(rows: int, live: int) -> int:

@@ -1,5 +1,6 @@
 """Token ids to token ids in batches of few shapes: what translation and validation share."""
 
+import copy
 import dataclasses
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.vocabulary import UNK
+from flaxformer_mt.data.shortlist import Shortlist
+from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import (
     Models,
@@ -18,10 +20,12 @@ from flaxformer_mt.decoding.batch_search import (
     Sources,
     padding,
     parts_of,
+    rows_for_nothing,
     rules_for,
 )
 from flaxformer_mt.decoding.batch_shapes import (
     Batch,
+    one_of_few,
     plan_batches,
     plan_groups,
     power_of_two_at_least,
@@ -31,9 +35,10 @@ from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import Sampling, seed_words
 from flaxformer_mt.decoding.search import Hypotheses, State, Weights
 from flaxformer_mt.decoding.segments import DecodingError, output_limit
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model import Transformer, of_types
 from flaxformer_mt.parallel import local_mesh, on_mesh, place_batch, whole_on
 
+LEAST_TYPES = 1024  # target types of the smallest search with a shortlist
 STRIDE = 8  # steps from one look at a small model's batch to the next
 NO_NUMBERS = (
     "not numbers: its parameters are damaged or its training diverged; use another checkpoint"
@@ -71,7 +76,9 @@ class Decoder:
     `params` holds the tree under "params" of each of `models`: one, or an ensemble, whose
     probability is the mean of theirs. The sentences of a batch are split over the data axes of
     `mesh` (default: all devices of this process); every device has all parameters. With `sampling`,
-    the beam holds as many draws. Raises ValueError for settings that contradict each other.
+    the beam holds as many draws. With a `shortlist`, a batch's outputs are made of the types that
+    it has for the batch's sources, and probabilities are relative to these. Raises ValueError for
+    settings that contradict each other.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class Decoder:
         suppress: tuple[int, ...] = (UNK,),
         sampling: Sampling | None = None,
         mesh: Mesh | None = None,
+        shortlist: Shortlist | None = None,
     ) -> None:
         mesh = local_mesh() if mesh is None else mesh
         drawn = sampling or Sampling()
@@ -100,6 +108,7 @@ class Decoder:
         self._small = batch_search.is_small(params, mesh)
         self._static: Any = {"models": models, "rules": self._rules}
         self._config, self._seed = config, drawn.seed
+        self._shortlist = shortlist
         self._longest = min(model.config.max_length for model in models)
 
     def decode(
@@ -140,28 +149,73 @@ class Decoder:
             width = power_of_two_at_least(widest) if widest else 0
             room = -(-len(batch.numbers) // batch.rows) * batch.rows
             whose = np.full(room, -1)
+            among, types = self._shortened(
+                [sources[number] for number in batch.numbers],
+                [prefixes[number] for number in batch.numbers],
+            )
             src, src_lengths, rows = padding(room, batch.length, prefix=width)
             for row, number in enumerate(batch.numbers):
                 whose[row], src_lengths[row] = number, lengths[number]
                 src[row, : lengths[number]] = sources[number]
                 rows.limits[row] = limits[number]
-                rows.prefix[row, : len(prefixes[number])] = prefixes[number]
+                begun = np.asarray(prefixes[number], np.int32)
+                rows.prefix[row, : len(begun)] = np.searchsorted(types, begun)
                 rows.seeds[row] = seed_words(self._seed, *numbers[number])
             given, most = (src, src_lengths, rows), self._limit(batch.length)
             searched = (
-                self._refilled(given, whose, length=most, rows=batch.rows)
+                among._refilled(given, whose, length=most, rows=batch.rows)
                 if self._small
-                else self._searched(given, whose, length=most)
+                else among._searched(given, whose, length=most)
             )
             for at, found in searched:
                 for row, number in enumerate(at):
                     if number >= 0:
-                        decoded[number] = _decoded(found, row, limits[number], self._rules)
+                        decoded[number] = _decoded(found, row, limits[number], self._rules, types)
         return decoded
+
+    def _shortened(
+        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]]
+    ) -> tuple["Decoder", np.ndarray]:
+        """A decoder for these sources, and the target type that each of its ids stands for.
+
+        With a shortlist its models have these types' rows alone: a power of two of them, for a
+        small model a power of four, as each number is compiled for itself. The most frequent of the
+        other types fill it up.
+        """
+        models = self._static["models"]
+        if self._shortlist is None:
+            return self, np.arange(models[0].tgt_vocab_size)
+        never = np.setdiff1d(self._rules.suppress, (UNK,))
+        likely = [self._shortlist.types(sources), *map(np.asarray, prefixes)]
+        wanted = np.setdiff1d(np.unique(np.concatenate(likely)).astype(np.int64), never)
+        size = power_of_two_at_least(max(len(wanted), LEAST_TYPES))
+        if self._small:
+            size = one_of_few(len(wanted), LEAST_TYPES)
+        ranked = self._shortlist.ranked
+        others = ranked[~np.isin(ranked, np.union1d(wanted, never))][: size - len(wanted)]
+        types = np.sort(np.concatenate([wanted, others]))
+        if len(types) < size:
+            return self, np.arange(models[0].tgt_vocab_size)
+        short = copy.copy(self)
+        short._shortlist = None
+        short._params = tuple(
+            of_types(own, model.config, types)
+            for own, model in zip(self._params, models, strict=True)
+        )
+        models = tuple(model.of_types(size) for model in models)
+        suppress = (UNK,) if UNK in self._rules.suppress else ()
+        short._rules = dataclasses.replace(
+            self._rules, suppress=suppress + rows_for_nothing(models)
+        )
+        short._static = {"models": models, "rules": short._rules}
+        return short, types
 
     def compile(self, lengths: Sequence[int], *, longest: int = 0) -> frozenset[tuple[int, int]]:
         """Compiles what `decode` may need for sources of these lengths, or for as many of which
         some have up to `longest` tokens; returns the batches' shapes, (rows, source length)."""
+        among, _ = self._shortened([[EOS]], [])  # the fewest types: few sentences need no more
+        if among is not self:
+            return among.compile(lengths, longest=longest)
         if self._small:
             shapes = frozenset((rows, length) for _, rows, length in self._planned(lengths))
             for rows, src_length in shapes:
@@ -301,7 +355,9 @@ class Decoder:
             return batch_search.reshaped(state, kept, parts=self._split, room=room)
 
 
-def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list[Decoded]:
+def _decoded(
+    hypotheses: Hypotheses, row: int, limit: int, rules: Rules, types: np.ndarray
+) -> list[Decoded]:
     scores = hypotheses.scores[row]
     if not np.isfinite(scores).any() or np.isnan(scores).any():
         raise DecodingError(f"the model's scores are {NO_NUMBERS}")
@@ -309,7 +365,7 @@ def _decoded(hypotheses: Hypotheses, row: int, limit: int, rules: Rules) -> list
     def decoded(slot: int) -> Decoded:
         length = int(hypotheses.lengths[row, slot])
         return Decoded(
-            tokens=tuple(hypotheses.tokens[row, slot, : length - 1].tolist()),
+            tokens=tuple(types[hypotheses.tokens[row, slot, : length - 1]].tolist()),
             log_prob=float(hypotheses.log_probs[row, slot]),
             score=float(scores[slot]),
             at_limit=length == limit,

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from flaxformer_mt.config import DecodingConfig, freeze
 from flaxformer_mt.data.normalization import is_blank
+from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
+from flaxformer_mt.data.store import Store
 from flaxformer_mt.data.vocabulary import EOS, UNK, Vocabularies
 from flaxformer_mt.decoding.alignment import Alignment, align_parts
 from flaxformer_mt.decoding.batches import Decoder
@@ -40,7 +42,8 @@ from flaxformer_mt.parallel import Processes, local_mesh, whole_on
 from flaxformer_mt.rundir.cache import local_copy
 from flaxformer_mt.rundir.checkpoint_choice import Chosen, Which, chosen_weights
 from flaxformer_mt.rundir.checkpoints import load_params
-from flaxformer_mt.rundir.layout import open_run, read_record
+from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
+from flaxformer_mt.rundir.paths import exists, explained, write_bytes
 
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
 
@@ -68,12 +71,14 @@ class Translator:
         *,
         name: str = "",
         others: Sequence[Member] = (),
+        shortlist: Shortlist | None = None,
     ) -> None:
         """`params` is the tree under "params"; `name` says which weights these are.
 
         They are copied to every device of this process, which share the sentences of a batch.
         Of several processes all must call it together. With `others`, of the same vocabularies, it
-        is an ensemble: the mean of their probabilities decides.
+        is an ensemble: the mean of their probabilities decides. With a `shortlist`, `translate`
+        chooses among the types that it has for a batch; scores are relative to these.
 
         Raises DecodingError if the vocabularies are not of the model's sizes.
         """
@@ -86,20 +91,28 @@ class Translator:
         self.mesh = local_mesh()
         self.params = whole_on(params, self.mesh)
         self.model, self.vocabularies = model, vocabularies
-        self.config, self.name = config, name
+        self.config, self.name, self.shortlist = config, name, shortlist
         whole = [(whole_on(theirs, self.mesh), other) for theirs, other in others]
         self.members: tuple[Member, ...] = ((self.params, model), *whole)
         self.max_length = min(member.config.max_length for _, member in self.members)
 
     @classmethod
-    def load(cls, run_dir: str | os.PathLike[str], *, which: Which | Chosen = "auto") -> Translator:
+    def load(
+        cls,
+        run_dir: str | os.PathLike[str],
+        *,
+        which: Which | Chosen = "auto",
+        shortlist: bool = False,
+    ) -> Translator:
         """The model of a run directory (`gs://` too), with the decoding settings recorded there.
 
         `which` names the checkpoint: a step, "best" by validation, "latest", "average", or "auto":
         the average unless the run has gone on since, else the best, else the latest. It may also be
-        an earlier choice.
+        an earlier choice. With `shortlist`, the run's is used, which is learnt and kept there when
+        it is first asked for.
 
-        Raises RunDirectoryError, CheckpointError, VocabularyError and ConfigError.
+        Raises RunDirectoryError, CheckpointError, VocabularyError, ConfigError, ShortlistError and
+        StoreError.
         """
         run = open_run(run_dir)
         config = freeze(read_record(run).config, str(run.config_file))
@@ -115,17 +128,24 @@ class Translator:
                 "changed; restore it from a copy"
             )
         model = Transformer(config.model, *sizes)
-        return cls(params, model, vocabularies, config.decoding, name=chosen.name)
+        short = _shortlist(run, vocabularies) if shortlist else None
+        name = chosen.name
+        return cls(params, model, vocabularies, config.decoding, name=name, shortlist=short)
 
     @classmethod
     def load_ensemble(
-        cls, run_dirs: Sequence[str | os.PathLike[str]], *, which: Which = "auto"
+        cls,
+        run_dirs: Sequence[str | os.PathLike[str]],
+        *,
+        which: Which = "auto",
+        shortlist: bool = False,
     ) -> Translator:
         """The models of several run directories as one, with the first one's settings.
 
         Raises as `load`, and DecodingError for runs of different vocabularies.
         """
-        first, *others = (cls.load(run, which=which) for run in run_dirs)
+        first = cls.load(run_dirs[0], which=which, shortlist=shortlist)
+        others = [cls.load(run, which=which) for run in run_dirs[1:]]
         for run, other in zip(run_dirs[1:], others, strict=True):
             if other.vocabularies.digest != first.vocabularies.digest:
                 raise DecodingError(
@@ -139,6 +159,7 @@ class Translator:
             first.config,
             name=" + ".join(each.name for each in (first, *others)),
             others=[(each.params, each.model) for each in others],
+            shortlist=first.shortlist,
         )
 
     def __repr__(self) -> str:
@@ -244,7 +265,8 @@ class Translator:
 
     def _decoder(self, **settings: Any) -> Decoder:
         params, models = zip(*self.members, strict=True)
-        return Decoder(params, models, self.config, mesh=self.mesh, **settings)
+        settings |= {"mesh": self.mesh, "shortlist": self.shortlist}
+        return Decoder(params, models, self.config, **settings)
 
     def score(
         self, pairs: Iterable[tuple[str, Target]], *, overlong: Overlong = "refuse"
@@ -319,6 +341,23 @@ class Translator:
         if len(self.members) > 1:
             raise DecodingError(f"{what} one model's: load the ensemble's runs one at a time")
         return TeacherForcing(self.params, self.model, self.config, self.mesh)
+
+
+def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
+    place, digest = run.shortlist, vocabularies.digest
+    if exists(place):
+        with explained(place, "read"):
+            content = place.read_bytes()
+        return Shortlist.read(content, place, vocabulary=digest)
+    if not exists(run.data):
+        raise ShortlistError(
+            f"{run}: has no training text, from which a shortlist is learnt; translate without one"
+        )
+    store = Store.open(local_copy(run.data), vocabulary_digest=digest)
+    sizes = {"src_types": vocabularies.src.size, "tgt_types": vocabularies.tgt.size}
+    learnt = learn(store.train, vocabulary=digest, **sizes)
+    write_bytes(place, learnt.to_bytes())
+    return learnt
 
 
 def translate_together(

@@ -1,6 +1,12 @@
 """The paper as linen modules."""
 
-from flaxformer_mt.model.embedding import softmax_bias, softmax_table, table_copies, table_rows
+from flaxformer_mt.model.embedding import (
+    of_types,
+    softmax_bias,
+    softmax_table,
+    table_copies,
+    table_rows,
+)
 from flaxformer_mt.model.transformer import Transformer
 
-__all__ = ["Transformer", "softmax_bias", "softmax_table", "table_copies", "table_rows"]
+__all__ = ["Transformer", "of_types", "softmax_bias", "softmax_table", "table_copies", "table_rows"]

@@ -44,6 +44,30 @@ def table_rows(config: ModelConfig, types: int) -> int:
     return -(-types // config.vocab_multiple) * config.vocab_multiple
 
 
+@functools.partial(jax.jit, static_argnames="config")
+def of_types(
+    params: Mapping[str, Any], config: ModelConfig, types: Int[Array, " some"]
+) -> dict[str, Any]:
+    """Parameters with the rows of these types alone in the target's tables.
+
+    They are `Transformer.of_types`'s. The source's table is whole, and no longer the target's.
+    """
+    tables = params["embedding"]
+    padding = table_rows(config, types.size) - types.size
+
+    def some(name: str) -> Array:
+        rows = _take(tables[name], types)
+        return jnp.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
+
+    short = {name: table for name, table in tables.items() if name.endswith("_positions")}
+    short |= {"source": tables[SOURCE_TABLE[config.tie]], "target": some(TARGET_TABLE[config.tie])}
+    if config.tie == "none":
+        short["softmax"] = some("softmax")
+    if config.logits_bias:
+        short[SOFTMAX_BIAS] = some(SOFTMAX_BIAS)
+    return {**params, "embedding": short}
+
+
 def table_copies(
     params: Mapping[str, Any], config: ModelConfig, count: int
 ) -> dict[str, dict[str, Float[Array, "copies vocab d_model"]]]:

@@ -1,5 +1,7 @@
 """The Transformer of "Attention Is All You Need" (arXiv 1706.03762), section 3."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -29,6 +31,13 @@ class Transformer(nn.Module):
         self.embedding = Embedding(self.config, self.src_vocab_size, self.tgt_vocab_size)
         self.encoder = Encoder(self.config)
         self.decoder = Decoder(self.config)
+
+    def of_types(self, count: int) -> "Transformer":
+        """The model of so many target types, whose parameters `embedding.of_types` makes."""
+        config = self.config
+        if config.tie == "all":
+            config = dataclasses.replace(config, tie="target")
+        return self.clone(config=config, tgt_vocab_size=count)
 
     def __call__(
         self,

@@ -46,6 +46,7 @@ class RunDirectory:
     vocabulary = _Inside("vocabulary")  # SentencePiece models, the id table, digests
     data = _Inside("data")  # store manifest and token store
     checkpoints = _Inside("checkpoints")  # Orbax steps, `average` and `damaged-STEP`
+    shortlist = _Inside("shortlist.npz")  # likely target types of each source type, once learnt
     compiled = _Inside("compiled")  # in a bucket: programs for the run's accelerators
     metrics = _Inside("metrics.jsonl")  # every logged number, one JSON line a report
     tensorboard = _Inside("tensorboard")  # the same numbers for TensorBoard

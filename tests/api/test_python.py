@@ -8,6 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import flaxformer_mt as fm
+from flaxformer_mt.data import shortlist
+from flaxformer_mt.data.shortlist import ShortlistError
+from flaxformer_mt.decoding import batches
 from flaxformer_mt.evaluation.metrics import Metric, ScoringError
 from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.rundir.layout import open_run, read_record
@@ -31,6 +34,24 @@ def run(trained, tmp_path):
 @pytest.fixture(scope="module")
 def translator(trained):
     return fm.Translator.load(trained)
+
+
+def test_a_shortlist_is_learnt_once_and_kept_in_the_run(run, translator, monkeypatch):
+    monkeypatch.setattr(batches, "LEAST_TYPES", 64)
+    monkeypatch.setattr(shortlist, "FREQUENT", 8)
+    first = fm.Translator.load(run, shortlist=True)
+    shutil.rmtree(run / "data")
+    again = fm.Translator.load_ensemble([run], shortlist=True)
+    assert again.shortlist.digest == first.shortlist.digest
+    line = "The old dog sleeps."
+    assert again.translate(line) == first.translate(line)
+    # Among fewer types each is likelier.
+    best, whole = (each.translate(line).hypotheses[0] for each in (first, translator))
+    assert best.log_prob > whole.log_prob
+    assert first.compile([line]) == translator.compile([line])
+    (run / "shortlist.npz").unlink()
+    with pytest.raises(ShortlistError, match="has no training text"):
+        fm.Translator.load(run, shortlist=True)
 
 
 def test_a_run_goes_on_and_tells_what_its_log_has(run, capfd):

@@ -45,7 +45,7 @@ def decoded(sources, *, prefixes=None, numbers=None, **settings):
 
 def decoder(*, seed=0, given=None, **changes) -> Decoder:
     """Of the model of `tiny(seed=seed)`, or of `given` (params, models)."""
-    names = ("n_best", "suppress", "sampling", "mesh")
+    names = ("n_best", "suppress", "sampling", "mesh", "shortlist")
     asked = {name: changes.pop(name) for name in names if name in changes}
     model, params = tiny(seed=seed)
     params, models = given or ((params,), (model,))

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from flaxformer_mt.config import DecodingConfig
+from flaxformer_mt.data import shortlist
+from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search, batches
 from flaxformer_mt.decoding.batch_search import lower_search
@@ -21,6 +23,7 @@ from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError
 from flaxformer_mt.model import Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
+from tests.decoding.runs import parameters
 from tests.training.test_compilations import logged_times
 
 
@@ -75,6 +78,38 @@ def test_scores_are_the_full_models(positions, members):
             limit = min(len(source) + 6, 24)
             assert len(tokens) <= limit
             assert output.at_limit == (len(tokens) == limit)
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize(
+    "changes", [{"tie": "all"}, {"tie": "target"}, {"tie": "none", "logits_bias": True}]
+)
+def test_a_shortlist_is_a_search_among_its_types(changes, small, monkeypatch):
+    """The likeliest token is the likeliest of them; a prefix's tokens are among them."""
+    monkeypatch.setattr(batch_search, "SMALL", 1 << 23 if small else 0)
+    monkeypatch.setattr(batches, "LEAST_TYPES", 8)
+    config = dataclasses.replace(tiny()[0].config, vocab_multiple=7, **changes)
+    model = Transformer(config, VOCAB, VOCAB)
+    params = jax.tree.map(lambda leaf: leaf * 1.5, parameters(model, 0))
+    rng = np.random.default_rng(0)
+    best = rng.integers(4, VOCAB, (VOCAB, 2)).astype(np.int32)
+    monkeypatch.setattr(shortlist, "FREQUENT", 1)
+    known = Shortlist(best, np.arange(VOCAB - 1, -1, -1, dtype=np.int32), "")
+    own, prefix = {"given": ((params,), (model,)), "beam_size": 1}, [[EOS + 2, EOS + 3]]
+    for source in sentences(5, longest=4):
+        # Eight types or sixteen, filled up with the last ones; small models have 8 or 32.
+        wanted = {*known.types([source]).tolist(), *prefix[0]}
+        size = (8 if len(wanted) <= 8 else 32) if small else 8 if len(wanted) <= 8 else 16
+        others = [each for each in known.ranked.tolist() if each not in wanted]
+        wanted |= set(others[: size - len(wanted)])
+        among = decoded([source], prefixes=prefix, shortlist=known, **own)[0][0]
+        suppress = (UNK, *sorted(set(range(VOCAB)) - wanted))
+        whole = decoded([source], prefixes=prefix, suppress=suppress, **own)[0][0]
+        assert among.tokens == whole.tokens and among.tokens[:2] == tuple(prefix[0])
+        assert among.log_prob >= whole.log_prob
+        banned = next(token for token in (*whole.tokens[2:], VOCAB - 1))
+        less = decoded([source], shortlist=known, suppress=(UNK, banned), **own)[0][0]
+        assert banned not in less.tokens
 
 
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.extended), 4])

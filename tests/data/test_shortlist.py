@@ -1,0 +1,54 @@
+"""Model 1 finds a dictionary that sentences alone imply, and a shortlist is kept as it was."""
+
+import numpy as np
+import pytest
+
+from flaxformer_mt.data import shortlist
+from flaxformer_mt.data.shortlist import Shortlist, ShortlistError, learn
+from flaxformer_mt.data.store import TokenPairs
+from flaxformer_mt.data.vocabulary import EOS
+from tests.data.pairs import in_memory
+
+TYPES = 40
+
+
+@pytest.fixture(scope="module")
+def translated() -> tuple[TokenPairs, np.ndarray]:
+    """Pairs in which each type is said by one other, in another order, and a dictionary."""
+    rng = np.random.default_rng(0)
+    words = np.concatenate([np.arange(4), 4 + rng.permutation(TYPES - 5), [TYPES - 1]])
+    # The last type is never said.
+    src = [rng.integers(4, TYPES - 1, size=rng.integers(1, 9)) for _ in range(600)]
+    tgt = [rng.permutation(words[sentence]) for sentence in src]
+    src, tgt = ([[*each.tolist(), EOS] for each in sentences] for sentences in (src, tgt))
+    return in_memory(src, tgt), words
+
+
+@pytest.mark.parametrize("cells", [1 << 40, 12_000])
+def test_each_type_s_first_candidate_is_its_translation(translated, monkeypatch, cells):
+    """Also from a sample of the pairs."""
+    monkeypatch.setattr(shortlist, "CELLS", cells)
+    pairs, words = translated
+    learnt = learn(pairs, src_types=TYPES, tgt_types=TYPES, vocabulary="v")
+    assert learnt.best.shape == (TYPES, shortlist.BEST)
+    assert (learnt.best[EOS:, 0] == words[EOS:]).mean() > 0.94
+    assert learnt.best[TYPES - 1].tolist() == [TYPES - 1] * shortlist.BEST
+    assert sorted(learnt.ranked) == list(range(TYPES)) and learnt.ranked[0] == EOS
+
+
+def test_the_types_of_a_batch(monkeypatch):
+    monkeypatch.setattr(shortlist, "FREQUENT", 2)
+    best = np.arange(20, dtype=np.int32).reshape(10, 2)
+    known = Shortlist(best, np.arange(19, -1, -1, dtype=np.int32), "v")
+    assert known.types([[4, 6], [6, 2]]).tolist() == [0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 18, 19]
+
+
+def test_it_is_kept_as_it_was_for_the_same_vocabulary(translated):
+    learnt = learn(translated[0], src_types=TYPES, tgt_types=TYPES, vocabulary="v")
+    content = learnt.to_bytes()
+    assert Shortlist.read(content, "FILE", vocabulary="v").digest == learnt.digest
+    with pytest.raises(ShortlistError, match="FILE: was learnt with another vocabulary; delete it"):
+        Shortlist.read(content, "FILE", vocabulary="w")
+    for damaged in (b"", content[:-100], b"text"):
+        with pytest.raises(ShortlistError, match="FILE: is damaged"):
+            Shortlist.read(damaged, "FILE", vocabulary="v")
