@@ -1,12 +1,11 @@
-"""Writes what `benchmarks/results/*.json` say: docs/results.md whole, the README in short.
+"""Writes what `benchmarks/results/*.json` say: docs/results.md in full, the README in six rows.
 
-python -m benchmarks.readme_tables            rewrites docs/results.md, the README's table and that
-                                              of docs/deviations.md
+python -m benchmarks.readme_tables            rewrites docs/results.md, the README's table and
+                                              chart, and the table of docs/deviations.md
 python -m benchmarks.readme_tables --check    exit status 1 if one of them says something else
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,92 +21,32 @@ PAGE = README.parent / "docs" / "results.md"
 DEVIATIONS = README.parent / "docs" / "deviations.md"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
-# What tells runs of one experiment apart in names: the same is worth showing of all.
-_OTHER_RUN = re.compile(r"(_fr)?(_seed_\d+)?(_float32|_bfloat16)?$")
-# What the README has room for. Of results that are not here it shows the first so many metrics.
-SHOWN = 4
-HEADLINES = {
-    "attention_speed": tuple(
-        f"base_{work}_{form}_ms"
-        for work in ("uneven_causal", "packed_causal")
-        for form in ("ours", "jax")
+# The README's picture.
+CHART = "training_speed_base"
+# The README's rows: the result, what it measures, and its figures. The best and most telling first.
+ROWS = {
+    "multi30k_tiny_seeds": (
+        "Multi30k English-German, test 2016: BLEU, mean of three seeds",
+        "{bleu_tokenized_lc:.2f} ({bleu_tokenized_lc_lowest:.2f} to "
+        "{bleu_tokenized_lc_highest:.2f}); published: 41.02",
     ),
-    "attention_speed_gpu": tuple(
-        f"base_{work}_{form}_ms"
-        for work in ("uneven_causal", "packed_causal")
-        for form in ("ours", "cudnn_mask")
-    ),
-    "craft": ("f1", "f1_at_most_40_words", "unrepaired_f1", "malformed"),
-    "data_pipeline": (
-        "prepare_pairs_per_second",
-        "europarl_bucket_pairs_per_second",
-        "europarl_bucket_padding",
-        "memory_of_41m_mib",
-    ),
-    "deviations": (
-        "paper_sacrebleu_13a",
-        "no_averaging_sacrebleu_13a",
-        "greedy_sacrebleu_13a",
-        "no_length_penalty_sacrebleu_13a",
-    ),
-    "interop": (
-        "beam_bleu_here",
-        "beam_bleu_ctranslate2_float32",
-        "beam_bleu_huggingface",
-        "largest_log_prob_difference_huggingface",
-    ),
-    "decoding_profile": (
-        "float32_tokens_per_second",
-        "float32_products_share",
-        "bfloat16_tokens_per_second",
-        "bfloat16_products_share",
+    "tatoeba": ("Tatoeba English-German: sacreBLEU", "{sacrebleu_13a:.2f}"),
+    "quickstart": ("Quickstart, held-out sentences: sacreBLEU", "{sacrebleu_13a:.2f}"),
+    "training_speed_base": (
+        "Training the base model: target tokens per second",
+        "{base_ours_bfloat16_tokens_per_second:,.0f}; "
+        "eole {base_eole_bfloat16_tokens_per_second:,.0f}",
     ),
     "decoding_speed": (
-        "ours_beam_4_tokens_per_second",
-        "beam_4_times_ctranslate2_float32",
-        "bfloat16_beam_4_times_ctranslate2_float32",
-        "bfloat16_beam_4_times_ctranslate2_int8",
+        "Beam search with the base model: target tokens per second",
+        "{ours_bfloat16_beam_4_tokens_per_second:,.0f}; CTranslate2 "
+        "{ctranslate2_float32_beam_4_tokens_per_second:,.0f}, with int8 "
+        "{ctranslate2_int8_beam_4_tokens_per_second:,.0f}",
     ),
-    "invariance": (
-        "sentences",
-        "float32_batches_of_32768_changed",
-        "bfloat16_batches_of_32768_changed",
-        "bfloat16_against_float32_changed",
+    "interop": (
+        "The same model exported: BLEU here, in CTranslate2, in transformers",
+        "{beam_bleu_here:.2f}, {beam_bleu_ctranslate2_float32:.2f}, {beam_bleu_huggingface:.2f}",
     ),
-    "learning_curves": (
-        "target_tokens",
-        "ours_loss_after_3_thirds",
-        "joeynmt_loss_after_3_thirds",
-        "loss_below_joeynmt",
-    ),
-    "multi30k_tiny": ("bleu_tokenized_lc", "chrf", "valid_perplexity", "target_tokens_per_second"),
-    "multi30k_tiny_gnmt_1_6": ("bleu_tokenized_lc", "chrf", "valid_bleu_tokenized_lc"),
-    "multi30k_tiny_seeds": (
-        "seeds",
-        "bleu_tokenized_lc",
-        "bleu_tokenized_lc_lowest",
-        "bleu_tokenized_lc_highest",
-    ),
-    "multi30k_tiny_raw": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
-    "plan": (
-        "base_v5e_8_paper_step_ms",
-        "big_v5e_8_paper_step_ms",
-        "big_v5e_256_step_ms",
-        "big_v5e_8_paper_gib",
-    ),
-    "plan_rows": (
-        "table3_base_v5e_8_step_ms",
-        "table3_a_h1_v5e_8_step_ms",
-        "table3_a_h16_v5e_8_step_ms",
-        "table3_c_n2_v5e_8_step_ms",
-    ),
-    "serving": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
-    "serving_beam_1": ("requests_per_second", "p99_ms", "hostile_requests", "hostile_errors"),
-    "survive": ("sigkills", "sigterms", "damaged_files", "faults"),
-    "europarl": ("sacrebleu_13a", "bleu_paper", "valid_perplexity", "target_tokens_per_second"),
-    "europarl_newstest2014": ("sacrebleu_13a", "bleu_paper", "chrf"),
-    "tatoeba": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
-    "quickstart": ("sacrebleu_13a", "chrf", "valid_perplexity", "target_tokens_per_second"),
 }
 
 # Metrics that have a name of their own. Others are shown under their plain name.
@@ -179,36 +118,39 @@ LABELS = {
 
 
 def render_table(results: Sequence[Result]) -> str:
-    """The README's tables: a row a result, with its headline metrics and a link to all of them.
+    """The README's table: one row per result of ROWS that is there.
 
-    Contests of training speed are no rows but the second table. Raises ResultError for a headline
-    that its result does not have.
+    Raises ResultError for a metric that its result does not have.
     """
-    if not results:
-        return "No results have been recorded yet."
-    rows = ["| experiment | measured | machine | time |", "|---|---|---|---|"]
-    others = [result for result in results if not speed_table.is_contest(result)]
-    for result in others:
-        shown = (
-            f"{called(result, name)} {show_value(name, value)}" for name, value in headlines(result)
+    lines = ["| what | measured | on | command |", "|---|---|---|---|"]
+    named = {result.name: result for result in results}
+    for name in (name for name in ROWS if name in named):
+        result, (what, figures) = named[name], ROWS[name]
+        try:
+            measured = figures.format_map(result.metrics)
+        except KeyError as error:
+            raise ResultError(
+                f"{name}.json: has no metric {error.args[0]}, which ROWS in "
+                "benchmarks/readme_tables.py names"
+            ) from error
+        command = result.command.partition(";")[0].partition(" --peers")[0]
+        lines.append(
+            f"| [{what}](docs/results.md#{name}) | {measured} | {show_machine(result.machine)}, "
+            f"{show_seconds(result.seconds)} | `{command}` |"
         )
-        rows.append(
-            f"| [`{result.name}`](docs/results.md#{result.name}) | {'; '.join(shown)} "
-            f"| {show_machine(result.machine)} | {show_seconds(result.seconds)} |"
-        )
-    tables = ["\n".join(rows) if others else "", speed_table.render(results)]
-    return "\n\n".join(table for table in tables if table)
+    return "\n".join(lines)
 
 
 def render_page(results: Sequence[Result]) -> str:
-    """docs/results.md: a section a result, with all its metrics and how they were measured."""
+    """docs/results.md: training speed beside others, then a section per result."""
     sections = [
         "# Results",
         "Written by `python -m benchmarks.readme_tables` from [benchmarks/results](../benchmarks/"
         "results), whose files the commands below wrote; nothing here is typed by hand.",
+        speed_table.render(results),
         *(render_section(result) for result in results),
     ]
-    return "\n\n".join(sections) + "\n"
+    return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def render_section(result: Result) -> str:
@@ -246,19 +188,6 @@ def _training(result: Result) -> list[str]:
     if mixed := mixture(result):
         said.insert(0, f"{mixed[:1].upper()}{mixed[1:]}.")
     return [" ".join(said), ""] if said else []
-
-
-def headlines(result: Result) -> list[tuple[str, float]]:
-    """The metrics that the README shows. Raises ResultError for one that is not there."""
-    usual = HEADLINES.get(_OTHER_RUN.sub("", result.name), tuple(result.metrics)[:SHOWN])
-    names = HEADLINES.get(result.name, usual)
-    for name in names:
-        if name not in result.metrics:
-            raise ResultError(
-                f"{result.name}.json: has no metric {name}, which HEADLINES in "
-                "benchmarks/readme_tables.py names"
-            )
-    return [(name, result.metrics[name]) for name in names]
 
 
 def label(name: str) -> str:
@@ -308,6 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = read_results(options.results)
         measured = next((result for result in results if result.name == "deviations"), None)
         documents = {options.page: render_page(results)}
+        for contest in (result for result in results if result.name == CHART):
+            documents[options.page.with_name(f"{CHART}.svg")] = speed_table.draw(contest)
         tables = {
             options.readme: render_table(results),
             options.deviations: deviations.render(measured),

@@ -38,10 +38,7 @@ def render(results: Sequence[Result]) -> str:
     contests = [result for result in results if is_contest(result)]
     if not contests:
         return ""
-    heads = (
-        f"[{result.name.removeprefix(PREFIX)}](docs/results.md#{result.name})"
-        for result in contests
-    )
+    heads = (f"[{result.name.removeprefix(PREFIX)}](#{result.name})" for result in contests)
     rows = [
         "| training, target tokens/s (lowest to highest) | " + " | ".join(heads) + " |",
         "|---|" + "---:|" * len(contests),
@@ -63,6 +60,33 @@ def render(results: Sequence[Result]) -> str:
         + " |"
     )
     return "\n".join(rows)
+
+
+def draw(result: Result) -> str:
+    """An SVG with a bar per contestant, the fastest first: its median in target tokens/s."""
+    prefix = result.name.removeprefix(PREFIX)
+    rates = {
+        shown.replace("*", "").replace("`", ""): result.metrics[key]
+        for name, shown in NAMES.items()
+        if (key := f"{prefix}_{name}{_RATE}") in result.metrics
+    }
+    rows, fastest = sorted(rates.items(), key=lambda row: -row[1]), max(rates.values())
+    title = f"Training the {prefix} model on {show_machine(result.machine)}: target tokens/s"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {24 * len(rows) + 44}" '
+        f'font-family="sans-serif" font-size="13" role="img" aria-label="{title}">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+        f'<text x="12" y="22" font-weight="bold">{title}</text>',
+    ]
+    for place, (shown, rate) in enumerate(rows):
+        y, width = 36 + 24 * place, 360 * rate / fastest
+        color = "#0969da" if shown.startswith("flaxformer_mt") else "#afb8c1"
+        lines += [
+            f'<text x="300" y="{y + 14}" text-anchor="end">{shown}</text>',
+            f'<rect x="310" y="{y}" width="{width:.1f}" height="18" fill="{color}"/>',
+            f'<text x="{316 + width:.1f}" y="{y + 14}">{rate:,.0f}</text>',
+        ]
+    return "\n".join([*lines, "</svg>\n"])
 
 
 def _cell(result: Result, name: str) -> str:

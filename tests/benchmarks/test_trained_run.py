@@ -9,7 +9,7 @@ import time
 import pytest
 
 from benchmarks import craft, europarl, tatoeba, trained_run
-from benchmarks.readme_tables import HEADLINES, headlines, render_section
+from benchmarks.readme_tables import render_section
 from flaxformer_mt.config import load_config
 from flaxformer_mt.data.corpus import CorpusError
 from flaxformer_mt.reproduction.result_file import read_result
@@ -126,7 +126,6 @@ def test_a_corpus_is_trained_and_scored_on_its_test_sets(
         assert result.metrics["chrf"] == 50 + place and result.metrics["valid_chrf"] == 50
         command = f"python -m {benchmark.__name__} --data FOLDER --workdir DIR{more}"
         assert result.command == command
-        assert len(headlines(result)) == len(HEADLINES[name])
 
 
 def test_training_is_stopped_after_its_seconds_and_what_comes_before_is_not():
