@@ -41,10 +41,10 @@ class Shortlist:
     vocabulary: str  # digest of the vocabularies whose ids these are
 
     def types(self, sources: Iterable[Sequence[int]]) -> Int64[np.ndarray, " types"]:
-        """The target types for sources that share a batch, in order of their ids."""
+        """The target types for sources that share a batch: the marks, the most frequent types, all
+        source types' first choices, then their second choices, and so on."""
         known = np.unique(np.concatenate([np.asarray(source) for source in sources]))
-        found = (_MARKS, self.ranked[:FREQUENT], self.best[known].ravel())
-        return np.unique(np.concatenate(found)).astype(np.int64)
+        return distinct(_MARKS, self.ranked[:FREQUENT], self.best[known].T.ravel())
 
     @property
     def digest(self) -> str:
@@ -68,6 +68,12 @@ class Shortlist:
         if found.vocabulary != vocabulary:
             raise ShortlistError(f"{place}: was learnt with another vocabulary; delete it")
         return found
+
+
+def distinct(*types: Sequence[int] | np.ndarray) -> Int64[np.ndarray, " types"]:
+    """All types, each where it comes first."""
+    every = np.concatenate(types).astype(np.int64)
+    return every[np.sort(np.unique(every, return_index=True)[1])]
 
 
 def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str) -> Shortlist:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from flaxformer_mt.config import DecodingConfig
-from flaxformer_mt.data.shortlist import Shortlist
+from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import EOS, UNK
 from flaxformer_mt.decoding import batch_search
 from flaxformer_mt.decoding.batch_search import (
@@ -179,23 +179,21 @@ class Decoder:
         """A decoder for these sources, and the target type that each of its ids stands for.
 
         With a shortlist its models have these types' rows alone: a power of two of them, for a
-        small model a power of four, as each number is compiled for itself. The most frequent of the
-        other types fill it up.
+        small model a power of four, as each number is compiled for itself. So the least likely ones
+        may be left out, or frequent ones be added.
         """
         models = self._static["models"]
+        whole = np.arange(models[0].tgt_vocab_size)
         if self._shortlist is None:
-            return self, np.arange(models[0].tgt_vocab_size)
+            return self, whole
         never = np.setdiff1d(self._rules.suppress, (UNK,))
-        likely = [self._shortlist.types(sources), *map(np.asarray, prefixes)]
-        wanted = np.setdiff1d(np.unique(np.concatenate(likely)).astype(np.int64), never)
-        size = power_of_two_at_least(max(len(wanted), LEAST_TYPES))
-        if self._small:
-            size = one_of_few(len(wanted), LEAST_TYPES)
-        ranked = self._shortlist.ranked
-        others = ranked[~np.isin(ranked, np.union1d(wanted, never))][: size - len(wanted)]
-        types = np.sort(np.concatenate([wanted, others]))
+        wanted = distinct(*prefixes, self._shortlist.types(sources))
+        most = max(len(wanted) * 2 // 3, LEAST_TYPES)
+        size = one_of_few(most, LEAST_TYPES) if self._small else power_of_two_at_least(most)
+        types = distinct(wanted, self._shortlist.ranked)
+        types = np.sort(types[~np.isin(types, never)][:size])
         if len(types) < size:
-            return self, np.arange(models[0].tgt_vocab_size)
+            return self, whole
         short = copy.copy(self)
         short._shortlist = None
         short._params = tuple(

@@ -40,7 +40,7 @@ def test_the_types_of_a_batch(monkeypatch):
     monkeypatch.setattr(shortlist, "FREQUENT", 2)
     best = np.arange(20, dtype=np.int32).reshape(10, 2)
     known = Shortlist(best, np.arange(19, -1, -1, dtype=np.int32), "v")
-    assert known.types([[4, 6], [6, 2]]).tolist() == [0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 18, 19]
+    assert known.types([[4, 6], [6, 2]]).tolist() == [*range(4), 19, 18, 4, 8, 12, 5, 9, 13]
 
 
 def test_it_is_kept_as_it_was_for_the_same_vocabulary(translated):

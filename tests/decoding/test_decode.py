@@ -12,7 +12,7 @@ import pytest
 
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data import shortlist
-from flaxformer_mt.data.shortlist import Shortlist
+from flaxformer_mt.data.shortlist import Shortlist, distinct
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding import batch_search, batches
 from flaxformer_mt.decoding.batch_search import lower_search
@@ -97,11 +97,10 @@ def test_a_shortlist_is_a_search_among_its_types(changes, small, monkeypatch):
     known = Shortlist(best, np.arange(VOCAB - 1, -1, -1, dtype=np.int32), "")
     own, prefix = {"given": ((params,), (model,)), "beam_size": 1}, [[EOS + 2, EOS + 3]]
     for source in sentences(5, longest=4):
-        # Eight types or sixteen, filled up with the last ones; small models have 8 or 32.
-        wanted = {*known.types([source]).tolist(), *prefix[0]}
-        size = (8 if len(wanted) <= 8 else 32) if small else 8 if len(wanted) <= 8 else 16
-        others = [each for each in known.ranked.tolist() if each not in wanted]
-        wanted |= set(others[: size - len(wanted)])
+        # Two thirds of what is likely are to fit.
+        wanted = distinct(prefix[0], known.types([source]), known.ranked)
+        most = len(distinct(prefix[0], known.types([source]))) * 2 // 3
+        wanted = {*wanted[: 8 if most <= 8 else 32 if small else 16].tolist()}
         among = decoded([source], prefixes=prefix, shortlist=known, **own)[0][0]
         suppress = (UNK, *sorted(set(range(VOCAB)) - wanted))
         whole = decoded([source], prefixes=prefix, suppress=suppress, **own)[0][0]
