@@ -12,7 +12,7 @@ the result with its reason, and the next one runs. The result, first_contact.jso
 after each part; with --output a page of it and all that the parts have said lie beside it.
 
 `--collect` fills a folder for a machine without a network: wheels of what an image with JAX, Flax,
-Optax, Orbax, SentencePiece and PyTorch lacks, and the text (docs/gpu.md).
+Optax, Orbax, SentencePiece and PyTorch lacks, and the text (docs/running.md).
 """
 
 import argparse

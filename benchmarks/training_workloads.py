@@ -58,7 +58,7 @@ WORKLOADS = {
         steps=6,
     ),
     "multi30k": Workload(experiment="multi30k:tiny", shape=None, steps=24),
-    # The paper's batch, for accelerators, whose memory holds all logits at once (docs/gpu.md).
+    # The paper's batch, for accelerators, whose memory holds all logits at once (docs/running.md).
     **{
         f"paper_{variant}": Workload(
             experiment=f"wmt14_en_de:{variant}",
