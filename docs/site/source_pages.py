@@ -3,15 +3,20 @@
 The pages are read on GitHub as well, where `../flaxformer_mt/model/layers.py` is the file itself.
 In the site every such link leads to a page that shows the file, and one whose text names a symbol,
 `model/layers.py:LayerNorm` or `tests/.../test_x.py::test_y`, to its line there.
-So the site holds all that it links to, and needs no other host.
+So the site holds all that it links to, and needs no other host. In reference.md it also fills in
+the settings, from the schema, and the commands, from their parsers.
 """
 
 import ast
+import contextlib
+import importlib
+import io
 import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = "source"  # where the site has them
@@ -114,6 +119,44 @@ def _home(path: str) -> str:
     return "" if (ROOT / path).is_dir() else posixpath.dirname(path)
 
 
+def settings() -> str:
+    """Every setting with its default and meaning: a table for each group."""
+    from flaxformer_mt.cli.config import explanations
+    from flaxformer_mt.config import ExperimentConfig
+
+    groups: dict[str, list[str]] = {}
+    for line in explanations(ExperimentConfig, ""):
+        key, _, rest = line.partition(" = ")
+        default, _, meaning = rest.partition(": ")
+        plain = re.sub(r"([\[\]*<|])", r"\\\1", meaning)
+        row = f"| `{key}` | `{default}` | {plain} |"
+        groups.setdefault(key.rpartition(".")[0], []).append(row)
+    tables = []
+    for group, rows in groups.items():
+        heading = [f"### `{group}`", ""] if group else []
+        head = ["| setting | default | meaning |", "|---|---|---|"]
+        tables.append("\n".join([*heading, *head, *rows]))
+    return "\n\n".join(tables)
+
+
+def commands() -> str:
+    """What each command's `--help` prints."""
+    from flaxformer_mt.cli.main import COMMANDS, module_of
+
+    shown = []
+    for name, purpose in COMMANDS.items():
+        module = importlib.import_module(f"flaxformer_mt.cli.{module_of(name)}")
+        printed = io.StringIO()
+        with (
+            mock.patch.dict("os.environ", COLUMNS="90"),
+            contextlib.redirect_stdout(printed),
+            contextlib.suppress(SystemExit),
+        ):
+            module.main(["--help"], f"flaxformer-mt {name}", purpose)
+        shown.append(f"### `{name}`\n\n```text\n{printed.getvalue()}```")
+    return "\n\n".join(shown)
+
+
 # --- what MkDocs calls -------------------------------------------------------------------------
 
 
@@ -142,6 +185,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     where = page.file.src_uri
+    if where == "reference.md":
+        markdown = markdown.replace("::: settings", settings()).replace("::: commands", commands())
     return markdown if where.startswith(f"{SOURCE}/") else rewritten(markdown, "docs", where)
 
 
