@@ -12,7 +12,14 @@ the result with its reason, and the next one runs. The result, first_contact.jso
 after each part; with --output a page of it and all that the parts have said lie beside it.
 
 `--collect` fills a folder for a machine without a network: wheels of what an image with JAX, Flax,
-Optax, Orbax, SentencePiece and PyTorch lacks, and the text (docs/running.md).
+Optax, Orbax, SentencePiece and PyTorch lacks (at most 30 MB), and the text (at most 20 MB):
+
+    python -m benchmarks.first_contact --collect carried --europarl EUROPARL      # here
+    python -m pip install --no-index --no-deps --target site carried/wheels/*.whl # there
+    PYTHONPATH=site python -m benchmarks.first_contact --data carried/europarl \\
+        --output OUT --commit HASH
+
+HASH is what `git rev-parse HEAD` prints here: a copy without git cannot tell.
 """
 
 import argparse
