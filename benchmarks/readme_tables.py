@@ -49,6 +49,20 @@ ROWS = {
     ),
 }
 
+# How many metrics of a result the page's overview has, and how many its section lists.
+SHOWN, LISTED = 4, 24
+# The order of the page: its topics, by how the names of their results begin. Real text comes first.
+TOPICS = {
+    "Translation of real text": ("tatoeba", "europarl", "multi30k"),
+    "Translation of the built-in grammar": ("quickstart", "deviations"),
+    "Parsing": ("craft",),
+    "Training": ("training_speed", "learning_curves", "attention_speed", "first_contact"),
+    "Decoding and serving": ("decoding", "serving", "invariance", "interop"),
+    "Data, recovery, tests": ("data_pipeline", "survive", "test_suite"),
+    "Planned for TPUs": ("plan",),
+    "Other": ("",),
+}
+
 # Metrics that have a name of their own. Others are shown under their plain name.
 LABELS = {
     "base_uneven_causal_ours_ms": "ms of attention on uneven rows",
@@ -142,15 +156,39 @@ def render_table(results: Sequence[Result]) -> str:
 
 
 def render_page(results: Sequence[Result]) -> str:
-    """docs/results.md: training speed beside others, then a section per result."""
+    """docs/results.md: by topic, a table of headlines, then each result in full."""
     sections = [
         "# Results",
-        "Written by `python -m benchmarks.readme_tables` from [benchmarks/results](../benchmarks/"
-        "results), whose files the commands below wrote; nothing here is typed by hand.",
-        speed_table.render(results),
-        *(render_section(result) for result in results),
+        "`python -m benchmarks.readme_tables` writes this page from [benchmarks/results]"
+        "(../benchmarks/results). Each result has its command, and nothing is typed by hand.",
     ]
-    return "\n\n".join(section for section in sections if section) + "\n"
+    rest = {result.name: result for result in results}
+    for topic, prefixes in TOPICS.items():
+        names = [name for prefix in prefixes for name in rest if name.startswith(prefix)]
+        found = [rest.pop(name) for name in dict.fromkeys(names)]
+        if found:
+            sections += [f"## {topic}", _overview(found), *map(render_section, found)]
+    return "\n\n".join(sections) + "\n"
+
+
+def _overview(results: Sequence[Result]) -> str:
+    """A row per result with its headlines; contests of training speed have a table of their own."""
+    rows = ["| result | measured | machine | time |", "|---|---|---|---|"]
+    for result in results:
+        if not speed_table.is_contest(result):
+            first = _headline_first(result)[:SHOWN]
+            shown = (f"{called(result, name)} {show_value(name, x)}" for name, x in first)
+            rows.append(
+                f"| [{result.name}](#{result.name}) | {'; '.join(shown)} "
+                f"| {show_machine(result.machine)} | {show_seconds(result.seconds)} |"
+            )
+    contests = speed_table.render(results)
+    return "\n".join(rows) + (f"\n\n{contests}" if contests else "")
+
+
+def _headline_first(result: Result) -> list[tuple[str, float]]:
+    """All metrics: those that have a name of their own come first."""
+    return sorted(result.metrics.items(), key=lambda item: item[0] not in LABELS)
 
 
 def render_section(result: Result) -> str:
@@ -161,7 +199,7 @@ def render_section(result: Result) -> str:
     files = (f"{result.name}.json", *result.hypotheses)
     dirty = "-dirty" if result.commit.endswith("-dirty") else ""
     lines = [
-        f"## {result.name}",
+        f"### {result.name}",
         "",
         f"    {result.command}",
         "",
@@ -173,13 +211,16 @@ def render_section(result: Result) -> str:
         "| metric | value |",
         "|---|---:|",
     ]
-    lines += [
-        f"| {called(result, name)} | {show_value(name, x)} |" for name, x in result.metrics.items()
-    ]
+    metrics = _headline_first(result)
+    lines += [f"| {called(result, name)} | {show_value(name, x)} |" for name, x in metrics[:LISTED]]
+    if left := metrics[LISTED:]:
+        lines += ["", f"{result.name}.json has {len(left)} more."]
     if result.signatures:
         # Below the table: in it, their bars would divide cells.
         lines += ["", "Signatures:", ""]
-        lines += [f"- {label(name)}: `{text}`" for name, text in result.signatures.items()]
+        for text in dict.fromkeys(result.signatures.values()):
+            same = (label(name) for name, found in result.signatures.items() if found == text)
+            lines.append(f"- `{text}`: {', '.join(same)}")
     return "\n".join(lines)
 
 
