@@ -5,7 +5,7 @@
   const stage = document.getElementById("stage");
   const reading = document.getElementById("reading");
   const FAINTEST = 0.005;
-  const ROW = 24, WIDTH = 320;
+  const ROW = 24, WIDTH = 320, THICKEST = 4.2;
   const kinds = new Map(data.kinds.map((each) => [each.kind, { ...each, weights: decoded(each.weights) }]));
   const picked = { ...data.opens, view: "lines", heads: new Set(data.opens.heads) };
   let at = { row: picked.row, column: null }; // where the pointer or the keys are
@@ -153,7 +153,9 @@
     const { rows, columns } = kind();
     const pen = prepared(canvas);
     const strokes = [];
-    for (const head of heads()) {
+    const chosen = heads();
+    const lane = 0.8 * ROW / chosen.length; // of each head: lines of two lie side by side
+    for (const head of chosen) {
       for (let row = 0; row < rows.length; row++) {
         if (at.row !== null && row !== at.row) continue;
         for (let column = 0; column < columns.length; column++) {
@@ -165,12 +167,14 @@
     }
     strokes.sort((a, b) => a.share - b.share); // the strongest on top
     for (const { head, row, column, share } of strokes) {
+      const off = (chosen.indexOf(head) - (chosen.length - 1) / 2) * lane;
+      const room = lane * WIDTH / Math.hypot(WIDTH, (column - row) * ROW); // steep lines are closer
       pen.globalAlpha = share;
       pen.strokeStyle = data.colours[head];
-      pen.lineWidth = 0.6 + 4 * share;
+      pen.lineWidth = Math.min(THICKEST, room) * (1 + 6 * share) / 7;
       pen.beginPath();
-      pen.moveTo(0, (row + 0.5) * ROW);
-      pen.lineTo(WIDTH, (column + 0.5) * ROW);
+      pen.moveTo(0, (row + 0.5) * ROW + off);
+      pen.lineTo(WIDTH, (column + 0.5) * ROW + off);
       pen.stroke();
     }
   }

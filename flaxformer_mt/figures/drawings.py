@@ -17,7 +17,8 @@ FAINTEST = 0.01  # weights below are not drawn: nobody would see them
 _NOTE = f"Weights below {FAINTEST:.0%} are not drawn."
 _ROW, _FONT, _GAP, _MARGIN = 21.0, 14.0, 250.0, 18.0  # pixels
 _SQUARE = 8.0
-_THINNEST, _THICKEST = 0.6, 4.2
+_THICKEST = 4.2
+_LANES = 0.8  # of a row's height is shared by its heads' lines
 _UNLIT = "#a7adba"
 _BETWEEN = 26.0
 _ABREAST = 4  # maps at most
@@ -27,8 +28,9 @@ _LIGHT, _DARK = "#fbf6ec", "#5b2d00"
 def line_drawing(picked: Picked, *, heads: int) -> Layout:
     """Rows on the left, columns on the right, a line a weight: as wide and as opaque as it is.
 
-    Colours are those of a model with `heads` heads. Where only some queries are shown, each key
-    has a square a head, as opaque as the largest weight that it is given.
+    Each picked head has a lane of its own, so that lines of two heads between the same pieces lie
+    side by side. Colours are those of a model with `heads` heads. Where only some queries are
+    shown, each key has a square a head, as opaque as the largest weight that it is given.
     """
     # The headings of both sides are labels as well, above the first.
     left, right = (
@@ -64,15 +66,19 @@ def line_drawing(picked: Picked, *, heads: int) -> Layout:
                 label.set_color(_UNLIT)
 
         weights = picked.weights[:, list(picked.shown_rows)]
+        lane = _LANES / len(picked.heads)  # in rows
         # The strongest last, on top of the others.
         order = np.argsort(weights, axis=None, kind="stable")
         segments, inks, widths = [], [], []
         for head, row, column in zip(*np.unravel_index(order, weights.shape), strict=True):
             weight = min(float(weights[head, row, column]), 1.0)  # rounding may leave more
             if weight >= FAINTEST:
-                segments.append([(0, picked.shown_rows[row]), (_GAP, column)])
+                start, off = picked.shown_rows[row], (head - (len(colours) - 1) / 2) * lane
+                segments.append([(0, start + off), (_GAP, column + off)])
                 inks.append(to_rgba(colours[head], weight))
-                widths.append((_THINNEST + (_THICKEST - _THINNEST) * weight) * pixel)
+                # Lanes are level; steep lines in them are closer to each other.
+                room = lane * _ROW * _GAP / math.hypot(_GAP, (column - start) * _ROW)
+                widths.append(min(_THICKEST, room) * (1 + 6 * weight) / 7 * pixel)
         axes.add_collection(
             LineCollection(segments, colors=inks, linewidths=widths, capstyle="butt")
         )

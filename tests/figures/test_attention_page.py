@@ -81,3 +81,22 @@ def test_in_a_browser_pointing_and_keys_show_weights(browser, tmp_path):
     assert page.inner_text("#reading").startswith(title)
     page.close()
     assert complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.extended
+def test_in_a_browser_heads_that_agree_are_seen_side_by_side(browser, tmp_path):
+    found = made_up(heads=8)
+    found.cross[:] = 0
+    found.cross[:, :, 1, 3] = 1
+    opens = pick(found, kind="cross")
+    file = tmp_path / "page.html"
+    content = attention_page(found, opens, src="", tgt="", origin="", whose="")
+    file.write_text(content, encoding="utf-8")
+    page = browser.new_page(device_scale_factor=2)
+    page.goto(file.as_uri())
+    middle = "[...canvas.getContext('2d').getImageData(canvas.width / 2, 0, 1, canvas.height).data]"
+    pixels = page.eval_on_selector("canvas", f"canvas => {middle}")
+    page.close()
+    seen = {tuple(pixels[at : at + 3]) for at in range(0, len(pixels), 4)}
+    assert {tuple(bytes.fromhex(colour[1:])) for colour in data_of(content)["colours"]} <= seen

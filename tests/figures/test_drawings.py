@@ -52,6 +52,30 @@ def test_a_line_is_as_opaque_and_wide_as_its_weight_and_has_its_head_s_colour():
     assert texts.count("see") == 2
 
 
+@pytest.mark.parametrize("heads", [2, 4, 8])
+def test_heads_that_agree_are_seen_side_by_side(heads):
+    pieces = (*"abcdefghijklmnopqrst", "</s>")
+    found = made_up(pieces, pieces, heads=heads)
+    found.cross[:] = 0
+    found.cross[:, :, (3, 0), (4, 20)] = 1  # a level link and a steep one
+    drawing = line_drawing(pick(found, kind="cross"), heads=heads)
+    strokes = re.findall(
+        rb'd="M ([\d.]+) ([\d.]+) \nL ([\d.]+) ([\d.]+) \n?"[^>]*?stroke-width: ([\d.]+)',
+        rendered(drawing, "svg"),
+    )
+    lines = np.array(strokes, np.float64)
+    assert len(lines) == 2 * heads
+    for link in (lines[0::2], lines[1::2]):
+        left, top, right, bottom, width = link.T
+        assert np.ptp(top - bottom) == pytest.approx(0, abs=1e-3)  # parallel
+        between = np.diff(top) * (right - left)[1:] / np.hypot(right - left, bottom - top)[1:]
+        assert (between >= 0.98 * width[1:]).all() and width.min() > 0.2
+    # In a PNG each head's own colour is there to be seen.
+    image = np.asarray(Image.open(io.BytesIO(rendered(drawing, "png"))).convert("RGB"))
+    seen = set(map(tuple, image[:, image.shape[1] // 2].tolist()))
+    assert {tuple(bytes.fromhex(colour[1:])) for colour in head_colours(heads)} <= seen
+
+
 def test_every_map_has_its_labels_and_darker_is_more():
     picked = pick(FOUND, kind="cross")
     content = rendered(heat_maps(picked), "svg")
