@@ -96,11 +96,11 @@ def source_page(path: str) -> str:
 
 def _entries(folder: Path) -> list[Path]:
     """What of a folder is shown: text, and folders that hold some."""
-    shown = {".py", ".json", ".sh", ".md", ".txt", ".bash", ".yaml", ".sbatch", ".Dockerfile"}
+    shown = {".py", ".json", ".sh", ".md", ".txt", ".bash", ".yaml", ".sbatch", "Dockerfile"}
     return sorted(
         entry
         for entry in folder.iterdir()
-        if (entry.is_file() and entry.suffix in shown) or (entry / "__init__.py").exists()
+        if (entry.is_file() and (entry.suffix or entry.name) in shown) or (entry / "__init__.py").exists()
     )
 
 

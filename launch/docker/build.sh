@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the container image for TPU hosts or NVIDIA GPUs; see --help.
+# Builds a container image for CPUs, a server, TPU hosts or NVIDIA GPUs; see --help.
 set -euo pipefail
 
 self=build.sh
@@ -9,7 +9,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 
 usage() {
     cat <<'TEXT'
-launch/docker/build.sh tpu|cuda --image IMAGE [OPTION ...]
+launch/docker/build.sh cpu|serve|tpu|cuda --image IMAGE [OPTION ...]
 
     launch/docker/build.sh tpu --image us-docker.pkg.dev/PROJECT/mt/flaxformer-mt:tpu --push
 
@@ -28,7 +28,7 @@ push=
 dry_run=
 while [ "$#" -gt 0 ]; do
     case $1 in
-        tpu | cuda) target=$1 ;;
+        cpu | serve | tpu | cuda) target=$1 ;;
         --push) push=yes ;;
         --dry-run) dry_run=yes ;;
         -h | --help)
@@ -40,20 +40,20 @@ while [ "$#" -gt 0 ]; do
             if [ "$1" = --image ]; then image=$2; else cuda=$2; fi
             shift
             ;;
-        *) bad_usage "'$1': tpu, cuda or an option" ;;
+        *) bad_usage "'$1': cpu, serve, tpu, cuda or an option" ;;
     esac
     shift
 done
-[ -n "$target" ] || bad_usage "tpu or cuda?"
+[ -n "$target" ] || bad_usage "which image? cpu, serve, tpu or cuda"
 [ -n "$image" ] || bad_usage "--image is missing"
-build=(docker build --file "$root/launch/docker/$target.Dockerfile" --tag "$image")
+build=(docker build --file "$root/launch/docker/Dockerfile" --target "$target" --tag "$image")
 if [ "$target" = cuda ]; then
     case ${cuda:=13} in
         12 | 13) build+=(--build-arg "CUDA=$cuda") ;;
         *) bad_usage "--cuda $cuda: 12 or 13" ;;
     esac
 elif [ -n "$cuda" ]; then
-    bad_usage "--cuda goes with cuda, not with tpu"
+    bad_usage "--cuda goes with cuda, not with $target"
 fi
 build+=("$root")
 

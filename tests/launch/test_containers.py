@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from flaxformer_mt.cli import serve
 from tests.launch.scripts import LAUNCH, ROOT, executable, run
 
 
@@ -99,19 +100,27 @@ def test_apply_hands_the_manifest_to_kubectl(tmp_path):
 
 def test_docker_lines():
     done = run("docker/build.sh", "cuda", "--cuda", "12", "--image", "mt", "--push", "--dry-run")
+    built = f"docker build --file {LAUNCH}/docker/Dockerfile --target"
     assert done.stdout.splitlines() == [
-        f"docker build --file {LAUNCH}/docker/cuda.Dockerfile --tag mt --build-arg CUDA=12 {ROOT}",
+        f"{built} cuda --tag mt --build-arg CUDA=12 {ROOT}",
         "docker push mt",
     ]
+    for target in ("cpu", "serve", "tpu"):
+        done = run("docker/build.sh", target, "--image", "mt", "--dry-run")
+        assert done.stdout == f"{built} {target} --tag mt {ROOT}\n"
+        done = run("docker/build.sh", target, "--image", "mt", "--cuda", "12")
+        assert done.returncode == 2
 
 
-@pytest.mark.parametrize("name", ["tpu", "cuda"])
-def test_dockerfiles_copy_what_the_package_is_built_from(name):
-    text = (LAUNCH / "docker" / f"{name}.Dockerfile").read_text()
+def test_the_dockerfile_has_every_target_and_copies_what_the_package_is_built_from():
+    text = (LAUNCH / "docker" / "Dockerfile").read_text()
+    assert re.findall("^FROM .* AS (.*)$", text, re.M) == ["cpu", "serve", "tpu", "cuda"]
     copied = [word for line in re.findall("^COPY (.*)$", text, re.M) for word in line.split()[:-1]]
     assert all((ROOT / word).exists() for word in copied)
     assert {"pyproject.toml", "README.md", "LICENSE", "flaxformer_mt", "configs"} <= set(copied)
-    found = re.findall(r"(?:\.\[|extra=)([a-z,]+)", text)
-    extras = {extra for group in found for extra in group.split(",")}
+    extras = re.findall(r"(?:\.|flaxformer-mt)\[([a-z]+)\]", text)
     pyproject = (ROOT / "pyproject.toml").read_text()
-    assert extras and all(f"\n{extra} = [" in pyproject for extra in extras)
+    assert extras == ["gcs", "serve", "tpu", "cuda"]
+    assert all(f"\n{extra} = [" in pyproject for extra in extras)
+    (command,) = re.findall(r"^CMD (\[\"serve.*)$", text, re.M)
+    assert serve._parser("", "").parse_args(json.loads(command)[1:]).workdir == "/run"

@@ -25,7 +25,7 @@ WRONG = {
         "--image i --tpu v6e:4x4 -- x": "the first word is the job's NAME",
         "mt --image i --tpu v5p:4x4 -- x": "--tpu v5p:4x4: the topology has 3 sides",
     },
-    "docker/build.sh": {"rocm --image i": "'rocm': tpu, cuda or an option"},
+    "docker/build.sh": {"rocm --image i": "'rocm': cpu, serve, tpu, cuda or an option"},
 }
 
 
