@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.metadata
+import os
 import re
 import shlex
 import subprocess
@@ -103,6 +104,23 @@ def test_version_is_the_newest_in_the_changelog():
     promised = set(re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()))
     workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
     assert set(re.findall(r'"(3\.\d+)"', workflow)) == promised
+
+
+def test_a_release_s_readme_leads_to_its_tag_wherever_it_is_shown(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))
+    (step,) = (each for each in workflow["jobs"]["build"]["steps"] if "README" in str(each))
+    readme = README.read_text(encoding="utf-8")
+    (tmp_path / "README.md").write_text(readme, encoding="utf-8")
+    named = {"GITHUB_REPOSITORY": "us/mt", "GITHUB_REF_NAME": "v1", "PATH": os.environ["PATH"]}
+    subprocess.run(["bash", "-ec", step["run"]], cwd=tmp_path, env=named, check=True)
+    shown = (tmp_path / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)]*)\)", shown)
+    assert len(targets) == len(re.findall(r"\]\(", readme))
+    assert all(target.startswith("https://") for target in targets)
+    assert "![From raw" in shown and "(https://raw.githubusercontent.com/us/mt/v1/docs/p" in shown
+    assert "[Guide](https://github.com/us/mt/blob/v1/docs/guide.md)" in shown
+    assert not re.search(r"\b(?:src|href)=", shown)  # HTML would need the same
 
 
 def pins_for(python: str) -> dict[str, str]:

@@ -100,7 +100,8 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(
         entry
         for entry in folder.iterdir()
-        if (entry.is_file() and (entry.suffix or entry.name) in shown) or (entry / "__init__.py").exists()
+        if (entry.is_file() and (entry.suffix or entry.name) in shown)
+        or (entry / "__init__.py").exists()
     )
 
 
