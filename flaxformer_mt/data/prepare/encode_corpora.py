@@ -12,6 +12,8 @@ import functools
 import itertools
 import multiprocessing
 import signal
+import sys
+import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -197,9 +199,16 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
                 initializer=_start,
                 initargs=(self._encode,),
             )
-        # This may start a process. The pool ends processes by SIGTERM.
-        with signals_held_back(signal.SIGINT):
-            return self._pool.submit(_encode_here, chunk)
+        # This may start a process, which would first run the user's script once more: without
+        # `if __name__ == "__main__":` it trains again, and the input of `python -` isn't found.
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            # The pool ends processes by SIGTERM.
+            with signals_held_back(signal.SIGINT):
+                return self._pool.submit(_encode_here, chunk)
+        finally:
+            sys.modules["__main__"] = main
 
 
 _encode: Encode

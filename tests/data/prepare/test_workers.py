@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,14 @@ def test_any_number_of_workers_and_any_parts_give_the_same(tmp_path, monkeypatch
     assert contents(tmp_path / "3") == contents(tmp_path / "0")
 
 
-def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported():
+def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported(
+    tmp_path, monkeypatch
+):
+    # A script without `if __name__ == "__main__":`, which workers must not run.
+    script = types.ModuleType("__main__")
+    script.__file__ = str(tmp_path / "script.py")
+    Path(script.__file__).write_text("raise SystemExit('run again')")
+    monkeypatch.setitem(sys.modules, "__main__", script)
     read = itertools.count()
     with Workers(slow, 2) as processes:
         results = processes.encode(chunk for chunk in chunks(50) if next(read) >= 0)
@@ -71,6 +79,7 @@ def test_results_come_in_order_reading_is_not_far_ahead_and_death_is_reported():
         assert next(read) <= encode_corpora.SHORT + 2 * 3
         for number, (_, result) in enumerate(itertools.islice(results, 10), 2):
             assert result == number
+        assert sys.modules["__main__"] is script
         with pytest.raises(WorkerDied, match="a worker process of `prepare` died"):
             list(results)
 
@@ -80,14 +89,13 @@ import pickle, sys
 from pathlib import Path
 from flaxformer_mt.data.prepare import prepare, encode
 
-if __name__ == "__main__":
-    encode.CHUNK = 20
-    folder = Path(sys.argv[1])
-    config = pickle.loads((folder / "config").read_bytes())
-    try:
-        prepare(config, seed=1, directory=folder / "run", workers=2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+encode.CHUNK = 20
+folder = Path(sys.argv[1])
+config = pickle.loads((folder / "config").read_bytes())
+try:
+    prepare(config, seed=1, directory=folder / "run", workers=2)
+except KeyboardInterrupt:
+    sys.exit(130)
 """
 
 
