@@ -24,6 +24,7 @@ from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.evaluation.scoring import Scores, corpus_scores
 from flaxformer_mt.interop import QUANTIZATIONS, ctranslate2, huggingface
+from flaxformer_mt.interop.card import Card
 from flaxformer_mt.interop.export import Sample, export
 from flaxformer_mt.interop.parity import Reference, sample_lines
 from flaxformer_mt.reproduction.result_file import write_result
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 folder,
                 form=form,
                 quantization=quantization,
-                languages=config.data,
+                card=Card(data=config.data),
                 sample=sample,
             )
             assert parity is not None

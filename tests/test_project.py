@@ -75,7 +75,7 @@ def imported_packages(path: Path) -> Iterator[str]:
 
 
 # Rooms that need an extra: only the commands that ask for it import them.
-EXTRAS = {"serving": "serve", "figures": "figures", "interop": "export"}
+EXTRAS = {"serving": "serve", "figures": "figures", "interop": "export", "files": "hub"}
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():

@@ -18,12 +18,15 @@ from flaxformer_mt.data.prepare import valid_text
 from flaxformer_mt.data.prepare.manifest import VALID_TEXT
 from flaxformer_mt.evaluation import evaluate as one_set
 from flaxformer_mt.evaluation.evaluate import Evaluation
+from flaxformer_mt.evaluation.evaluation_files import kept_scores
 from flaxformer_mt.evaluation.metrics import ScoringError
 from flaxformer_mt.evaluation.page import SHOWN
 from flaxformer_mt.evaluation.scoring import Scoring
+from flaxformer_mt.files import hub
+from flaxformer_mt.interop import ExportError
 from flaxformer_mt.rundir import RunDirectoryError
 from flaxformer_mt.rundir.cache import local_copy
-from flaxformer_mt.rundir.layout import RunDirectory, open_run
+from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.paths import exists
 
 if TYPE_CHECKING:
@@ -183,6 +186,8 @@ def export(
     sample: str | os.PathLike[str] | None = None,
     bound: float | None = None,
     checked: bool = True,
+    push: str | None = None,
+    license: str = "",
 ) -> Parity | None:
     """Writes a run's model into the new folder `output`, for another program.
 
@@ -192,10 +197,19 @@ def export(
     `bound` is the largest difference of a token's log-probability that passes. With
     `checked=False` nothing is compared, and the other program isn't needed.
 
-    Raises ExportError, RunDirectoryError, and what `Translator.load` raises.
+    A folder for Hugging Face has a model card: the run's data, commands, and scores of these
+    weights; `license` is the hub's name of one. `push` is a model on the hub, "ORG/NAME", to which
+    the folder is then uploaded.
+
+    Raises ExportError, HubError, RunDirectoryError, and what `Translator.load` raises.
     """
+    if format != "huggingface" and (push is not None or license):
+        raise ExportError(f"a folder for {format} has no model card and isn't pushed")
+    if push is not None:
+        hub.check_push(push)
     from flaxformer_mt.decoding.translator import Translator
     from flaxformer_mt.interop import export as interop
+    from flaxformer_mt.interop.card import Card
     from flaxformer_mt.interop.parity import sample_lines
 
     opened = open_run(run)
@@ -211,10 +225,18 @@ def export(
         output,
         form=format,
         quantization=quantization,
-        languages=config_of(opened).data,
+        card=Card(
+            data=config_of(opened).data,
+            commands=[start.command_line for start in read_record(opened).starts],
+            evaluations=kept_scores(opened.evaluation, translator.name),
+            license=license,
+            hub_name=push or "",
+        ),
         sample=compared,
         bound=bound,
     )
     say(f"compared with {parity}" if parity else "the outputs were not compared (--unchecked)")
     say(f"{output}: the weights '{translator.name}'; its README.md says how to translate")
+    if push is not None:
+        say(f"{hub.push(output, push)}: uploaded")
     return parity

@@ -17,6 +17,9 @@ _WHAT = {
     "--bound X:float": "largest difference of a token's natural log-probability that passes "
     "(default: by format)",
     "--unchecked": "compare nothing: the other program is not needed",
+    "--push ORG/NAME": "huggingface: upload the folder to this model on the hub, which becomes a "
+    "public one if it isn't there",
+    "--license NAME": "huggingface: license for the model card, such as apache-2.0",
 }
 
 
@@ -37,5 +40,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         sample=options.sample,
         bound=options.bound,
         checked=not options.unchecked,
+        push=options.push,
+        license=options.license or "",
     )
     return 0

@@ -7,8 +7,8 @@ from flaxformer_mt.cli.arguments import flags, make_parser
 from flaxformer_mt.interop import BOUND
 
 _NEEDED = {
-    "--from DIR": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "
-    "target.spm",
+    "--from MODEL": "folder of a Marian model: config.json, weights, vocab.json, source.spm, "
+    "target.spm; where there is no such folder, ORG/MODEL or ORG/MODEL@REVISION on the hub",
     "--workdir DIR": "a new run directory",
 }
 _WHAT = {

@@ -130,6 +130,20 @@ def kept_names(directory: Path) -> list[str]:
     return sorted(path.name.removesuffix(".json") for path in directory.glob("*.json"))
 
 
+def kept_scores(directory: Path, weights: str) -> list[dict[str, Any]]:
+    """The NAME.json of each evaluation of these weights, which are named as translators are.
+
+    Raises RunDirectoryError.
+    """
+
+    def step(name: object) -> str:
+        # The best checkpoint may be the latest as well.
+        return str(name).removeprefix("best, ").removeprefix("latest, ")
+
+    found = [read_json(files_of(directory, name).scores) for name in kept_names(directory)]
+    return [each for each in found if step(each.get("weights")) == step(weights)]
+
+
 def read_segments(path: str) -> list[str]:
     """The lines of a UTF-8 file, plain or `.gz`, `.xz`, `.zst`, here or in a bucket.
 

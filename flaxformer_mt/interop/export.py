@@ -4,9 +4,9 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from flaxformer_mt.config import DataConfig
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, ctranslate2, huggingface, stablehlo
+from flaxformer_mt.interop.card import Card
 from flaxformer_mt.interop.folder import appearing, write_json
 from flaxformer_mt.interop.parity import Parity, Reference, Runtime, compare
 
@@ -27,16 +27,16 @@ def export(
     *,
     form: str,
     quantization: str = "float32",
-    languages: DataConfig,
+    card: Card,
     sample: Sample | None,
     bound: float | None = None,
 ) -> Parity | None:
     """Writes the model into the new folder `destination` and compares both runtimes on `sample`.
 
-    `bound` is the largest difference of a token's log-probability that passes, by default that of
-    the format. Without a sample nothing is compared, and None returned. A model to be quantized is
-    first compared as it is, for rounding would hide a wrong bias. The folder appears when it is
-    complete and, if compared, proven.
+    A folder for Hugging Face gets `card`. `bound` is the largest difference of a token's
+    log-probability that passes, by default that of the format. Without a sample nothing is
+    compared, and None returned. A model to be quantized is first compared as it is, for rounding
+    would hide a wrong bias. The folder appears when it is complete and, if compared, proven.
 
     Raises ExportError where the format has no place for the model, a package is missing, the folder
     cannot be written, or the runtimes disagree; nothing is left then.
@@ -56,7 +56,7 @@ def export(
             if form == "ctranslate2":
                 ctranslate2.write(translator, folder, quantization=quantization)
             elif form == "huggingface":
-                huggingface.write(translator, folder, languages=languages)
+                huggingface.write(translator, folder, card=card)
             else:
                 stablehlo.write(translator, folder)
 

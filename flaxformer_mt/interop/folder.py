@@ -115,13 +115,25 @@ def write_models(folder: Path, vocabularies: Vocabularies) -> None:
     (folder / "target.spm").write_bytes(vocabularies.tgt.model)
 
 
-def write_readme(folder: Path, *, title: str, install: str, use: str, notes: str) -> None:
-    """Writes README.md: what to install and the lines of Python that translate."""
-    text = f"""# {title}
+def write_readme(
+    folder: Path,
+    *,
+    title: str,
+    install: str,
+    use: str,
+    notes: str,
+    header: str = "",
+    where: str = "In this folder",
+) -> None:
+    """Writes README.md: what to install and the lines of Python that translate.
+
+    `header` comes before all else, and `where` says where these lines run.
+    """
+    text = f"""{header}# {title}
 
     pip install {install}
 
-In this folder:
+{where}:
 
 ```python
 {use}```

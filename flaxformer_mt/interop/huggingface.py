@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flaxformer_mt.config import DataConfig
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, package_of_extra
+from flaxformer_mt.interop.card import Card
 from flaxformer_mt.interop.folder import search_of, write_json, write_models, write_readme
 from flaxformer_mt.interop.marian import to_state
 from flaxformer_mt.interop.parity import LogProbs, Rows, Runtime as ParityRuntime
@@ -32,7 +32,8 @@ _MARKS = {
 _USE = """\
 from transformers import MarianMTModel, MarianTokenizer
 
-tokenizer, model = MarianTokenizer.from_pretrained("."), MarianMTModel.from_pretrained(".")
+name = "{name}"
+tokenizer, model = MarianTokenizer.from_pretrained(name), MarianMTModel.from_pretrained(name)
 best = model.generate(**tokenizer(["TEXT"], return_tensors="pt"))
 print(tokenizer.batch_decode(best, skip_special_tokens=True)[0])
 """
@@ -42,7 +43,7 @@ How it searches stands in `generation_config.json`; arguments of `generate` say 
 """
 
 
-def write(translator: Translator, folder: Path, *, languages: DataConfig) -> None:
+def write(translator: Translator, folder: Path, *, card: Card) -> None:
     """Raises ExportError where the form has no place for the model, before anything is written, and
     where the package safetensors is missing."""
     config, program = translator.model.config, "Hugging Face's Marian"
@@ -70,13 +71,15 @@ def write(translator: Translator, folder: Path, *, languages: DataConfig) -> Non
         "no_repeat_ngram_size": translator.config.no_repeat_ngram,
     }
     write_json(folder / "generation_config.json", generation)
-    _write_tokenizer(translator, folder, languages)
+    _write_tokenizer(translator, folder, card)
     write_readme(
         folder,
-        title="A Marian model for Hugging Face transformers",
+        title=f"Translation from {card.data.src_lang} to {card.data.tgt_lang} by transformers",
         install="transformers sentencepiece torch",
-        use=_USE,
-        notes=_NOTES + notes + "\n",
+        use=_USE.format(name=card.hub_name or "."),
+        notes=f"{_NOTES}{notes}\n\n{card.body()}\n",
+        header=card.header(),
+        where="Anywhere" if card.hub_name else "In this folder",
     )
 
 
@@ -112,7 +115,7 @@ def _config(translator: Translator) -> dict[str, Any]:
     }
 
 
-def _write_tokenizer(translator: Translator, folder: Path, languages: DataConfig) -> None:
+def _write_tokenizer(translator: Translator, folder: Path, card: Card) -> None:
     """The files of a `MarianTokenizer`, whose ids are this program's."""
     vocabularies = translator.vocabularies
     src, tgt = vocabularies.src.pieces(), vocabularies.tgt.pieces()
@@ -123,8 +126,8 @@ def _write_tokenizer(translator: Translator, folder: Path, languages: DataConfig
         write_json(folder / "target_vocab.json", ids)
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": languages.src_lang,
-        "target_lang": languages.tgt_lang,
+        "source_lang": card.data.src_lang,
+        "target_lang": card.data.tgt_lang,
         "separate_vocabs": src != tgt,
         "pad_token": src[PAD],
         "eos_token": src[EOS],

@@ -17,6 +17,7 @@ from flaxformer_mt.config.schema import ExperimentConfig, ModelConfig
 from flaxformer_mt.data.type_table import MARKS, TypeTable
 from flaxformer_mt.data.vocabulary import Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.files import hub
 from flaxformer_mt.files.reading import explained, load_json
 from flaxformer_mt.interop import BOUND, ExportError, huggingface, package_of_extra
 from flaxformer_mt.interop.folder import appearing
@@ -35,6 +36,11 @@ from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
 from flaxformer_mt.rundir.layout import Status, write_status
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
+# Of a repository on the hub, which may hold the same weights for other programs too.
+_SMALL_FILES = (
+    *("config.json", "generation_config.json", "tokenizer_config.json"),
+    *("vocab.json", "target_vocab.json", "source.spm", "target.spm"),
+)
 
 
 def import_marian(
@@ -48,14 +54,15 @@ def import_marian(
 ) -> Parity | None:
     """Makes the new run directory `workdir` of the checkpoint in `folder`.
 
-    Both are compared on lines of the file `sample`, by default on pieces of the vocabulary, if
-    PyTorch and transformers are installed; None is returned if not. The directory appears when it
-    is complete and, if compared, proven.
+    Where there is no such folder, `folder` may be a model on the hub, "ORG/MODEL" or
+    "ORG/MODEL@REVISION", which is downloaded. Both are compared on lines of the file `sample`, by
+    default on pieces of the vocabulary, if PyTorch and transformers are installed; None is returned
+    if not. The directory appears when it is complete and, if compared, proven.
 
     Raises ExportError where this program has no form for the model, files are missing, the outputs
-    disagree, or the directory cannot be written.
+    disagree, or the directory cannot be written, and HubError.
     """
-    source = _read_folder(Path(folder))
+    source = _read(folder)
     model = model_config(source.config)
     src_types, tgt_types = sizes(source.config)
     shared, state = is_shared(source.config), _state(source.path)
@@ -78,7 +85,7 @@ def import_marian(
         with Checkpoints(run.checkpoints, KeepPolicy()) as checkpoints:
             # No optimizer has seen them: other runs start from these weights, this one never does.
             checkpoints.save(Snapshot(step=0, params=params, opt_state={}, position={}))
-        write_status(run, Status(state="finished", step=0, reason=f"imported from {source.path}"))
+        write_status(run, Status(state="finished", step=0, reason=f"imported from {source.origin}"))
         if huggingface.missing():
             return None
         parity = compare(
@@ -111,7 +118,7 @@ def _experiment(
 ) -> ExperimentConfig:
     """The run's config: the checkpoint's model and languages, other settings at their defaults."""
     tree = default_config()
-    tree.name = source.path.resolve().name
+    tree.name = source.name
     tree.model.update(to_dict(ExperimentConfig(model=model))["model"])
     for key, theirs in (("src_lang", "source_lang"), ("tgt_lang", "target_lang")):
         if isinstance(language := source.tokenizer.get(theirs), str) and language:
@@ -150,6 +157,8 @@ class _Folder(NamedTuple):
     """The JSON files of a checkpoint; `vocab` and `target_vocab` are piece -> id."""
 
     path: Path
+    name: str
+    origin: str
     config: Mapping[str, Any]
     generation: Mapping[str, Any]
     tokenizer: Mapping[str, Any]
@@ -157,10 +166,30 @@ class _Folder(NamedTuple):
     target_vocab: Mapping[str, int]
 
 
-def _read_folder(folder: Path) -> _Folder:
+def _read(place: str | os.PathLike[str]) -> _Folder:
+    """The checkpoint in a folder or on the hub. Raises ExportError and HubError."""
+    folder = Path(place)
+    repository = None if folder.exists() else hub.address(str(place))
+    if repository is None:
+        return _read_folder(folder, folder.resolve().name, str(place))
+    try:
+        folder = hub.fetch(repository, _SMALL_FILES)
+    except hub.HubError as error:
+        raise hub.HubError(f"{place}: is no folder here; {error}") from error
+    commit = repository._replace(revision=folder.name)
+    read = _read_folder(folder, repository.name.partition("/")[2], str(commit))
+    # No weights are fetched of a model that cannot be imported, and one form of them of others.
+    for weights in (SAFETENSORS, PICKLED):
+        if not (folder / SAFETENSORS).exists():
+            hub.fetch(commit, [weights])
+    return read
+
+
+def _read_folder(folder: Path, name: str, origin: str) -> _Folder:
     """Raises ExportError naming the file and what to do."""
     if not folder.is_dir():
-        advice = "; download the model first, and name its folder" if not folder.exists() else ""
+        advice = "; name that of a downloaded model, or ORG/MODEL of the hub"
+        advice = "" if folder.exists() else advice
         raise ExportError(f"{folder}: is no folder{advice}")
     if not (folder / "config.json").exists():
         raise ExportError(
@@ -175,6 +204,8 @@ def _read_folder(folder: Path) -> _Folder:
     separate = (folder / "target_vocab.json").exists()
     return _Folder(
         folder,
+        name,
+        origin,
         config,
         generation=_json(folder / "generation_config.json", optional=True),
         tokenizer=_json(folder / "tokenizer_config.json", optional=True),

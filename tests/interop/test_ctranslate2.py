@@ -14,6 +14,7 @@ from flaxformer_mt.data.type_table import TypeTable
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, Vocabularies, Vocabulary
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.interop import ExportError, ctranslate2
+from flaxformer_mt.interop.card import Card
 from flaxformer_mt.interop.export import Sample, export
 from flaxformer_mt.interop.folder import language_codes
 from flaxformer_mt.interop.parity import Parity, Reference, compare
@@ -30,7 +31,7 @@ def written(made: Translator, folder: Path, quantization: str = "float32", produ
 
 
 def exported(made: Translator, folder: Path, quantization: str, **more: float) -> Parity | None:
-    form = {"form": "ctranslate2", "quantization": quantization, "languages": DataConfig()}
+    form = {"form": "ctranslate2", "quantization": quantization, "card": Card(data=DataConfig())}
     return export(made, folder, **form, sample=Sample(LINES, "lines"), **more)
 
 

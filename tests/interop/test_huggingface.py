@@ -4,26 +4,31 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from flax.traverse_util import unflatten_dict
 
-from flaxformer_mt.config import DataConfig
+from flaxformer_mt.api.runs import evaluate, export as export_run
+from flaxformer_mt.config import CorpusConfig, DataConfig
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.evaluation.scoring import Scoring
 from flaxformer_mt.interop import ExportError, huggingface
+from flaxformer_mt.interop.card import Card
 from flaxformer_mt.interop.export import export
 from flaxformer_mt.interop.folder import search_of
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.interop.parity import Reference
 from flaxformer_mt.interop.weights import from_model, reorder_channels
+from tests.decoding.runs import make_run
 from tests.interop.translators import LINES, translator
 
 pytest.importorskip("safetensors", reason="needs the [export] extra")
 
-LANGUAGES = DataConfig(src_lang="en", tgt_lang="de")
+CARD = Card(data=DataConfig(src_lang="en", tgt_lang="de"))
 
 
 def read(path: Path) -> dict:
@@ -32,7 +37,7 @@ def read(path: Path) -> dict:
 
 def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
     made = translator(activation="silu", ffn_dropout=0.2)
-    huggingface.write(made, tmp_path, languages=LANGUAGES)
+    huggingface.write(made, tmp_path, card=CARD)
     config = read(tmp_path / "config.json")
     expected = {"activation_function": "swish", "activation_dropout": 0.2, "encoder_layers": 1}
     expected |= {"decoder_start_token_id": 1, "max_position_embeddings": 40, "vocab_size": 60}
@@ -49,10 +54,66 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
     assert tokenizer["clean_up_tokenization_spaces"] is False
     assert not (tmp_path / "target_vocab.json").exists()
     # Two vocabularies are two.
-    huggingface.write(translator(tie="target"), tmp_path, languages=LANGUAGES)
+    huggingface.write(translator(tie="target"), tmp_path, card=CARD)
     assert read(tmp_path / "tokenizer_config.json")["separate_vocabs"]
     assert read(tmp_path / "target_vocab.json") != vocab
     assert not read(tmp_path / "config.json")["share_encoder_decoder_embeddings"]
+
+
+def test_the_card_tells_where_the_model_is_from(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {1: None, 2: None})
+    scoring = Scoring(ter=False, resamples=0, language="de")
+    one = Translator.load(run, which=1)
+    evaluate(run, {"mine": (LINES, LINES)}, translator=one, scoring=scoring)
+    of_run: dict[str, Any] = {"format": "huggingface", "checked": False}
+    export_run(run, tmp_path / "one", which=1, **of_run)
+    export_run(run, tmp_path / "two", **of_run, license="mit")
+    first, second = ((tmp_path / name / "README.md").read_text() for name in ("one", "two"))
+    metrics = read(run.evaluation / "mine.json")["metrics"]
+    assert (
+        f"""
+## Scores
+
+Translated by flaxformer-mt's own search.
+
+- `mine` (beam 4, length penalty 0.6)
+  - sacrebleu_13a **{metrics["sacrebleu_13a"]:.2f}** `nrefs:1|case:mixed|eff:no|tok:13a|"""
+        in first
+    )
+    assert 'metrics: ["sacrebleu", "bleu", "chrf"]\n# license: say' in first
+    assert "Not scored: the run has no evaluation of these weights." in second
+    assert second.startswith('---\nlanguage: ["en", "de"]\nlicense: "mit"\nlibrary_name: ')
+    assert "metrics:" not in second and 'name = "."' in second
+
+
+def test_the_card_names_data_and_commands_without_the_folders_of_a_machine() -> None:
+    corpora = (
+        CorpusConfig(name="mine", src="/corpora/a.en", tgt="b.de"),
+        CorpusConfig(name="set", kind="tfds", path="wmt14_translate/de-en", split="train[:1%]"),
+        CorpusConfig(name="shards", kind="array_record", path="/data/part-*", src="en", tgt="de"),
+        CorpusConfig(name="remote", kind="jsonl", path="gs://b/a.jsonl", src="en", tgt="de"),
+    )
+    data = DataConfig(src_lang="pt_BR", tgt_lang="x-klingon", train=corpora)
+    words = ["flaxformer-mt", "train", "--config.data.train=/corpora/a.en,~/b c.de", "/tmp/x/run"]
+    card = Card(data=data, commands=[words, words])
+    assert 'language: ["pt"]\n' in card.header()
+    assert (
+        card.body()
+        == """## Data
+
+- `mine`: a.en, b.de
+- `set`: wmt14_translate/de-en, split train[:1%], of TensorFlow Datasets
+- `shards`: part-*
+- `remote`: gs://b/a.jsonl
+
+## Scores
+
+Not scored: the run has no evaluation of these weights.
+
+## How it was made
+
+    flaxformer-mt train '--config.data.train=a.en,b c.de' run"""
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +128,7 @@ def test_the_files_say_what_the_model_is(tmp_path: Path) -> None:
 )
 def test_what_it_cannot_hold_is_refused(form, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=reason):
-        huggingface.write(translator(**form), tmp_path, languages=LANGUAGES)
+        huggingface.write(translator(**form), tmp_path, card=CARD)
 
 
 def test_without_the_package_it_says_what_to_install(
@@ -81,7 +142,7 @@ def test_without_the_package_it_says_what_to_install(
         monkeypatch.setitem(sys.modules, package, None)
         message = r", which is not installed: pip install 'flaxformer-mt\[export\]'"
         with pytest.raises(ExportError, match=package.removesuffix(".numpy") + message):
-            export(translator(), tmp_path / "x", form=form, languages=LANGUAGES, sample=None)
+            export(translator(), tmp_path / "x", form=form, card=CARD, sample=None)
     assert not list(tmp_path.iterdir())
 
 
@@ -117,7 +178,7 @@ def test_there_and_back_is_the_same_model(
     search = {"no_repeat_ngram": 3, "beam_size": 5, "length_norm": "average"}
     made.config = dataclasses.replace(made.config, **search, length_penalty=0.75)
     (tmp_path / "folder").mkdir()
-    huggingface.write(made, tmp_path / "folder", languages=LANGUAGES)
+    huggingface.write(made, tmp_path / "folder", card=CARD)
     assert import_marian(tmp_path / "folder", tmp_path / "run", ["test"]) is None
     back = Translator.load(tmp_path / "run")
     for name in ("no_repeat_ngram", "beam_size", "length_norm", "length_penalty"):

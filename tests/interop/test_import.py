@@ -202,7 +202,7 @@ def test_arrays_that_are_no_models_are_refused(
 def test_what_is_not_there_is_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ExportError, match="absent: is no folder; download the model first"):
+    with pytest.raises(ExportError, match="absent: is no folder; name that of a downloaded model"):
         import_marian(tmp_path / "absent", tmp_path / "run", ["x"])
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -1,0 +1,148 @@
+"""The Hugging Face hub, by `huggingface_hub`: only what asks for the hub needs that package.
+
+The token and the folder of downloads are those of the package's own settings (`hf auth login`,
+HF_TOKEN, HF_HOME).
+"""
+
+import contextlib
+import importlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from flaxformer_mt.errors import UserError, install
+
+_NAME = r"\w[\w.-]*/\w[\w.-]*"
+_SIGN_IN = "`hf auth login` or HF_TOKEN gives one: https://huggingface.co/settings/tokens"
+
+
+class HubError(UserError):
+    """What the hub doesn't have or give, or a missing package; one line that says what to do."""
+
+
+class Address(NamedTuple):
+    """ORG/NAME, and a branch, a tag or a commit of it; None stands for the main branch."""
+
+    name: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.revision is None else f"{self.name}@{self.revision}"
+
+
+def address(text: str) -> Address | None:
+    """What ORG/NAME or ORG/NAME@REVISION names; None for other text."""
+    match = re.fullmatch(rf"({_NAME})(?:@([^@\s]+))?", text)
+    return match and Address(match[1], match[2])
+
+
+def fetch(
+    repository: Address,
+    patterns: Sequence[str],
+    *,
+    kind: Literal["model", "dataset"] = "model",
+    download: bool = True,
+) -> Path:
+    """The local folder of a repository's files that match one of `patterns`, named for the commit.
+
+    They are downloaded once. Without `download`, or where the hub can't be reached, it has those
+    of before. Raises HubError.
+    """
+    hub = _library()
+    with _explained(f"{kind} {repository}"):
+        folder = hub.snapshot_download(
+            repository.name,
+            repo_type=kind,
+            revision=repository.revision,
+            allow_patterns=list(patterns),
+            local_files_only=not download,
+        )
+    return Path(folder)
+
+
+def check_push(name: str) -> None:
+    """Raises HubError where `push` is bound to fail: the package, a token, or its right is missing.
+
+    It spares the export that would come first.
+    """
+    if (repository := address(name)) is None or repository.revision is not None:
+        raise HubError(f"{name}: is no name on the hub: write ORG/NAME")
+    hub = _library()
+    if hub.get_token() is None:
+        raise HubError(f"{name}: uploading needs a token of the hub: {_SIGN_IN}")
+    with _explained(name):
+        token = hub.HfApi().whoami().get("auth", {}).get("accessToken", {})
+    if token.get("role") == "read":
+        raise HubError(f"{name}: the token may only read: {_SIGN_IN}, with the right to write")
+
+
+def push(folder: str | os.PathLike[str], name: str) -> str:
+    """Uploads a folder to the model ORG/NAME, which is made if it isn't there; returns its page.
+
+    Files of before stay where the folder has none of that name. Raises HubError.
+    """
+    api, message = _library().HfApi(), "Exported by flaxformer-mt"
+    try:
+        with _explained(name):
+            page = api.create_repo(name, repo_type="model", exist_ok=True)
+            api.upload_folder(repo_id=name, folder_path=str(folder), commit_message=message)
+    except HubError as error:
+        advice = f"{folder} is complete, and `hf upload {name} {folder}` uploads it"
+        raise HubError(f"{error}; {advice}") from error.__cause__
+    return str(page)
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise HubError(
+            f"the hub is reached by huggingface_hub, which is not installed: {install('hub')}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turns errors of the package, and of the network below it, into one line about `what`."""
+    errors = importlib.import_module("huggingface_hub.errors")
+    try:
+        yield
+    except errors.GatedRepoError:
+        raise HubError(
+            f"{what}: is given to those who accepted its terms on its page, with a token: "
+            f"{_SIGN_IN}"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise HubError(f"{what}: there is no such branch, tag or commit on the hub") from None
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code
+        if isinstance(error, errors.RepositoryNotFoundError) or status == 404:
+            raise HubError(
+                f"{what}: the hub has none of that name that you may see; a private one needs a "
+                f"token: {_SIGN_IN}"
+            ) from None
+        if status == 401:
+            raise HubError(f"{what}: the hub refuses the token: {_SIGN_IN}") from None
+        if status == 403:
+            raise HubError(
+                f"{what}: the token has no right to that: {_SIGN_IN}, with the right to write there"
+            ) from None
+        raise HubError(f"{what}: the hub answers {_first_line(error)}") from error
+    except errors.LocalEntryNotFoundError as error:
+        if error.__cause__ is None:
+            raise HubError(f"{what}: is not downloaded yet") from None
+        raise HubError(
+            f"{what}: the hub cannot be reached, and nothing of it is here from before: "
+            f"{_first_line(error.__cause__)}"
+        ) from error.__cause__
+    # A damaged answer, a model card that the hub refuses; the network; the disk.
+    except Exception as error:
+        reason = error if error.__cause__ is None else error.__cause__
+        raise HubError(f"{what}: {_first_line(reason)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

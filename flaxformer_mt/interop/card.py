@@ -1,0 +1,90 @@
+"""The model card of a folder for Hugging Face: the data, the scores and the commands of its run."""
+
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from flaxformer_mt.config import CorpusConfig, DataConfig
+
+# The hub's names for metrics; the first that begins ours stands for it.
+_METRICS = ("sacrebleu", "bleu", "chrf", "ter", "comet")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Card:
+    """What a run tells of its model, and what the person says of it."""
+
+    data: DataConfig
+    """What it was trained on."""
+    commands: Sequence[Sequence[str]] = ()
+    """Those that made the run, as words."""
+    evaluations: Sequence[Mapping[str, Any]] = ()
+    """Of these weights, as `evaluate` keeps them in NAME.json."""
+    license: str = ""
+    """The hub's name of it, such as apache-2.0; empty: the person adds it."""
+    hub_name: str = ""
+    """ORG/NAME, where the folder goes to the hub."""
+
+    def header(self) -> str:
+        """What the hub reads: YAML, whose values are written as JSON, which is YAML too."""
+        codes = [re.split("[-_]", code)[0] for code in (self.data.src_lang, self.data.tgt_lang)]
+        metrics = {name for each in self.evaluations for name in each["metrics"]}
+        known = [m for m in _METRICS if any(name.startswith(m) for name in metrics)]
+        values: dict[str, Any] = {
+            # The hub refuses other codes.
+            "language": [code for code in codes if re.fullmatch("[a-z]{2,3}", code)],
+            "license": self.license,
+            "library_name": "transformers",
+            "pipeline_tag": "translation",
+            "tags": ["marian", "flaxformer-mt"],
+            "metrics": known,
+        }
+        lines = [f"{key}: {json.dumps(value)}" for key, value in values.items() if value]
+        if not self.license:
+            lines.append("# license: say what others may do with the model")
+        return "".join(f"{line}\n" for line in ("---", *lines, "---"))
+
+    def body(self) -> str:
+        """Sections about the run, in Markdown."""
+        commands = dict.fromkeys(shlex.join(map(_public, words)) for words in self.commands)
+        corpora = [f"- `{corpus.name}`: {_origin(corpus)}" for corpus in self.data.train]
+        parts = [
+            "## Data",
+            "\n".join(corpora) or "The run names no training text.",
+            "## Scores",
+            "\n".join(self._scores()) or "Not scored: the run has no evaluation of these weights.",
+            "## How it was made",
+            "\n".join(f"    {line}" for line in commands) or "The run doesn't tell.",
+        ]
+        return "\n\n".join(parts)
+
+    def _scores(self) -> Iterator[str]:
+        """No table: signatures have bars in them."""
+        if self.evaluations:
+            yield "Translated by flaxformer-mt's own search.\n"
+        for each in self.evaluations:
+            search = f"beam {each['beam_size']}, length penalty {each['length_penalty']:g}"
+            yield f"- `{each['name']}` ({search})"
+            for name, score in each["metrics"].items():
+                yield f"  - {name} **{score:.2f}** `{each['signatures'][name]}`"
+
+
+def _origin(corpus: CorpusConfig) -> str:
+    """Names of files, without the folders of one machine; the whole name of a public set."""
+    if corpus.kind == "synthetic":
+        return f"the built-in grammar, {corpus.size:,} pairs"
+    if corpus.kind == "tfds":
+        return f"{corpus.path}, split {corpus.split}, of TensorFlow Datasets"
+    if "://" in corpus.path:
+        return corpus.path
+    sides = (corpus.src, corpus.tgt) if corpus.kind == "files" else (corpus.path,)
+    return ", ".join(PurePath(side).name for side in sides)
+
+
+def _public(word: str) -> str:
+    """A word of a command without the folders of absolute paths in it."""
+    return re.sub(r"(^|[=,])[/~][^=,:]*/", r"\1", word)

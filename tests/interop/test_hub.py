@@ -1,0 +1,145 @@
+"""Models pushed to the hub and imported from it, on a stand-in that speaks its HTTP."""
+
+import json
+import sys
+
+import pytest
+
+from flaxformer_mt.config import freeze
+from flaxformer_mt.decoding.translator import Translator
+from flaxformer_mt.files.hub import Address, HubError, address
+from flaxformer_mt.interop import ExportError, huggingface
+from flaxformer_mt.interop.import_run import import_marian
+from flaxformer_mt.rundir.layout import open_run, read_record, read_status
+from tests.cli.conftest import run as run
+from tests.decoding.runs import make_run
+from tests.interop.marian_models import write_arrays
+from tests.interop.stand_in_hub import Hub, hub as hub
+
+pytest.importorskip("safetensors", reason="needs the [export] extra")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("made") / "run", {1: None})
+
+
+@pytest.fixture(autouse=True)
+def no_peer(monkeypatch):
+    """As where PyTorch is not installed."""
+    monkeypatch.setattr(huggingface, "missing", lambda: ["torch", "transformers"])
+
+
+def pushed(trained, out, name="lab/en-de"):
+    export = ["export", "--workdir", trained, "--format", "huggingface", "--unchecked"]
+    return [*export, "--output", out, "--push", name]
+
+
+def test_a_folder_is_pushed_and_comes_back_as_a_run(hub: Hub, run, trained, tmp_path):
+    out = tmp_path / "out"
+    done = run(*pushed(trained, out), "--license", "apache-2.0")
+    assert (done.status, done.last) == (0, f"{hub.url}/lab/en-de: uploaded"), done.errors
+    files = hub.files["models/lab/en-de"]
+    assert files == {path.name: path.read_bytes() for path in out.iterdir()}
+    card = files["README.md"].decode()
+    assert 'language: ["en", "de"]\nlicense: "apache-2.0"\n' in card
+    assert 'name = "lab/en-de"' in card and "Not scored" in card
+
+    hub.files["models/lab/en-de"]["pytorch_model.bin"] = b"the same for others"
+    hub.requests.clear()
+    done = run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back")
+    assert done.status == 0, done.errors
+    assert not [each for each in hub.requests if "pytorch_model.bin" in each or "parity" in each]
+    ours, theirs = (Translator.load(each) for each in (trained, tmp_path / "back"))
+    assert ours.vocabularies == theirs.vocabularies
+    back = open_run(tmp_path / "back")
+    commit = hub.commit("models/lab/en-de")
+    assert read_status(back).reason == f"imported from lab/en-de@{commit}"
+    assert freeze(read_record(back).config, "config").name == "en-de"
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "status", "message"),
+    [
+        ("", "lab/en-de", 2, "lab/en-de: uploading needs a token of the hub: `hf auth login` or"),
+        ("hf_wrong", "lab/en-de", 2, "lab/en-de: the hub refuses the token: `hf auth login` or"),
+        ("hf_reader", "lab/en-de", 2, "lab/en-de: the token may only read: `hf auth login` or"),
+        ("hf_writer", "en-de", 2, "en-de: is no name on the hub: write ORG/NAME"),
+        ("hf_writer", "lab/en-de@v1", 2, "lab/en-de@v1: is no name on the hub: write ORG/NAME"),
+    ],
+)
+def test_what_cannot_be_pushed_is_not_exported(
+    hub, run, trained, tmp_path, monkeypatch, token, name, status, message
+):
+    monkeypatch.setenv("HF_TOKEN", token)
+    done = run(*pushed(trained, tmp_path / "out", name))
+    assert (done.status, message in done.last) == (status, True), done.errors
+    assert done.errors.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_without_the_package_the_extra_is_named(run, trained, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    install = "huggingface_hub, which is not installed: pip install 'flaxformer-mt[hub]'"
+    done = run(*pushed(trained, tmp_path / "out"))
+    assert done.status == 2 and done.last.endswith(install)
+    done = run("import", "--from", "lab/en-de", "--workdir", tmp_path / "back")
+    assert done.status == 2 and "lab/en-de: is no folder here; the hub is" in done.last
+    assert done.last.endswith(install) and not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_the_hub_does_not_take_stays(hub, run, trained, tmp_path):
+    out = tmp_path / "out"
+    done = run(*pushed(trained, out, "others/en-de"))
+    assert done.status == 2 and (out / "model.safetensors").exists()
+    assert "others/en-de: the token has no right to that" in done.last
+    assert done.last.endswith(f"{out} is complete, and `hf upload others/en-de {out}` uploads it")
+    done = run(*pushed(trained, tmp_path / "two"), "--format", "ctranslate2")
+    assert done.status == 2 and done.last.endswith(
+        "a folder for ctranslate2 has no model card and isn't pushed"
+    )
+
+
+@pytest.fixture
+def model(hub, tmp_path):
+    """A Marian model on the hub."""
+    write_arrays(tmp_path / "marian")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "marian").iterdir()}
+    hub.files["models/lab/marian"] = files
+    return files
+
+
+def test_a_revision_is_imported_and_what_was_fetched_is_kept(hub, model, tmp_path, capfd):
+    commit = hub.commit("models/lab/marian")
+    import_marian(f"lab/marian@{commit}", tmp_path / "one", ["x"])
+    with pytest.raises(HubError, match="model lab/marian@v2: there is no such branch, tag or com"):
+        import_marian("lab/marian@v2", tmp_path / "two", ["x"])
+    import_marian("lab/marian", tmp_path / "two", ["x"])
+    hub.shutdown()
+    hub.server_close()
+    import_marian("lab/marian", tmp_path / "three", ["x"])
+    with pytest.raises(HubError, match="model lab/other: the hub cannot be reached, and nothing"):
+        import_marian("lab/other", tmp_path / "four", ["x"])
+
+
+def test_other_models_are_refused_before_their_weights_are_fetched(hub, model, tmp_path):
+    model["config.json"] = json.dumps({"model_type": "bart"}).encode()
+    with pytest.raises(ExportError, match="model_type is 'bart'; only 'marian'"):
+        import_marian("lab/marian", tmp_path / "run", ["x"])
+    assert not any("model.safetensors" in each for each in hub.requests)
+    with pytest.raises(HubError, match="is no folder here; model lab/none: the hub has none of"):
+        import_marian("lab/none", tmp_path / "run", ["x"])
+
+
+def test_a_folder_of_that_name_is_meant(hub, model, tmp_path, monkeypatch):
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "marian").rename(tmp_path / "lab" / "marian")
+    monkeypatch.chdir(tmp_path)
+    import_marian("lab/marian", tmp_path / "run", ["x"])
+    assert read_status(open_run(tmp_path / "run")).reason == "imported from lab/marian"
+    assert not hub.requests
+
+
+def test_addresses_are_told_from_paths():
+    assert address("lab/en-de") == Address("lab/en-de") and str(address("a/b@v1")) == "a/b@v1"
+    for text in ("marian", "a/b/c", "/a/b", "./a", "../a", "~/a", "gs://a/b", "a/b@", "a/b c"):
+        assert address(text) is None
