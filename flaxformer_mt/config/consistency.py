@@ -89,6 +89,7 @@ CORPUS_SETTINGS = {
     "jsonl": CorpusSettings(("path",), ("src", "tgt")),
     "tfds": CorpusSettings((), ("path", "split", "src", "tgt")),
     "array_record": CorpusSettings(("path",), ("src", "tgt")),
+    "hf": CorpusSettings(("path",), ("src", "tgt")),
     "synthetic": CorpusSettings((), ("split", "size")),
 }
 # Of the built-in grammar.

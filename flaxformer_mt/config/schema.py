@@ -93,20 +93,22 @@ class ModelConfig:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     name: str = setting("", "the corpus's name in reports: the key it stands under in the config")
-    kind: Literal["files", "tsv", "jsonl", "tfds", "array_record", "synthetic"] = setting(
+    kind: Literal["files", "tsv", "jsonl", "tfds", "array_record", "hf", "synthetic"] = setting(
         "files",
         "files: two line-aligned files; tsv: one file, two columns; jsonl: one JSON object a line; "
         "tfds: a TensorFlow Datasets translation set; array_record: ArrayRecord shards of JSON "
-        "objects; synthetic: the built-in grammar",
+        "objects; hf: parquet files, of the Hugging Face hub or your own; synthetic: the built-in "
+        "grammar",
     )
     src: str = setting(
-        "", "files: the source side (plain, .gz, .xz or .zst); jsonl, tfds, array_record: its key"
+        "",
+        "files: the source side (plain, .gz, .xz or .zst); jsonl, tfds, array_record, hf: its key",
     )
-    tgt: str = setting("", "files: the target side; jsonl, tfds, array_record: its key")
+    tgt: str = setting("", "files: the target side; jsonl, tfds, array_record, hf: its key")
     path: str = setting(
         "",
-        "tsv, jsonl: the file; array_record: the shards, as a glob pattern; "
-        "tfds: the set, such as wmt14_translate/de-en",
+        "tsv, jsonl: the file; array_record, hf: the files, as a glob pattern, which on the hub is "
+        "hf://datasets/ORG/NAME/PATTERN; tfds: the set, such as wmt14_translate/de-en",
     )
     split: str = setting(
         "train", "synthetic: train, valid or test; tfds: as TFDS writes it, such as train[:10%]"

@@ -1,17 +1,22 @@
-"""Models pushed to the hub and imported from it, on a stand-in that speaks its HTTP."""
+"""Models pushed to the hub, models and data sets from it, on a stand-in that speaks its HTTP."""
 
+import dataclasses
 import json
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from flaxformer_mt.config import freeze
+from flaxformer_mt.config import CorpusConfig, DataConfig, freeze
+from flaxformer_mt.data.corpus import CorpusError, open_source, open_split
+from flaxformer_mt.data.synthetic import pairs
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.files.hub import Address, HubError, address
 from flaxformer_mt.interop import ExportError, huggingface
 from flaxformer_mt.interop.import_run import import_marian
 from flaxformer_mt.rundir.layout import open_run, read_record, read_status
-from tests.cli.conftest import run as run
+from tests.cli.conftest import run as run, settings
 from tests.decoding.runs import make_run
 from tests.interop.marian_models import write_arrays
 from tests.interop.stand_in_hub import Hub, hub as hub
@@ -137,6 +142,65 @@ def test_a_folder_of_that_name_is_meant(hub, model, tmp_path, monkeypatch):
     import_marian("lab/marian", tmp_path / "run", ["x"])
     assert read_status(open_run(tmp_path / "run")).reason == "imported from lab/marian"
     assert not hub.requests
+
+
+def parquet(made):
+    """A file as the hub has them."""
+    kind = pa.struct([("en", pa.string()), ("de", pa.string())])
+    rows = pa.array([{"en": src, "de": tgt} for src, tgt in made], kind)
+    pq.write_table(pa.table({"translation": rows}), sink := pa.BufferOutputStream())
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_data_set_is_fetched_once_and_prepared(hub, run, tmp_path):
+    shards = ("train-0", "train-1", "validation-0")
+    made = list(pairs("train", 180))
+    hub.files["datasets/lab/pairs"] = {"fr/train-0.parquet": b""} | {
+        f"en-de/{name}.parquet": parquet(made[number::3]) for number, name in enumerate(shards)
+    }
+    keys = {"src": "translation.en", "tgt": "translation.de", "kind": "hf"}
+    changes = {
+        f"data__{part}__{key}": keys[key] for part in ("train__mine", "valid") for key in keys
+    }
+    changes["data__train__mine__path"] = "hf://datasets/lab/pairs/en-de/train-*.parquet"
+    changes["data__valid__path"] = "hf://datasets/lab/pairs@main/en-de/validation-*.parquet"
+    prepare = ["prepare", *settings(tmp_path, **changes), "--workdir", tmp_path / "run"]
+    done = run(*prepare)
+    assert done.status == 0 and "training the vocabulary on 120 pairs" in done.errors, done.errors
+    fetched = [each for each in hub.requests if each.startswith("GET") and "resolve" in each]
+    assert sorted(each.rpartition("/")[2] for each in fetched) == [f"{n}.parquet" for n in shards]
+    manifest = json.loads((tmp_path / "run" / "data" / "manifest.json").read_text())
+    commit = hub.commit("datasets/lab/pairs")
+    assert all(f"/snapshots/{commit}/en-de/" in each["path"] for each in manifest["inputs"])
+
+    hub.shutdown()
+    hub.server_close()
+    done = run(*prepare)
+    assert done.status == 0 and len(hub.requests) < 40, done.errors
+
+
+def test_a_data_set_that_is_not_there_is_named(hub, tmp_path):
+    hub.files["datasets/lab/pairs"] = {"en-de/train-0.parquet": parquet(pairs("train", 1))}
+    corpus = CorpusConfig(name="a", kind="hf", src="translation.en", tgt="translation.de")
+
+    def opened(path, **more):
+        of_hub = dataclasses.replace(corpus, path=f"hf://datasets/{path}")
+        return open_source(of_hub, key="data.train.a", **more)
+
+    for path, message in (
+        ("lab/pairs/de-en/*", "data.train.a.path: dataset lab/pairs has no file that matches de"),
+        ("lab/none/*", "data.train.a.path: dataset lab/none: the hub has none of that name that"),
+        ("lab/pairs@refs%2Fx/*", "dataset lab/pairs@refs/x: there is no such branch, tag or com"),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            opened(path)
+    with pytest.raises(CorpusError, match="dataset lab/pairs: is not downloaded yet"):
+        opened("lab/pairs/en-de/*", make=False)
+    assert list(opened("lab/pairs/en-de/*").records()) == list(
+        opened("lab/pairs/en-de/*", make=False).records()
+    )
+    data = DataConfig(train=(dataclasses.replace(corpus, path="hf://datasets/lab/none/*"),))
+    assert open_split(data, "train", fetch=False) == []
 
 
 def test_addresses_are_told_from_paths():

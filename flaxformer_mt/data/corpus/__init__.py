@@ -1,4 +1,4 @@
-"""Reading parallel text: from files, JSON lines, stored records, TFDS and the built-in grammar.
+"""Reading parallel text: from files, JSON lines, stored records, TFDS, the hub and the grammar.
 
 Readers neither filter nor tokenise; they give every pair that is sound, and account for the rest.
 """

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from flaxformer_mt.config.consistency import CORPUS_SETTINGS
 from flaxformer_mt.config.schema import CorpusConfig, DataConfig
-from flaxformer_mt.data.corpus import paths, tfds_sets
+from flaxformer_mt.data.corpus import parquet, paths, tfds_sets
 from flaxformer_mt.data.corpus.json_records import JsonRecords
 from flaxformer_mt.data.corpus.pairs import CorpusError, Defect, Drops, Pair
 from flaxformer_mt.data.corpus.paths import AnyPath
@@ -94,15 +94,15 @@ def open_split(
 ) -> list[tuple[str, CorpusConfig, Source]]:
     """Each corpus of "train" or "valid": its key, its settings and its source.
 
-    With `data.valid_fraction` the two splits are parts of one corpus. TFDS sets, which may have to
-    be fetched first, are left out unless `fetch`. Raises CorpusError.
+    With `data.valid_fraction` the two splits are parts of one corpus. Sets of TFDS and of the hub,
+    which may have to be fetched first, are left out unless `fetch`. Raises CorpusError.
     """
     corpora = {f"data.train.{corpus.name}": corpus for corpus in data.train}
     if split == "valid" and not data.valid_fraction:
         corpora = {"data.valid": data.valid}
     opened = []
     for key, corpus in corpora.items():
-        if corpus.kind == "tfds" and not fetch:
+        if not fetch and (corpus.kind == "tfds" or corpus.path.startswith(parquet.HUB)):
             continue
         source = open_source(corpus, data.folder, key)
         if data.valid_fraction:
@@ -119,8 +119,8 @@ def open_source(
     """The source that a corpus's settings name, its files' existence checked.
 
     Relative paths stand in `folder`; `key` is the corpus's place in the configuration. A TFDS set
-    that is not prepared is prepared first, which may take long, unless `make` is False. Raises
-    CorpusError, which names the setting.
+    that is not prepared is prepared first, and one of the hub fetched, which may take long, unless
+    `make` is False. Raises CorpusError, which names the setting.
     """
     key = key or corpus.name or "corpus"
     if corpus.kind == "synthetic":
@@ -142,6 +142,8 @@ def open_source(
         matches = paths.require_matches(corpus.path, folder, f"{key}.path")
         shards = {f"path[{number}]": shard for number, shard in enumerate(matches)}
         return JsonRecords(shards, corpus.path, read_array_record, corpus.src, corpus.tgt)
+    if corpus.kind == "hf":
+        return parquet.open_files(corpus, folder, key, fetch=make)
     assert corpus.kind == "tfds"
     return tfds_sets.open_set(corpus, folder, key, make=make)
 

@@ -74,7 +74,7 @@ def describe_inputs(
     """Each file's key, path, size, time of change and sha256, in the order of the corpora.
 
     The digest of a file that `known` describes and that has not changed since is taken from there.
-    With `make`, a TFDS set is prepared first; without, it counts as missing until it is prepared.
+    With `make`, a set of TFDS or the hub is fetched first; without, it counts as missing till then.
     Raises CorpusError.
     """
     digests = {(file["path"], file["size"], file["mtime_ns"]): file["sha256"] for file in known}

@@ -40,7 +40,8 @@ def check_inputs(config: DataConfig) -> None:
 def count_pairs(config: DataConfig) -> int:
     """How many pairs there are to train on, before filters; of a corpus `ENOUGH` at most.
 
-    Of a TFDS set, which may have to be fetched first, none are counted. Raises as `check_inputs`.
+    Of a set of TFDS or the hub, which may have to be fetched, none are counted. Raises as
+    `check_inputs`.
     """
     return _count("train", config, most=ENOUGH)
 

@@ -1,0 +1,106 @@
+"""Parquet files, as the hub's data sets have them: columns, structs, and what is no pair."""
+
+import pickle
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flaxformer_mt.config.schema import CorpusConfig
+from flaxformer_mt.data.corpus import CorpusError, Drops, Pair, open_source, paths, read_pairs
+
+BOTH = pa.struct([("de", pa.string()), ("en", pa.large_string())])
+
+
+def write(path, rows, kind=BOTH, **more):
+    table = pa.table({"id": range(len(rows)), "translation": pa.array(rows, kind), **more})
+    pq.write_table(table, path)
+
+
+def corpus(path="*.parquet", src="translation.en", tgt="translation.de"):
+    return CorpusConfig(name="a", kind="hf", path=str(path), src=src, tgt=tgt)
+
+
+def test_structs_and_columns_are_read_in_the_order_of_the_files(tmp_path):
+    for name in ("train-1", "train-0", "valid-0"):
+        rows = [{"en": f"{name} {number}", "de": "ä"} for number in range(5000)]
+        columns = {"en.x": [str(number) for number in range(5000)], "de": ["z"] * 5000}
+        write(tmp_path / f"{name}.parquet", rows, **columns)
+    source = open_source(corpus("train-*.parquet"), str(tmp_path))
+    assert [path.name for path in source.files.values()] == ["train-0.parquet", "train-1.parquet"]
+    records = list(pickle.loads(pickle.dumps(source)).records())
+    expected = [f"train-{file} {number}" for file in (0, 1) for number in range(5000)]
+    assert records == [(text.encode(), "ä".encode()) for text in expected]
+    columns = corpus("valid-0.parquet", "en.x", "de")
+    *_, last = read_pairs(columns, str(tmp_path))
+    assert last == Pair(5000, "4999", "z")
+
+
+def test_a_bucket_is_read_as_a_folder_is(bucket, tmp_path):
+    write(tmp_path / "a.parquet", [{"en": "one", "de": "eins"}])
+    bucket.pipe("gs://b/sets/a.parquet", (tmp_path / "a.parquet").read_bytes())
+    assert list(read_pairs(corpus("gs://b/sets/*.parquet"))) == [Pair(1, "one", "eins")]
+
+
+def test_what_is_no_pair_is_counted_with_its_reason(tmp_path):
+    rows = [{"en": "one", "de": "eins"}, None, {"en": "no German", "de": None}]
+    rows += [{"en": " ", "de": "leer"}, {"en": "a\nb", "de": "x"}, {"en": "two", "de": "zwei"}]
+    write(tmp_path / "a.parquet", rows)
+    drops = Drops()
+    found = list(read_pairs(corpus(), str(tmp_path), drops=drops))
+    assert found == [Pair(1, "one", "eins"), Pair(6, "two", "zwei")]
+    assert list(map(str, drops.examples)) == [
+        "*.parquet:2: no text under the key: 'translation.en' is null",
+        "*.parquet:3: no text under the key: 'translation.de' is null",
+        "*.parquet:4: empty side: the source is blank",
+        "*.parquet:5: control character: U+000A at byte 2 of the source text",
+    ]
+    # Parquet promises UTF-8, and nothing holds a writer to it.
+    bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    pq.write_table(pa.table({"en": bad, "de": ["x"]}), tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match=r"parquet:1: invalid UTF-8: byte 0xFF at byte 1"):
+        list(read_pairs(corpus(src="en", tgt="de"), str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"src": "en"}, "a.parquet: has no column 'en'; there: 'id', 'translation'"),
+        ({"src": "translation.fr"}, "has no column 'translation.fr'; there: 'de', 'en'"),
+        ({"src": "translation.en.x"}, "has no column 'translation.en.x'; there: none"),
+        ({"src": "id"}, "column 'id' holds int64 and not text"),
+        ({"src": "translation"}, "and not text; name translation.de, or such"),
+        ({"path": "*.pq"}, "data.train.a.path: no file matches"),
+        ({"path": "hf://datasets/wmt14/*"}, "write hf://datasets/ORG/NAME/PATTERN"),
+        ({"path": "hf://datasets/a/b@x y/*"}, "write hf://datasets/ORG/NAME/PATTERN"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path, change, message):
+    write(tmp_path / "a.parquet", [{"en": "one", "de": "eins"}])
+    with pytest.raises(CorpusError, match=message):
+        list(read_pairs(corpus(**change), str(tmp_path), key="data.train.a"))
+
+
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0], ids=str)
+def test_a_damaged_file_is_named(tmp_path, place):
+    path = tmp_path / "a.parquet"
+    write(path, [{"en": f"{number}", "de": "x"} for number in range(20000)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(place * (len(whole) - 4))])
+    with pytest.raises(CorpusError, match=f"^{path}: cannot be read as parquet: .*write it again$"):
+        list(read_pairs(corpus(), str(tmp_path)))
+
+
+def test_a_file_is_streamed_even_if_it_is_one_group_of_rows(tmp_path, monkeypatch):
+    draw = random.Random(0).randbytes
+    rows = [{"en": draw(200).hex(), "de": "x"} for _ in range(20_000)]
+    write(tmp_path / "a.parquet", rows)
+    assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 1
+    opened = []
+    plain = paths.open_binary
+    monkeypatch.setattr(paths, "open_binary", lambda path: opened.append(plain(path)) or opened[-1])
+    records = open_source(corpus(), str(tmp_path)).records()
+    assert next(records)[0] == rows[0]["en"].encode()
+    assert opened[0].tell() < 0.5 * (tmp_path / "a.parquet").stat().st_size
+    assert sum(1 for _ in records) == len(rows) - 1
