@@ -152,10 +152,14 @@ def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
         for name, value in {**variables, "HF_ENDPOINT": server.url}.items():
             monkeypatch.setenv(name, value)
         # It reads the environment when it is imported.
-        for name in [n for n in sys.modules if n.partition(".")[0] == "huggingface_hub"]:
+        for name in _imported():
             monkeypatch.delitem(sys.modules, name)
         yield server
-        for name in [n for n in sys.modules if n.partition(".")[0] == "huggingface_hub"]:
-            monkeypatch.delitem(sys.modules, name)
+        for name in _imported():
+            del sys.modules[name]
         server.shutdown()
         thread.join()
+
+
+def _imported() -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] == "huggingface_hub"]
