@@ -46,6 +46,7 @@ from flaxformer_mt.training.progress import Outcome, keep_policy
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.state import StartError, check_same_form
 from flaxformer_mt.training.telemetry import Report, Silence, Telemetry, open_telemetry
+from flaxformer_mt.training.trackers import Trackers, check_installed
 from flaxformer_mt.training.validation import loss_evaluator
 
 
@@ -79,6 +80,7 @@ def train(
     if processes.count == 1:
         share_one_heap()
     goodput = Goodput()
+    processes.first(lambda: check_installed(config.training.trackers))
     run = RunDirectory(as_path(workdir))
     command = sys.argv if command is None else command
     if init_from is not None:
@@ -95,7 +97,11 @@ def train(
             # A preempted TPU takes its disk along, and base's step compiles for minutes.
             share_compiled(run.compiled)
         try:
-            with growing_files(run, holding=holding, report=say) as growing:
+            with (
+                growing_files(run, holding=holding, report=say) as growing,
+                Trackers(say) as trackers,
+            ):
+                processes.first(lambda: trackers.open(run, growing.tensorboard, settings))
 
                 def before_save() -> None:
                     holding.check()
@@ -106,12 +112,14 @@ def train(
                     settings,
                     init_from,
                     growing,
+                    trackers,
                     before_save,
                     processes,
                     goodput,
                     profile,
                     on_report,
                 )
+                trackers.state = outcome.state
         except Exception as error:
             # On a full or broken disk the status cannot be kept; what went wrong must still be
             # said. Nor may it be where another process has taken the run over.
@@ -246,6 +254,7 @@ def _train(
     config: ExperimentConfig,
     init_from: str | None,
     growing: GrowingFiles,
+    trackers: Trackers,
     before_save: Callable[[], None],
     processes: Processes,
     goodput: Goodput,
@@ -278,9 +287,7 @@ def _train(
         if processes.is_first:
             goodput.keep_in(growing.goodput, say)
             telemetry = stack.enter_context(
-                open_telemetry(
-                    growing.metrics, growing.tensorboard, settings, start=start, told=on_report
-                )
+                open_telemetry(growing, trackers, settings, start=start, told=on_report)
             )
         evaluators = [loss_evaluator(program, store.valid, telemetry.message)]
         if settings.validate_bleu:
@@ -288,7 +295,7 @@ def _train(
             from flaxformer_mt.api.validation import bleu_evaluator
 
             evaluators.append(
-                bleu_evaluator(program, vocabularies, run, growing.samples, processes)
+                bleu_evaluator(program, vocabularies, run, telemetry.samples, processes)
             )
         return Training(
             program=program,

@@ -14,6 +14,7 @@ from flaxformer_mt.config.schema import (
     TrainingConfig,
     VocabularyConfig,
 )
+from flaxformer_mt.errors import nearest
 
 # PAD, BOS, EOS and UNK, which every vocabulary has.
 _MARKS = 4
@@ -92,6 +93,7 @@ CORPUS_SETTINGS = {
     "hf": CorpusSettings(("path",), ("src", "tgt")),
     "synthetic": CorpusSettings((), ("split", "size")),
 }
+TRACKERS = ("tensorboard", "wandb", "mlflow")
 # Of the built-in grammar.
 SPLITS = ("train", "valid", "test")
 
@@ -189,6 +191,9 @@ def _training(config: ExperimentConfig) -> Iterator[str]:
         yield "'training.schedule.peak' must be set when 'training.schedule.kind' is 'peak'"
     if schedule.kind == "paper" and schedule.factor <= 0:
         yield f"'training.schedule.factor' = {schedule.factor} must be positive"
+    for name in training.trackers:
+        if name not in TRACKERS:
+            yield f"'training.trackers' has '{name}'; {nearest(name, TRACKERS)}"
     if training.loss_chunk < -1:
         yield f"'training.loss_chunk' = {training.loss_chunk} must be at least -1"
     if training.best_metric == "bleu" and not training.validate_bleu:

@@ -307,6 +307,11 @@ class TrainingConfig:
     max_rollbacks: int = operational(
         3, "such restores, without a checkpoint beyond the place, before the run stops"
     )
+    trackers: tuple[str, ...] = operational(
+        ("tensorboard",),
+        "what gets reports, samples of validation and the config beside metrics.jsonl, of "
+        "tensorboard, wandb, mlflow (empty: nothing)",
+    )
     chip_tflops: float = operational(
         0.0,
         "MFU is a share of this many TFLOP/s of each device (0: bfloat16 peak by the device's "

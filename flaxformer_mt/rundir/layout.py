@@ -54,6 +54,7 @@ class RunDirectory:
     profile = _Inside("profile")  # traces of training steps
     evaluation = _Inside("evaluation")  # hypotheses and scores with their signatures
     samples = _Inside("samples")  # a few validation sentences per evaluation
+    trackers_file = _Inside("trackers.json")  # the run's ids at W&B and MLflow
     status_file = _Inside("status.json")  # whether training runs, stopped, finished or failed
     lock_file = _Inside("lock")  # held by the one process that trains here
 

@@ -1,28 +1,23 @@
-"""What training says while it runs: a progress bar or plain lines, `metrics.jsonl`, TensorBoard."""
-
-from __future__ import annotations
+"""What training says while it runs: a progress bar or plain lines, `metrics.jsonl`, trackers."""
 
 import contextlib
 import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import tqdm
 
 from flaxformer_mt.config import TrainingConfig
 from flaxformer_mt.rundir import RunDirectoryError
+from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import MetricsLog, lost_after, read_metrics
 from flaxformer_mt.training.instruments import Utilization, duration
-
-# tensorboardX loads Google's storage client where that is installed: half a second before a run's
-# first step.
-if TYPE_CHECKING:
-    from tensorboardX.event_file_writer import EventsWriter
+from flaxformer_mt.training.trackers import Sample, Trackers, as_text
 
 # What reports say of the machine and the hour: all else is equal in runs of the same settings.
 TIMES = frozenset(
@@ -147,58 +142,14 @@ class Window:
         return values
 
 
-class Board:
-    """TensorBoard's event files in `folder`; a report is in its file when `show` returns.
-
-    (tensorboardX's usual writer hands events to a thread, where the last report can get lost.)
-
-    A file is begun with the first report. It says that a session starts after step `after`: later
-    steps of a killed run, or of one that went back, are hidden.
-    """
-
-    def __init__(self, folder: Path, *, after: int) -> None:
-        self.folder, self._after = folder, after
-        self._writer: EventsWriter | None = None
-
-    def show(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers by tag, such as "train/loss". Raises OSError; then nothing more can be shown."""
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
-        from tensorboardX.proto.summary_pb2 import Summary
-
-        now = time.time()
-        if self._writer is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            # The nanoseconds keep a start from emptying the file of another in the same second.
-            self._writer = EventsWriter(str(self.folder / "events"), f".{time.time_ns()}")
-            start = SessionLog(status=SessionLog.START)
-            first = self._after + 1
-            self._writer.write_event(Event(step=first, wall_time=now, session_log=start))
-        shown = [Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()]
-        self._writer.write_event(Event(step=step, wall_time=now, summary=Summary(value=shown)))
-        self._writer.flush()
-
-    def rewind(self, step: int) -> None:
-        """What was shown of steps after `step` is hidden once there is another report."""
-        self.close()
-        self._after = step
-
-    def close(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            # What could not be written has been said where it was shown. A writer whose flush fails
-            # leaves its file open.
-            for close in (writer.close, writer._py_recordio_writer.close):
-                with contextlib.suppress(OSError):
-                    close()
-
-
 # Called with what a line of `metrics.jsonl` is made of.
 Report = Callable[[Mapping[str, Any]], object]
 
 
 class Telemetry:
-    """Sends each report to the screen, to the metrics log, to TensorBoard and to who is `told`.
+    """Sends each report to the screen, to the metrics log, to `trackers` and to who is `told`.
+
+    Samples of validation's translations go to the folder `samples` and to the trackers.
 
     On a terminal there is a progress bar with reports above it; elsewhere each report is one plain
     line, so that a log file of a long job stays readable.
@@ -208,7 +159,8 @@ class Telemetry:
         self,
         *,
         log: MetricsLog,
-        tensorboard: Path,
+        samples: Path,
+        trackers: Trackers,
         start: int,
         total: int,
         stream: TextIO | None = None,
@@ -216,7 +168,8 @@ class Telemetry:
     ) -> None:
         self._log, self._total, self._told = log, total, told
         self._waiting: list[tuple[int, Mapping[str, Any]]] = []  # reports that could not be written
-        self._board: Board | None = Board(tensorboard, after=start)  # until it cannot be written
+        self._samples, self._trackers = samples, trackers
+        trackers.say = self.message  # above the bar
         self._stream = stream or sys.stderr
         self._bar = None  # off a terminal, where a disabled one would still have its thread
         if self._stream.isatty():
@@ -267,11 +220,24 @@ class Telemetry:
         )
 
     def validation(self, step: int, values: Mapping[str, float], *, best: bool) -> None:
-        """One validation report."""
+        """One validation report. Trackers also have the numbers of the best one, and its step."""
         self._record("valid", step, values)
+        if best:
+            marked = {f"best/{name}": value for name, value in values.items()}
+            self._trackers.show(step, {**marked, "best/step": step})
         scores = {name: value for name, value in values.items() if not name.endswith("_seconds")}
         shown = " · ".join(f"{name} {value:.2f}" for name, value in scores.items())
         self.message(f"validation at step {step:,} · {shown}{' · best so far' if best else ''}")
+
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        """Some of the validation's sentences, translated after `step`."""
+        try:
+            self._samples.mkdir(exist_ok=True)
+            (self._samples / f"step-{step}.txt").write_text(as_text(samples), encoding="utf-8")
+        except OSError as error:
+            # For the reader alone: a full disk is no reason to end training.
+            self.message(f"{self._samples}: cannot be written: {error.strerror}; training goes on")
+        self._trackers.samples(step, samples)
 
     def _record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         waited = bool(self._waiting)
@@ -280,18 +246,7 @@ class Telemetry:
             self.message(f"{failure}; training goes on, and reports are written when they can be")
         if self._told is not None:
             self._told({"step": step, "kind": kind, **values})
-        if self._board is None:
-            return
-        try:
-            self._board.show(step, {f"{kind}/{name}": value for name, value in values.items()})
-        except OSError as error:
-            # For good: readers stop at the torn record that this has left.
-            board, self._board = self._board, None
-            board.close()
-            self.message(
-                f"{board.folder}: cannot be written: {error.strerror}; until the next start "
-                "the numbers are in metrics.jsonl alone"
-            )
+        self._trackers.show(step, {f"{kind}/{name}": value for name, value in values.items()})
 
     def catch_up(self) -> str | None:
         """Writes what could not be written before; what went wrong if it still cannot."""
@@ -311,8 +266,7 @@ class Telemetry:
         """Forgets what was reported after `step`, from which training goes on once more."""
         self._waiting = [report for report in self._waiting if report[0] <= step]
         self._log.rewind(step)
-        if self._board is not None:
-            self._board.rewind(step)
+        self._trackers.rewind(step)
         if self._bar is not None:
             self._bar.n = step
             self._bar.refresh()
@@ -320,8 +274,6 @@ class Telemetry:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
-        if self._board is not None:
-            self._board.close()
 
 
 class Silence(Telemetry):
@@ -337,31 +289,39 @@ class Silence(Telemetry):
     def doing(self, what: str) -> Iterator[None]:
         yield
 
-    step = message = training = validation = catch_up = flush = rewind = close = _nothing
+    step = message = training = validation = samples = catch_up = flush = rewind = close = _nothing
 
 
 @contextlib.contextmanager
 def open_telemetry(
-    metrics: Path,
-    tensorboard: Path,
+    run: RunDirectory,
+    trackers: Trackers,
     settings: TrainingConfig,
     *,
     start: int,
     told: Report | None = None,
 ) -> Iterator[Telemetry]:
-    """The reports of a run that goes on after step `start`; later ones are dropped."""
+    """The reports of a run that goes on after step `start`; later ones are dropped.
+
+    Files are made where `run` has them.
+    """
     with (
-        MetricsLog(metrics, resume_step=start) as log,
+        MetricsLog(run.metrics, resume_step=start) as log,
         contextlib.closing(
             Telemetry(
-                log=log, tensorboard=tensorboard, start=start, total=settings.steps, told=told
+                log=log,
+                samples=run.samples,
+                trackers=trackers,
+                start=start,
+                total=settings.steps,
+                told=told,
             )
         ) as telemetry,
     ):
-        last = lost_after(read_metrics(metrics), start, every=settings.log_every)
+        last = lost_after(read_metrics(run.metrics), start, every=settings.log_every)
         if last is not None:
             telemetry.message(
-                f"warning: {metrics} has no report after step {last:,}: those up to step "
+                f"warning: {run.metrics} has no report after step {last:,}: those up to step "
                 f"{start:,} are lost; training itself goes on unchanged"
             )
         yield telemetry

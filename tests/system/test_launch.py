@@ -108,7 +108,10 @@ def test_first_call_installs_and_later_ones_do_not(checkout):
 def test_tools_and_extras_are_added_once_and_changed_requirements_install_all(checkout):
     done, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpus")
     assert done.returncode == 2 and calls == []
-    assert "'tpus' is none of tpu, cuda, gcs, export, hub, serve, figures, docs, dev" in done.stderr
+    assert (
+        "'tpus' is none of tpu, cuda, gcs, export, hub, serve, figures, wandb, mlflow, docs, dev"
+        in done.stderr
+    )
     _, calls = checkout.run("x", FLAXFORMER_EXTRAS="tpu,export")
     assert calls == ["venv", f"pip {checkout.root}[tpu,export]"]
     tests = f"pytest -n 2 --dist worksteal -k a or b in {checkout.root}"

@@ -10,6 +10,7 @@ from typing import Any
 from flaxformer_mt.data.batch import Batch
 from flaxformer_mt.data.store import TokenPairs
 from flaxformer_mt.rundir.checkpoints import Checkpoints, Snapshot
+from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training.instruments import Goodput, Instruments, Profiler
 from flaxformer_mt.training.loop import Training
@@ -17,6 +18,7 @@ from flaxformer_mt.training.program import Program
 from flaxformer_mt.training.progress import Outcome, keep_policy
 from flaxformer_mt.training.signals import StopRequest
 from flaxformer_mt.training.telemetry import TIMES, open_telemetry
+from flaxformer_mt.training.trackers import Trackers
 from flaxformer_mt.training.validation import Evaluator, loss_evaluator
 from tests.training.examples import program, random_pairs, tiny
 
@@ -67,13 +69,16 @@ class Run:
             return self.on.train_step(state, batch)
 
         program = dataclasses.replace(self.on, config=config, train_step=train_step)
-        board = self.folder / "tensorboard"
+        run = RunDirectory(self.folder)
         try:
-            with contextlib.redirect_stderr(screen), self.checkpoints() as checkpoints:
+            with (
+                contextlib.redirect_stderr(screen),
+                Trackers(print) as trackers,
+                self.checkpoints() as checkpoints,
+            ):
+                trackers.open(run, run.tensorboard, config)
                 start = checkpoints.latest_step() or 0
-                with open_telemetry(
-                    self.folder / "log", board, config.training, start=start
-                ) as telemetry:
+                with open_telemetry(run, trackers, config.training, start=start) as telemetry:
                     losses = loss_evaluator(program, self.valid_pairs, telemetry.message)
                     return Training(
                         program=program,
@@ -104,5 +109,5 @@ class Run:
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl without their times."""
-        lines = read_metrics(self.folder / "log")
+        lines = read_metrics(self.folder / "metrics.jsonl")
         return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]

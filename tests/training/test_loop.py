@@ -231,7 +231,7 @@ def test_rates_leave_validation_and_saving_out(tmp_path, monkeypatch):
         decode=takes(100, lambda params, step: {"bleu": 1.0}),
     )
     run.start()
-    (line,) = (line for line in read_metrics(tmp_path / "log") if line["kind"] == "train")
+    (line,) = (line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train")
     assert line["seconds_per_step"] == 1
     assert run.steps() == [3, 4, 6, 8, 9]
 

@@ -1,24 +1,24 @@
-"""What a reader of the screen, of metrics.jsonl and of TensorBoard gets to see."""
+"""What a reader of the screen and of metrics.jsonl gets to see."""
 
 import contextlib
 import dataclasses
 import io
 import json
 import math
-import struct
 import types
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from flaxformer_mt.rundir.metrics_log import MetricsLog, read_metrics
 from flaxformer_mt.training import telemetry
 from flaxformer_mt.training.instruments import Peak, Utilization
-from flaxformer_mt.training.telemetry import Board, Sums, Telemetry, Window, duration, perplexity
+from flaxformer_mt.training.telemetry import Sums, Telemetry, Window, duration, perplexity
+from flaxformer_mt.training.trackers import Board, Sample, Trackers
 from tests.training.examples import VOCAB, tiny
+from tests.training.test_trackers import seen
 
 REPORT = {
     "epoch": 1.25,
@@ -50,12 +50,19 @@ class Terminal(io.StringIO):
 def open_screen(folder: Path, stream: io.StringIO, start: int = 0) -> Iterator[Telemetry]:
     with (
         MetricsLog(folder / "metrics.jsonl") as log,
+        Trackers(print) as trackers,
         contextlib.closing(
             Telemetry(
-                log=log, tensorboard=folder / "board", start=start, total=100_000, stream=stream
+                log=log,
+                samples=folder / "samples",
+                trackers=trackers,
+                start=start,
+                total=100_000,
+                stream=stream,
             )
         ) as telemetry,
     ):
+        trackers.add("tensorboard", Board(folder / "board", "the = config"))
         yield telemetry
 
 
@@ -99,6 +106,7 @@ def test_a_terminal_has_a_bar_and_the_same_lines_above_it(tmp_path):
 def test_the_log_and_the_board_have_every_number_once(tmp_path):
     with open_screen(tmp_path, io.StringIO()) as telemetry:
         telemetry.training(1500, REPORT)
+        telemetry.samples(1500, [Sample("Who ?", "Wer ?", "Was ?"), Sample("a", "b", "c")])
         telemetry.validation(1500, {"loss": 2.25, "bleu": 31.456}, best=True)
         telemetry.training(1600, REPORT)
         telemetry.rewind(1500)
@@ -112,17 +120,12 @@ def test_the_log_and_the_board_have_every_number_once(tmp_path):
     assert {step for _, step in shown} == {1500, 1550}
     for name, value in REPORT.items():
         assert shown[f"train/{name}", 1500] == pytest.approx(value)
-    assert shown["valid/bleu", 1500] == pytest.approx(31.456)
-
-
-def test_a_board_that_cannot_be_written_is_said_once(tmp_path):
-    (tmp_path / "board").write_text("a file where the folder would be")
-    screen = io.StringIO()
-    with open_screen(tmp_path, screen) as telemetry:
-        for step in (100, 200):
-            telemetry.training(step, REPORT)
-    assert screen.getvalue().count("board: cannot be written: File exists; until") == 1
-    assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [100, 200]
+    assert shown["valid/bleu", 1500] == shown["best/bleu", 1500] == pytest.approx(31.456)
+    assert shown["best/step", 1500] == 1500
+    assert (tmp_path / "samples" / "step-1500.txt").read_text() == (
+        "source     Who ?\nreference  Wer ?\nhypothesis Was ?\n\n"
+        "source     a\nreference  b\nhypothesis c\n"
+    )
 
 
 def test_perplexity_and_duration():
@@ -132,66 +135,6 @@ def test_perplexity_and_duration():
     times = {0.4: "0:00:00", 59.6: "0:01:00", 3723: "1:02:03", 90_000: "1 day, 1:00:00"}
     for seconds, text in {**times, math.inf: "?", math.nan: "?"}.items():
         assert duration(seconds) == text
-
-
-def events(folder: Path) -> Iterator[Event]:
-    """In the order of the files' names: records of length, data and checksums."""
-    for path in sorted(folder.iterdir()):
-        data = path.read_bytes()
-        while data:
-            (length,) = struct.unpack("<Q", data[:8])
-            yield Event.FromString(data[12 : 12 + length])
-            data = data[12 + length + 4 :]
-
-
-def seen(folder: Path) -> list[tuple[str, int, float]]:
-    """What TensorBoard shows: the start of a session hides what earlier ones had from its step."""
-    shown: list[tuple[str, int, float]] = []
-    for event in events(folder):
-        if event.session_log.status == SessionLog.START:
-            shown = [value for value in shown if value[1] < event.step]
-        shown += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
-    return shown
-
-
-def test_a_report_is_in_the_file_once_it_is_shown(tmp_path: Path) -> None:
-    """Read while the writer is open, as another machine would if this one were lost now."""
-    board = Board(tmp_path / "board", after=7)
-    assert not (tmp_path / "board").exists(), "a run that reports nothing leaves nothing"
-    for step in range(8, 58):
-        board.show(step, {"train/loss": 0.5 * step, "train/skipped": 0})
-        assert seen(tmp_path / "board")[-2:] == [
-            ("train/loss", step, 0.5 * step),
-            ("train/skipped", step, 0.0),
-        ]
-    board.close()
-    version, start, *_ = events(tmp_path / "board")
-    assert version.file_version == "brain.Event:2" and version.wall_time > 1.6e9
-    assert start.session_log.status == SessionLog.START and start.step == 8
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_steps_that_are_done_again_are_shown_once(tmp_path: Path, restarted: bool) -> None:
-    board = Board(tmp_path, after=0)
-    for step in (2, 4, 6):
-        board.show(step, {"loss": float(step)})
-    if restarted:
-        board.close()
-        board = Board(tmp_path, after=6)
-    board.rewind(3)
-    for step in (4, 6, 8):
-        board.show(step, {"loss": 10.0 * step})
-    board.close()
-    shown = {step: value for _, step, value in seen(tmp_path)}
-    assert shown == {2: 2.0, 4: 40.0, 6: 60.0, 8: 80.0} and len(seen(tmp_path)) == 4
-
-
-def test_writers_of_one_second_empty_no_file_of_another(tmp_path: Path) -> None:
-    for step in range(1, 13):
-        board = Board(tmp_path, after=step - 1)
-        board.show(step, {"loss": 1.0})
-        board.close()
-    assert [step for _, step, _ in seen(tmp_path)] == list(range(1, 13))
 
 
 @pytest.fixture

@@ -1,0 +1,335 @@
+"""What follows a run beside `metrics.jsonl`: TensorBoard, Weights & Biases, MLflow."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from flaxformer_mt.config import ExperimentConfig, flatten, to_dict, to_text
+from flaxformer_mt.errors import UserError, install
+from flaxformer_mt.rundir.layout import RunDirectory, State
+from flaxformer_mt.rundir.paths import exists, is_remote, read_json, reason, write_json
+
+# tensorboardX loads Google's storage client where that is installed: half a second before a run's
+# first step. W&B and MLflow take longer.
+if TYPE_CHECKING:
+    from tensorboardX.event_file_writer import EventsWriter
+
+_PROJECT = (
+    "flaxformer-mt"  # W&B's project and MLflow's experiment, unless the environment names one
+)
+_PAUSE = 60.0  # seconds until a tracker that has failed is tried again, doubled each time ...
+_LONGEST = 3600.0  # ... up to this
+
+
+class TrackerError(UserError):
+    """A tracker that isn't installed, or that can't be opened when training starts."""
+
+
+class Sample(NamedTuple):
+    """One sentence of the validation set, translated."""
+
+    source: str
+    reference: str
+    hypothesis: str
+
+
+def as_text(samples: Sequence[Sample]) -> str:
+    """Samples for people: three lines each, and an empty one between them."""
+    return "\n".join(
+        "".join(f"{name:10} {text}\n" for name, text in sample._asdict().items())
+        for sample in samples
+    )
+
+
+def check_installed(names: Sequence[str]) -> None:
+    """Raises TrackerError if the package of one of `training.trackers` is missing."""
+    for name in names:
+        # To Python a folder named `wandb`, such as W&B makes, is a package without an origin.
+        found = name == "tensorboard" or getattr(importlib.util.find_spec(name), "origin", None)
+        if not found:
+            raise TrackerError(
+                f"'training.trackers' has '{name}', which is not installed: {install(name)}"
+            )
+
+
+class Tracker(Protocol):
+    """A run at one tracker. `Trackers` meets what a method raises, and calls it again later."""
+
+    def show(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers by tag, such as "train/loss"."""
+
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        """Some of what validation has translated."""
+
+    def rewind(self, step: int) -> None:
+        """Training goes on after `step`: later ones, if shown already, are shown again."""
+
+    def close(self, state: State) -> None:
+        """Training has ended in this state, for now or for good."""
+
+
+@dataclasses.dataclass
+class _Followed:
+    name: str
+    tracker: Tracker
+    waiting: list[Callable[[], None]] = dataclasses.field(default_factory=list)  # not yet taken
+    again: float = 0.0  # when it is tried next
+    pause: float = 0.0  # since it failed; 0: it has not
+
+
+class Trackers:
+    """The trackers of a run, none until they are opened. They never cost a run its training.
+
+    One that can't be opened is an error, since nothing is lost by it. One that fails later is told
+    of once. What it doesn't take waits, in order, and is tried again with a report after a minute,
+    then two, four ..., so that a network that comes back leaves no gap and one that doesn't holds
+    up little. What hasn't arrived at the end is counted and told of.
+    """
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self.state: State = "failed"  # how training ends, unless told otherwise
+        self.say = say
+        self._all: list[_Followed] = []
+
+    def open(self, run: RunDirectory, board: Path, config: ExperimentConfig) -> None:
+        """Opens `training.trackers`, under the ids that the run has had there.
+
+        `board` is TensorBoard's folder. Raises TrackerError, and RunDirectoryError if the ids can't
+        be read or written.
+        """
+        file = run.trackers_file
+        ids: dict[str, str] = read_json(file) if exists(file) else {}
+        for name in dict.fromkeys(config.training.trackers):
+            if name == "tensorboard":
+                self.add(name, Board(board, to_text(config)))
+                continue
+            known, kind = ids.get(name), Wandb if name == "wandb" else Mlflow
+            try:
+                tracker = kind(run, config, known)
+            except Exception as error:
+                hint = f"; {file} has its id: delete the file to begin another run there"
+                raise TrackerError(
+                    f"{name}: the run can't be opened: {reason(error)}{hint if known else ''}"
+                ) from error
+            self.add(name, tracker)
+            if tracker.id != known:
+                ids[name] = tracker.id
+                write_json(file, ids)
+
+    def add(self, name: str, tracker: Tracker) -> None:
+        self._all.append(_Followed(name, tracker))
+
+    def show(self, step: int, values: Mapping[str, float]) -> None:
+        self._send(lambda tracker: tracker.show(step, values))
+
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        self._send(lambda tracker: tracker.samples(step, samples))
+
+    def rewind(self, step: int) -> None:
+        self._send(lambda tracker: tracker.rewind(step))
+
+    def _send(self, call: Callable[[Tracker], None]) -> None:
+        for each in self._all:
+            each.waiting.append(functools.partial(call, each.tracker))
+            if time.monotonic() >= each.again:
+                self._try(each)
+
+    def _try(self, each: _Followed) -> None:
+        try:
+            while each.waiting:
+                each.waiting[0]()
+                del each.waiting[0]
+        except Exception as error:
+            if not each.pause:
+                self.say(
+                    f"{each.name}: {reason(error)}; training goes on, and what {each.name} doesn't "
+                    "take is sent again later"
+                )
+            each.pause = min(2 * each.pause, _LONGEST) or _PAUSE
+            each.again = time.monotonic() + each.pause
+            return
+        if each.pause:
+            self.say(f"{each.name}: has all reports again")
+        each.pause = 0.0
+
+    def __enter__(self) -> Trackers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._all:
+            self._try(each)
+            if each.waiting:
+                lost = f"{len(each.waiting):,} reports never arrived"
+                self.say(f"{each.name}: {lost}; metrics.jsonl has their numbers")
+            try:
+                each.tracker.close(self.state)
+            except Exception as error:
+                self.say(f"{each.name}: can't be closed: {reason(error)}")
+
+
+class Board:
+    """TensorBoard's event files in `folder`; a report is in its file when `show` returns.
+
+    (tensorboardX's usual writer hands events to a thread, where the last report can get lost.)
+
+    A file is begun with the first report, and after a failure: readers stop at a torn record. It
+    says where its session starts: later steps of a killed run, or of one that went back, are
+    hidden.
+    """
+
+    def __init__(self, folder: Path, config: str) -> None:
+        self._folder, self._config, self._after = folder, config, 0
+        self._writer: EventsWriter | None = None
+
+    def show(self, step: int, values: Mapping[str, float]) -> None:
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        shown = [Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()]
+        self._write(step, summary=Summary(value=shown))
+
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        self._write(step, summary=_preformatted("samples", as_text(samples)))
+
+    def _write(self, step: int, **content: Any) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+        now = time.time()
+        try:
+            if self._writer is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                # The nanoseconds keep a start from emptying the file of another in the same second.
+                self._writer = writer = EventsWriter(
+                    str(self._folder / "events"), f".{time.time_ns()}"
+                )
+                first, start = self._after + 1, SessionLog(status=SessionLog.START)
+                writer.write_event(Event(step=first, wall_time=now, session_log=start))
+                config = _preformatted("config", self._config)
+                writer.write_event(Event(step=first, wall_time=now, summary=config))
+            self._writer.write_event(Event(step=step, wall_time=now, **content))
+            self._writer.flush()
+        except OSError:
+            self.close()
+            raise
+        self._after = step
+
+    def rewind(self, step: int) -> None:
+        """What was shown of steps after `step` is hidden once there is another report."""
+        self.close()
+        self._after = step
+
+    def close(self, state: State = "stopped") -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            # What could not be written has been said where it was shown. A writer whose flush fails
+            # leaves its file open.
+            for close in (writer.close, writer._py_recordio_writer.close):
+                with contextlib.suppress(OSError):
+                    close()
+
+
+def _preformatted(tag: str, content: str) -> Any:
+    """A text for TensorBoard, which reads Markdown."""
+    from tensorboardX.summary import text
+
+    return text(tag, "".join(f"    {line}\n" for line in content.splitlines()))
+
+
+class Wandb:
+    """A run of W&B, whose own process sends what it is given, or keeps it where it is offline.
+
+    W&B takes no step back: of steps that are done again the first report stays.
+    """
+
+    def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
+        import wandb
+
+        self._table = wandb.Table
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            dir=os.environ.get("WANDB_DIR", None if is_remote(run.path) else run.path),
+            id=known,
+            resume="allow",
+            # The name that a person may have given it since stays.
+            name=None if known else run.path.name,
+            config=to_dict(config),
+            allow_val_change=True,
+            # Beside a run that the program may have of its own.
+            reinit="create_new",
+            # Without a network it would wait for one for ever. What isn't sent stays in `dir`.
+            settings=wandb.Settings(finish_timeout=300, finish_timeout_raises=True),
+        )
+        self.id: str = self._run.id
+
+    def show(self, step: int, values: Mapping[str, Any]) -> None:
+        if step >= self._run.step:
+            self._run.log(dict(values), step=step)
+
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        rows = [list(sample) for sample in samples]
+        self.show(step, {"samples": self._table(columns=list(Sample._fields), data=rows)})
+
+    def rewind(self, step: int) -> None:
+        pass
+
+    def close(self, state: State) -> None:
+        self._run.finish(exit_code=int(state == "failed"))
+
+
+class Mlflow:
+    """A run of MLflow, where `MLFLOW_TRACKING_URI` says or else in its local database.
+
+    Its numbers can't be taken back: of steps that are done again the first report stays.
+    """
+
+    def __init__(self, run: RunDirectory, config: ExperimentConfig, known: str | None) -> None:
+        # Else a server that is down holds up training for minutes at each report.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param
+
+        self._metric, self._client = Metric, MlflowClient()
+        self._shown: dict[str, int] = {}  # the last step of each number
+        if known is None:
+            title = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+            found = self._client.get_experiment_by_name(title)
+            experiment = found.experiment_id if found else self._client.create_experiment(title)
+            made = self._client.create_run(experiment, run_name=run.path.name)
+            self.id: str = made.info.run_id
+            # MLflow lets none be changed: what a later start changes is in config.json alone.
+            params = [Param(key, str(value)) for key, value in flatten(config).items()]
+            for first in range(0, len(params), 100):  # its limit
+                self._client.log_batch(self.id, params=params[first : first + 100])
+        else:
+            self.id = known
+            for tag in self._client.get_run(known).data.metrics:
+                history = self._client.get_metric_history(known, tag)
+                self._shown[tag] = max(each.step for each in history)
+            self._client.update_run(known, status="RUNNING")
+        self._client.log_dict(self.id, to_dict(config), "config.json")
+
+    def show(self, step: int, values: Mapping[str, float]) -> None:
+        now = round(1000 * time.time())
+        new = {tag: value for tag, value in values.items() if step > self._shown.get(tag, -1)}
+        metrics = [self._metric(tag, value, now, step) for tag, value in new.items()]
+        self._client.log_batch(self.id, metrics=metrics)
+        self._shown |= dict.fromkeys(new, step)
+
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        self._client.log_text(self.id, as_text(samples), f"samples/step-{step}.txt")
+
+    def rewind(self, step: int) -> None:
+        pass
+
+    def close(self, state: State) -> None:
+        ended = {"finished": "FINISHED", "stopped": "KILLED"}.get(state, "FAILED")
+        self._client.set_terminated(self.id, ended)
