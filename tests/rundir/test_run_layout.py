@@ -36,7 +36,7 @@ def test_paths_are_those_of_the_architecture_and_a_run_is_read_back(tmp_path, mo
     assert {str(getattr(run, name).relative_to(tmp_path / "run")) for name in names} == {
         *("config.json", "status.json", "goodput.json", "metrics.jsonl", "lock", "profile"),
         *("vocabulary", "data", "checkpoints", "evaluation", "samples", "tensorboard", "compiled"),
-        "shortlist.npz",
+        *("shortlist.npz", "trackers.json"),
     }
     run = create(tmp_path / "new" / "run", CONFIG, ["flaxformer-mt", "train"])
     assert open_run(run.path) == run
