@@ -96,7 +96,7 @@ def test_every_import_of_the_package_is_a_declared_dependency():
         declared = {canonicalize_name(Requirement(text).name) for text in texts}
         files = room.glob("*.py") if room == PACKAGE else room.rglob("*.py")
         for package in {package for path in files for package in imported_packages(path)} - own:
-            # What is not installed here is looked for under its own name. (MLflow's client has two.)
+            # What is not installed is looked for under its own name (MLflow's client has two).
             names = map(canonicalize_name, providers.get(package, [package, f"{package}-skinny"]))
             assert declared & set(names), f"{room.name}: imports {package}, which is not declared"
 
