@@ -15,9 +15,11 @@ from typing import Literal
 
 import flax.linen as nn
 import jax
+import numpy as np
 
-from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, sources
+from benchmarks.decoding_speed import OUTPUT, VOCAB, Work, likely, sources
 from flaxformer_mt.config import DecodingConfig, ModelConfig
+from flaxformer_mt.data.shortlist import Shortlist
 from flaxformer_mt.data.vocabulary import EOS
 from flaxformer_mt.decoding.batches import Decoder
 from flaxformer_mt.model import Transformer
@@ -30,7 +32,7 @@ def main(name: str, workdir: Path, work: Work) -> int:
     if name.startswith("ctranslate2_"):
         decode = ctranslate2(workdir, name.removeprefix("ctranslate2_"), work)
     else:
-        decode = ours("bfloat16" if name == "ours_bfloat16" else "float32", work)
+        decode = ours(name, work)
     best: dict[int, int] = {}
     for line in sys.stdin:
         beam = int(line)
@@ -56,8 +58,11 @@ def model_and_params(
     return model, nn.unbox(initial_params(model, jax.random.key(0)))
 
 
-def ours(dtype: Literal["float32", "bfloat16"], work: Work) -> Decode:
-    model, params = model_and_params(dtype, work.layers)
+def ours(name: str, work: Work) -> Decode:
+    model, params = model_and_params("bfloat16" if "bfloat16" in name else "float32", work.layers)
+    shortlist = None
+    if name.endswith("_shortlist"):
+        shortlist = Shortlist(likely(), np.arange(VOCAB, dtype=np.int32), "")
     ids = [[*source, EOS] for source in sources(work.sentences)]
     longest = 64  # the power of two above the longest source
 
@@ -68,7 +73,7 @@ def ours(dtype: Literal["float32", "bfloat16"], work: Work) -> Decode:
             max_extra_tokens=OUTPUT,
             batch_tokens=batch * beam * longest,
         )
-        decoded = Decoder((params,), (model,), config).decode(ids)
+        decoded = Decoder((params,), (model,), config, shortlist=shortlist).decode(ids)
         return sum(len(hypotheses[0].tokens) + 1 for hypotheses in decoded)
 
     return decode
@@ -96,9 +101,16 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
             config=DecodingConfig(),
         )
         write(stand_in, folder, quantization="float32")  # type: ignore[arg-type]
+        # Fields: a source piece and its candidates; none of them stands for candidates of all.
+        (folder / "vmap.txt").write_text(
+            "".join(
+                f"{piece}\t{' '.join(pieces[each] for each in row)}\n"
+                for piece, row in zip(pieces, likely(), strict=True)
+            )
+        )
     translator = ctranslate2.Translator(
         str(folder),
-        compute_type=compute_type,
+        compute_type=compute_type.removesuffix("_vmap"),
         inter_threads=1,
         intra_threads=len(os.sched_getaffinity(0)),
     )
@@ -109,6 +121,7 @@ def ctranslate2(workdir: Path, compute_type: str, work: Work) -> Decode:
             words,
             beam_size=beam,
             max_batch_size=batch,
+            use_vmap=compute_type.endswith("_vmap"),
             min_decoding_length=OUTPUT,
             max_decoding_length=OUTPUT,
         )

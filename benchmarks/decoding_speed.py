@@ -5,9 +5,11 @@ python -m benchmarks.decoding_speed --workdir DIR [--ours NAME ...] [--peers NAM
 
 A base-size model (paper, Table 3, a vocabulary of 32,000) with random weights translates sources of
 10 to 50 tokens into 32 tokens each, in a process of its own for each contestant. Random weights say
-nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat16` does. Peers need
-the extra [export], and run on CPUs. A GPU wants more sentences at a time: `--sentences 512
---batches 512`. What is known is written after each beam size.
+nothing sensible and take the same time. `ours_bfloat16` is what `--dtype bfloat16` does, and
+`..._shortlist` what `--shortlist` does where the sentences of a batch have 4,096 likely types, as
+64 sentences of Tatoeba have. CTranslate2's `..._vmap` has the same types as its vocabulary map.
+Peers need the extra [export], and run on CPUs. A GPU wants more sentences at a time:
+`--sentences 512 --batches 512`. What is known is written after each beam size.
 """
 
 import argparse
@@ -29,8 +31,17 @@ from benchmarks.training_contest import accelerator
 from flaxformer_mt.reproduction.result_file import this_machine, write_result
 
 VOCAB, OUTPUT = 32_000, 32
-OURS = {"ours": "", "ours_bfloat16": "bfloat16_"}
-PEERS = ("ctranslate2_float32", "ctranslate2_int8")
+LIKELY = 4096  # types that a shortlist has for a batch
+OURS = {
+    "ours": "",
+    "ours_bfloat16": "bfloat16_",
+    "ours_shortlist": "shortlist_",
+    "ours_bfloat16_shortlist": "bfloat16_shortlist_",
+}
+PEERS = (
+    *("ctranslate2_float32", "ctranslate2_int8"),
+    *("ctranslate2_float32_vmap", "ctranslate2_int8_vmap"),
+)
 BEAMS = (4, 1)
 SECONDS = 1800.0  # for one answer
 
@@ -138,6 +149,11 @@ def sources(sentences: int) -> list[list[int]]:
     rng = np.random.default_rng(1)
     lengths = rng.integers(10, 51, sentences)
     return [rng.integers(4, VOCAB, length).tolist() for length in lengths]
+
+
+def likely() -> np.ndarray:
+    """The likely target types of each type, [VOCAB, 64]: all together have LIKELY of them."""
+    return np.random.default_rng(2).integers(4, LIKELY, (VOCAB, 64)).astype(np.int32)
 
 
 if __name__ == "__main__":
