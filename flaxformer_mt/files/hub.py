@@ -109,19 +109,14 @@ def _explained(what: str) -> Iterator[None]:
     errors = importlib.import_module("huggingface_hub.errors")
     try:
         yield
-    except errors.GatedRepoError:
-        raise HubError(
-            f"{what}: is given to those who accepted its terms on its page, with a token: "
-            f"{_SIGN_IN}"
-        ) from None
     except errors.RevisionNotFoundError:
         raise HubError(f"{what}: there is no such branch, tag or commit on the hub") from None
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
         if isinstance(error, errors.RepositoryNotFoundError) or status == 404:
             raise HubError(
-                f"{what}: the hub has none of that name that you may see; a private one needs a "
-                f"token: {_SIGN_IN}"
+                f"{what}: the hub has none of that name that you may read; for a private one, or "
+                f"one whose terms you accepted on its page, it wants a token: {_SIGN_IN}"
             ) from None
         if status == 401:
             raise HubError(f"{what}: the hub refuses the token: {_SIGN_IN}") from None
