@@ -18,7 +18,7 @@ from flaxformer_mt.rundir.layout import RunDirectory
 from flaxformer_mt.rundir.metrics_log import read_metrics
 from flaxformer_mt.training import trackers as tested
 from flaxformer_mt.training.telemetry import TIMES
-from flaxformer_mt.training.trackers import Board, Sample, TrackerError, Trackers, as_text
+from flaxformer_mt.training.trackers import Board, Mlflow, Sample, TrackerError, Trackers, as_text
 from tests.conftest import made_once
 from tests.system.conftest import make
 
@@ -209,6 +209,20 @@ def test_a_board_whose_disk_has_room_again_has_everything(tmp_path, clock):
     assert starts == [8]
 
 
+def test_a_file_that_is_torn_is_left_for_a_new_one(tmp_path, monkeypatch):
+    def full() -> None:
+        raise OSError("no space left")
+
+    board = Board(tmp_path, "")
+    board.show(8, {"loss": 1.0})
+    monkeypatch.setattr(board._writer, "flush", full)
+    with pytest.raises(OSError, match="no space"):
+        board.show(9, {"loss": 2.0})
+    board.show(9, {"loss": 3.0})
+    board.close()
+    assert seen(tmp_path) == [("loss", 8, 1.0), ("loss", 9, 3.0)]
+
+
 def test_a_misspelt_tracker_gets_a_hint():
     with pytest.raises(ConfigError, match="has 'tensorbord'; did you mean 'tensorboard'"):
         fm.load_config("quickstart", {"training.trackers": "mlflow,tensorbord"})
@@ -363,6 +377,10 @@ def test_mlflow_has_all_of_a_run_under_one_id(tracked):
     assert json.loads(content("config.json"))["training"]["steps"] == 35
     kept = (tracked.samples / "step-35.txt").read_text()
     assert content("samples/step-35.txt") == kept
+    again = Mlflow(tracked, fm.load_config(tracked.path), name)
+    for state, status in (("stopped", "KILLED"), ("failed", "FAILED"), ("finished", "FINISHED")):
+        again.close(state)
+        assert client.get_run(name).info.status == status
 
 
 @pytest.mark.trackers
