@@ -64,10 +64,7 @@ def sized_config(
 
     config = configs.load_config(spec, overrides, recorded=recorded, count=count)
     if config.sizes == "corpus":
-        say(
-            f"sizes: as for {TYPICAL:,} pairs, since no corpus is named: set data.train.NAME.src "
-            "and .tgt"
-        )
+        say(f"sizes: as for {TYPICAL:,} pairs, since no corpus is named: set data.train=SRC,TGT")
     elif counted:
         model, training = config.model, config.training
         say(

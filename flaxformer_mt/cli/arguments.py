@@ -41,6 +41,9 @@ class _Parser(argparse.ArgumentParser):
             settings = [key for key in flatten(ExperimentConfig()) if "--config" in known]
             meant = flag.strip("-").replace("-", "_")
             same = [f"--config.{key}" for key in settings if key.rpartition(".")[2] == meant]
+            section, dot, _ = meant.partition(".")
+            if dot and any(key.startswith(f"{section}.") for key in settings):
+                same = [f"--config.{meant}"]
             close = same or difflib.get_close_matches(flag, known, n=1, cutoff=0.5)
             hints += [f"{flag}: did you mean {close[0]}?"] if close else []
         super().error("; ".join([message, *hints]))

@@ -13,6 +13,7 @@ CALLS = [
     ("trian --workdir .", "no command 'trian'; did you mean 'train'?"),
     ("train --wrokdir .", "--wrokdir: did you mean --workdir?"),
     ("train --workdir . --validate-every=3", "did you mean --config.training.validate_every?"),
+    ("train --workdir . --data.train=a,b", "did you mean --config.data.train?"),
     ("config --explain trainig.schedule", "no such group; did you mean 'training.schedule'?"),
     # Settings of which config?
     ("doctor --config.mesh.fsdp=2", "changes a setting of which config? Give --config"),

@@ -129,7 +129,10 @@ def open_source(
         return BuiltIn(corpus.split, corpus.size, f"{key} (built-in grammar)")
     for name in CORPUS_SETTINGS[corpus.kind].all:
         if not getattr(corpus, name):
-            raise CorpusError(f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it")
+            text = f"{key}.{name} is not set: a corpus of kind {corpus.kind!r} needs it"
+            if key == "data.valid":
+                text += "; or let data.valid_fraction=0.01 take validation from the training text"
+            raise CorpusError(text)
     if corpus.kind in ("files", "tsv", "jsonl"):
         found = {
             name: paths.require_file(getattr(corpus, name), folder, f"{key}.{name}")

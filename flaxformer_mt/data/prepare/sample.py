@@ -31,7 +31,7 @@ def check_inputs(config: DataConfig) -> None:
     read, or whose sides differ in length.
     """
     if not config.train:
-        raise PrepareError("data.train names no corpus: set data.train.NAME.src and .tgt")
+        raise PrepareError("data.train names no corpus: set data.train=SRC,TGT")
     # Of a corpus that is split, all the lines are the training text's.
     _count("valid", config, most=1 if config.valid_fraction else None)
     count_pairs(config)
