@@ -29,6 +29,7 @@ class TranslateSettings:
     prefix: str = ""  # of every translation, where the record has none
     suppress: tuple[str, ...] = ()
     sampling: Sampling | None = None
+    mbr: bool | None = None
 
     def make(self, window: Window, translator: Translator) -> Made:
         """A window's translations, rendered; counts lines in pieces and at the limit."""
@@ -46,6 +47,7 @@ class TranslateSettings:
             suppress=self.suppress,
             sampling=self.sampling,
             first=window.first,
+            mbr=bool(self.mbr),
         )
         pairs = [
             (source, hypothesis.tokens)

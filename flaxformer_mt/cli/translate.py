@@ -19,6 +19,8 @@ _INPUT = {
 _LINES = {
     "--n-best N:int": "up to N translations of each line: in jsonl a list, else lines that begin "
     "with the number of the source's line and a tab",
+    "--mbr": "of the --beam-size translations, or samples with --sample, take the one that the "
+    "others resemble most by chrF (minimum Bayes risk)",
     "--overlong split|refuse": "a line longer than the model takes is cut at sentence ends, "
     "translated in pieces and rejoined, or it is an error",
 }
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
         prefix=options.prefix,
         suppress=tuple(options.suppress),
         sampling=sampling_of(options, parser),
+        mbr=options.mbr or None,  # an output of before knows nothing of it
     )
     reading = functools.partial(open_lines, options.input)
     return streamed(options, parser, what="translate", reading=reading, settings=settings)

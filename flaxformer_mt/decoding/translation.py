@@ -4,6 +4,9 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
+from jaxtyping import Float
+
 from flaxformer_mt.config import DecodingConfig
 from flaxformer_mt.data.vocabulary import EOS, Vocabulary
 from flaxformer_mt.decoding.batches import Decoded
@@ -23,7 +26,7 @@ class Hypothesis:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation:
-    """The translations of one line, best first; there is always one."""
+    """The translations of one line, best first, by score or as was asked; there is always one."""
 
     hypotheses: tuple[Hypothesis, ...]
     split: bool = False  # the line was too long for the model: translated in pieces and rejoined
@@ -57,10 +60,16 @@ def joined(
     decoded: Sequence[Sequence[Decoded]],
     vocabulary: Vocabulary,
     config: DecodingConfig,
+    *,
+    n_best: int | None = None,
+    mbr: bool = False,
+    sampled: bool = False,
 ) -> Translation:
     """The translation of a line from those of its pieces: the n-th of each make one, best first.
 
     Their sums need not be in the order of the pieces' scores, since the penalty is of the length.
+    With `mbr` the best is the one that has the highest expected chrF (minimum Bayes risk, Kumar and
+    Byrne, 2004): all are references, `sampled` ones equally likely, others by their probabilities.
     """
     if not pieces:
         return EMPTY
@@ -85,9 +94,43 @@ def joined(
             score=parts[0].score if len(parts) == 1 else log_prob / penalty(tokens) + coverage,
         )
         found.append((hypothesis, any(part.at_limit for part in parts)))
-    found.sort(key=lambda each: -each[0].score)
+    if mbr:
+        log_probs = np.array([0.0 if sampled else each.log_prob for each, _ in found])
+        weights = np.exp(log_probs - log_probs.max())
+        gains = chrf([each.text for each, _ in found]) @ weights
+    else:
+        gains = np.array([each.score for each, _ in found])
+    found = [found[place] for place in np.argsort(-gains, kind="stable")[:n_best]]
     return Translation(
         hypotheses=tuple(hypothesis for hypothesis, _ in found),
         split=len(pieces) > 1,
         at_limit=found[0][1],
     )
+
+
+def chrf(texts: Sequence[str]) -> Float[np.ndarray, "hypothesis reference"]:
+    """chrF2 of each text against each (Popović, 2015; 2016), 0 to 1, as sacreBLEU has it.
+
+    Precision and recall are means over the lengths of n-grams, 1 to 6, that both texts have.
+    """
+    squeezed = ["".join(text.split()) for text in texts]
+    sizes = np.array([len(text) for text in squeezed])
+    precision = np.zeros((len(texts), len(texts)))
+    orders = np.zeros_like(precision)
+    for n in range(1, 7):
+        grams = [
+            (row, text[at : at + n])
+            for row, text in enumerate(squeezed)
+            for at in range(len(text) - n + 1)
+        ]
+        numbers: dict[str, int] = {}
+        cells = [(row, numbers.setdefault(gram, len(numbers))) for row, gram in grams]
+        counts = np.zeros((len(texts), len(numbers)), np.int32)
+        np.add.at(counts, tuple(np.array(cells, np.int64).reshape(-1, 2).T), 1)
+        both = np.minimum(counts[:, None], counts[None]).sum(axis=2)
+        there = np.maximum(sizes - n + 1, 0)
+        precision += both / np.maximum(there, 1)[:, None]
+        orders += (there[:, None] > 0) & (there[None] > 0)
+    precision /= np.maximum(orders, 1)
+    recall = precision.T
+    return 5 * precision * recall / np.maximum(4 * precision + recall, 1e-16)

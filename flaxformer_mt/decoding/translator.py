@@ -57,6 +57,7 @@ class Wanted(TypedDict, total=False):
     suppress: str | Sequence[str]
     sampling: Sampling | None
     first: int
+    mbr: bool
 
 
 class Translator:
@@ -200,6 +201,7 @@ class Translator:
         suppress: str | Sequence[str] = (),
         sampling: Sampling | None = None,
         first: int = 0,
+        mbr: bool = False,
     ) -> Translation | list[Translation]:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
@@ -211,7 +213,8 @@ class Translator:
         A translation begins with its line's prefix, if there are `prefixes` (one `str` is every
         line's), and has none of the pieces `suppress` names. With `sampling`, the `n_best`
         likeliest of beam_size draws are given; draws depend on the seed and on the line's number,
-        counted from `first`.
+        counted from `first`. With `mbr` the best of a beam's translations, or of the draws, are
+        those that the others resemble most, by chrF.
 
         Raises OverlongError and LineError with the line's number, other DecodingErrors, and
         ValueError for settings that contradict each other.
@@ -241,10 +244,12 @@ class Translator:
         begun = None
         if prefixes is not None:
             begun = prefix_tokens(prefixes, tgt, pieces, sources, config, max_length=longest)
-        decoder = self._decoder(n_best=n_best, suppress=suppressed, sampling=sampling)
+        asked = config.beam_size if mbr else n_best
+        decoder = self._decoder(n_best=asked, suppress=suppressed, sampling=sampling)
+        chosen: Any = {"n_best": n_best, "mbr": mbr, "sampled": sampling is not None}
         decoded = iter(decoder.decode(sources, prefixes=begun, numbers=numbers))
         found = [
-            joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config)
+            joined(parts, list(itertools.islice(decoded, len(parts))), tgt, config, **chosen)
             for parts in pieces
         ]
         return found[0] if single else found

@@ -54,6 +54,7 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
             members=members,
             model=members[0][1],
             name="best",
+            shortlist=None,
             vocabularies=SimpleNamespace(digest="0" * 64),
             config=DecodingConfig(**decoding),  # type: ignore[arg-type]
         )

@@ -3,15 +3,17 @@
 import dataclasses
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from sacrebleu.metrics import CHRF
 
 from flaxformer_mt.config import DecodingConfig, VocabularyConfig
 from flaxformer_mt.data.vocabulary import Vocabulary, train
 from flaxformer_mt.decoding.batches import Decoded
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import Piece, split_pair_to_fit, split_to_fit
-from flaxformer_mt.decoding.translation import joined
+from flaxformer_mt.decoding.translation import chrf, joined
 
 
 def within(characters: int):
@@ -117,3 +119,36 @@ def test_of_one_piece_the_searchs_own_scores_are_kept(vocabulary):
     found = joined([Piece("x", "")], each, vocabulary, CONFIG)
     assert [hypothesis.score for hypothesis in found.hypotheses] == [one.score for one in each[0]]
     assert found.at_limit and not found.split
+
+
+def test_chrf_is_sacrebleu_s():
+    texts = [
+        "Das alte Haus ist klein.",
+        "Das Haus ist  alt.",
+        "Ja",
+        "",
+        "a",
+        "ein Hund rennt heim .",
+    ]
+    metric = CHRF()
+    expected = [[metric.sentence_score(one, [two]).score / 100 for two in texts] for one in texts]
+    np.testing.assert_allclose(chrf(texts), expected, atol=1e-12)
+
+
+def test_minimum_risk_takes_what_the_likely_others_resemble(vocabulary):
+    """Not the likeliest, which is unlike the others, unless it is likelier than all of them."""
+    texts = ["ein hund", "die katze schläft", "die katze schläf", "die katze"]
+
+    def chosen(*log_probs: float, sampled: bool = False) -> list[str]:
+        each = [
+            Decoded(tokens=tuple(tokens), log_prob=log_prob, score=log_prob, at_limit=log_prob < -2)
+            for tokens, log_prob in zip(vocabulary.encode(texts), log_probs, strict=True)
+        ]
+        whole = [Piece("x", "")], [each], vocabulary, CONFIG
+        found = joined(*whole, n_best=2, mbr=True, sampled=sampled)
+        assert len(found.hypotheses) == 2 and found.at_limit == (found.hypotheses[0].log_prob < -2)
+        return [hypothesis.text for hypothesis in found.hypotheses]
+
+    assert chosen(-1.0, -1.5, -1.4, -3.0)[0].startswith("die katze")
+    assert chosen(-1.0, -9.0, -9.5, -9.5)[0] == "ein hund"
+    assert chosen(-1.0, -9.0, -9.5, -9.5, sampled=True)[0].startswith("die katze")

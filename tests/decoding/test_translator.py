@@ -16,6 +16,7 @@ from flaxformer_mt.decoding.batches import Decoded, translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError, LineError, TargetError, split_to_fit
+from flaxformer_mt.decoding.translation import chrf
 from flaxformer_mt.decoding.translator import Translator
 from flaxformer_mt.model import Transformer
 from flaxformer_mt.rundir import CheckpointError
@@ -240,6 +241,10 @@ def test_draws_follow_the_seed_and_the_lines_number(translator):
     [four] = translator.translate(LINES[:1], sampling=Sampling(), n_best=4)
     scores = [hypothesis.score for hypothesis in four.hypotheses]
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
+    # The sample that the others resemble is one of them.
+    [chosen] = translator.translate(LINES[:1], sampling=Sampling(), mbr=True)
+    texts = [hypothesis.text for hypothesis in four.hypotheses]
+    assert chosen.text == texts[int(chrf(texts).sum(axis=1).argmax())]
 
 
 def test_other_settings_leave_the_translator_as_it_is(translator):
