@@ -15,7 +15,7 @@ _REPORT = {
     "--workdir DIR": "take vocabulary sizes and batch shapes from this run (default: from the "
     "config)",
     "--lengths SRC,TGT": "positions of a row (default: the longest, which take the most memory); "
-    "of --decode SRC alone counts",
+    "with --decode, of a source and of its output",
     "--price-per-chip-hour X:float": "adds what the run would cost",
     "--json": "as JSON",
     "--save-hlo FILE": "write the compiled step's text",

@@ -1,6 +1,8 @@
 """The compiled programs of a search, and the few shapes that a batch goes through."""
 
+import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +21,7 @@ from flaxformer_mt.decoding.rules import Rules
 from flaxformer_mt.decoding.sampling import SEED_WORDS, Sampling
 from flaxformer_mt.decoding.search import Sentences, State, Step, Weights
 from flaxformer_mt.decoding.segments import output_limit
-from flaxformer_mt.model import Transformer, table_rows
+from flaxformer_mt.model import CHUNK, Transformer
 from flaxformer_mt.model.cache import grown
 
 Params = tuple[Any, ...]  # a tree under "params" for each of the models
@@ -44,6 +46,27 @@ def padding(rows: int, src_length: int, *, prefix: int = 0) -> Sources:
     return src, np.zeros(rows, np.int32), Sentences(*sentences)
 
 
+def suited(models: Models, params: Params, device: jax.Device) -> tuple[Models, Params]:
+    """The same models in the form that suits a search on this device.
+
+    For a TPU, tables are padded to whole chunks: `top_candidates` reads their logits in place.
+    """
+    if device.platform != "tpu":
+        return models, params
+    wider, padded = [], []
+    for model, own in zip(models, params, strict=True):
+        multiple = math.lcm(model.config.vocab_multiple, CHUNK)
+        config = dataclasses.replace(model.config, vocab_multiple=multiple)
+        wider.append(model.clone(config=config))
+        tables = {
+            name: jnp.pad(leaf, [(0, -len(leaf) % multiple)] + [(0, 0)] * (leaf.ndim - 1))
+            for name, leaf in own["embedding"].items()
+            if not name.endswith("_positions")
+        }
+        padded.append({**own, "embedding": {**own["embedding"], **tables}})
+    return tuple(wider), tuple(padded)
+
+
 def rules_for(
     models: Models,
     config: DecodingConfig,
@@ -57,7 +80,7 @@ def rules_for(
     return Rules(
         beam_size=config.beam_size,
         n_best=n_best,
-        suppress=(*suppress, *rows_for_nothing(models)),
+        suppress=suppress,
         ends_among=config.beam_size // groups if config.ends_among == "beam" else 0,
         groups=groups,
         coverage=config.coverage_penalty > 0,
@@ -65,12 +88,6 @@ def rules_for(
         sample=sampling is not None,
         top_k=0 if sampling is None else sampling.top_k,
     )
-
-
-def rows_for_nothing(models: Models) -> tuple[int, ...]:
-    """The rows of the softmax matrices beyond the vocabulary."""
-    types = models[0].tgt_vocab_size
-    return tuple(range(types, max(table_rows(model.config, types) for model in models)))
 
 
 def fewer_rows(rows: int, live: int) -> int:
@@ -260,21 +277,24 @@ def lower_search(
     *,
     rows: int,
     src_length: int,
+    length: int | None = None,
     sharding: jax.sharding.Sharding,
     platforms: tuple[str, ...] | None = None,
 ) -> Lowered:
-    """The search of one batch shape with the largest cache, as one program for `sharding`.
+    """The search of one batch shape with one cache, for outputs of `length` tokens (default: the
+    most that the settings allow), as one program for `sharding`.
 
     `params` may be abstract (`jax.ShapeDtypeStruct` with shardings). `platforms`, such as
     ("cuda",), are lowered for in place of the sharding's own.
     """
-    length = output_limit(config, src_length, model.config.max_length)
+    length = length or output_limit(config, src_length, model.config.max_length)
     rules = rules_for((model,), config)
 
     def search(params: Any, src: Any, src_lengths: Any, sentences: Any, weights: Any) -> Any:
-        static: Any = {"models": (model,), "rules": rules}
-        state = begin((params,), src, src_lengths, sentences, length=length, room=length, **static)
-        return advance((params,), state, weights, length, np.int32(0), parts=1, **static).finished
+        models, own = suited((model,), (params,), next(iter(sharding.device_set)))
+        static: Any = {"models": models, "rules": rules}
+        state = begin(own, src, src_lengths, sentences, length=length, room=length, **static)
+        return advance(own, state, weights, length, np.int32(0), parts=1, **static).finished
 
     def abstract(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf), sharding=sharding)

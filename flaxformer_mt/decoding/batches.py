@@ -20,7 +20,6 @@ from flaxformer_mt.decoding.batch_search import (
     Sources,
     padding,
     parts_of,
-    rows_for_nothing,
     rules_for,
 )
 from flaxformer_mt.decoding.batch_shapes import (
@@ -104,7 +103,8 @@ class Decoder:
             temperature=drawn.temperature,
             top_p=drawn.top_p,
         )
-        self._params, self._mesh, self._split = whole_on(params, mesh), mesh, parts_of(mesh)
+        models, params = batch_search.suited(models, whole_on(params, mesh), mesh.devices.flat[0])
+        self._params, self._mesh, self._split = params, mesh, parts_of(mesh)
         self._small = batch_search.is_small(params, mesh)
         self._static: Any = {"models": models, "rules": self._rules}
         self._config, self._seed = config, drawn.seed
@@ -202,9 +202,7 @@ class Decoder:
         )
         models = tuple(model.of_types(size) for model in models)
         suppress = (UNK,) if UNK in self._rules.suppress else ()
-        short._rules = dataclasses.replace(
-            self._rules, suppress=suppress + rows_for_nothing(models)
-        )
+        short._rules = dataclasses.replace(self._rules, suppress=suppress)
         short._static = {"models": models, "rules": short._rules}
         return short, types
 

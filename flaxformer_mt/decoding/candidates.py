@@ -1,18 +1,20 @@
 """The best continuations of a beam: an exact top-k that reads the logits once."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from flaxformer_mt.data.vocabulary import EOS
-
-CHUNK = 128  # types a chunk: one vector register row of a TPU
+from flaxformer_mt.decoding.rules import Allowed
+from flaxformer_mt.model import CHUNK
 
 
 def top_candidates(
     logits: Float[Array, "rows beams vocab"],
     log_probs: Float[Array, "rows beams"],
-    allowed: Bool[Array, "rows beams_or_1 vocab"],
+    allowed: Allowed,
     *,
     count: int,
 ) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"], Int[Array, "rows count"]]:
@@ -24,6 +26,7 @@ def top_candidates(
 
     The k best values lie in the k chunks with the highest maxima, so only maxima are compared over
     the whole vocabulary: `lax.top_k` over beams * vocab values took longer than the model's step.
+    Logits of a vocabulary that is not a multiple of CHUNK are padded, which copies them.
     """
     _, values, beam, token = _ranked(logits, log_probs, allowed, None, count=count)
     return values, beam, token
@@ -32,7 +35,7 @@ def top_candidates(
 def diverse_candidates(
     logits: Float[Array, "rows beams vocab"],
     log_probs: Float[Array, "rows beams"],
-    allowed: Bool[Array, "rows beams_or_1 vocab"],
+    allowed: Allowed,
     *,
     groups: int,
     count: int,
@@ -59,21 +62,22 @@ def diverse_candidates(
         ranked, values, beam, token = _ranked(
             logits[:, own],
             log_probs[:, own],
-            allowed[:, own] if allowed.shape[1] > 1 else allowed,
+            allowed.of_beams(own),
             said,
             count=count,
         )
         found.append((ranked, values, beam + group * width, token))
-        going, chosen = jax.lax.top_k(jnp.where(token == EOS, -jnp.inf, ranked), width)
+        going, chosen = best(jnp.where(token == EOS, -jnp.inf, ranked), width)
         weight = jnp.where(jnp.isfinite(going), diversity, 0.0)
         said = said.at[row, jnp.take_along_axis(token, chosen, axis=1)].add(weight)
     return jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), *found)
 
 
+@jax.named_scope("candidates")
 def _ranked(
     logits: Float[Array, "rows beams vocab"],
     log_probs: Float[Array, "rows beams"],
-    allowed: Bool[Array, "rows beams_or_1 vocab"],
+    allowed: Allowed,
     against: Float[Array, "rows vocab"] | None,
     *,
     count: int,
@@ -83,40 +87,76 @@ def _ranked(
     log_norm = jax.nn.logsumexp(logits, axis=-1)
 
     ranking = logits if against is None else logits - against[:, None]
-    maxima = _chunk_maxima(jnp.where(allowed, ranking, -jnp.inf))
+    maxima = _chunked(jnp.where(allowed.mask(beams), ranking, -jnp.inf), -jnp.inf).max(axis=-1)
     chunks = maxima.shape[-1]
-    best = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
-    kept = min(count, beams * chunks)
-    chosen = jax.lax.top_k(best.reshape(rows, beams * chunks), kept)[1]
+    maxima = log_probs[:, :, None] + (maxima - log_norm[:, :, None])
+    _, chosen = best(maxima.reshape(rows, beams * chunks), min(count, beams * chunks))
     chosen = jnp.sort(chosen, axis=-1)  # ascending: ties below go by beam, then by token
 
     beam, chunk = chosen // chunks, chosen % chunks
-    token = chunk[:, :, None] * CHUNK + jnp.arange(CHUNK)[None, None, :]
-    row = jnp.arange(rows)[:, None, None]
-    exists = token < vocab
-    token = jnp.minimum(token, vocab - 1)
-    theirs = beam[:, :, None] if allowed.shape[1] > 1 else jnp.zeros_like(beam)[:, :, None]
-    picked = logits[row, beam[:, :, None], token]
-    picked = jnp.where(exists & allowed[row, theirs, token], picked, -jnp.inf)
-    picked = picked - jnp.take_along_axis(log_norm, beam, axis=1)[:, :, None]
-    picked = jnp.take_along_axis(log_probs, beam, axis=1)[:, :, None] + picked
+    token = chunk[:, :, None] * CHUNK + jnp.arange(CHUNK)[None, None]
+    may = _chunked(allowed.free, False).at[chunk].get(mode="promise_in_bounds")
+    if allowed.repeated is not None:
+        may = may & ~_chosen(_chunked(allowed.repeated, True), beam, chunk)
+    only = allowed.only[:, None, None]
+    may = jnp.where(only < 0, may, token == only)
+    picked = jnp.where(may, _chosen(_chunked(logits, -jnp.inf), beam, chunk), -jnp.inf)
+    picked = picked - take(log_norm, beam)[:, :, None]
+    picked = take(log_probs, beam)[:, :, None] + picked
 
-    picked, token = picked.reshape(rows, kept * CHUNK), token.reshape(rows, kept * CHUNK)
-    ranked = picked if against is None else picked - jnp.take_along_axis(against, token, axis=1)
-    ranked, flat = jax.lax.top_k(ranked, count)
-    values = ranked if against is None else jnp.take_along_axis(picked, flat, axis=1)
-    beam = jnp.take_along_axis(beam, flat // CHUNK, axis=1)
-    return ranked, values, beam, jnp.take_along_axis(token, flat, axis=1)
+    token = jnp.minimum(token, vocab - 1)  # a type, even where no candidate exists
+    picked, token = picked.reshape(rows, -1), token.reshape(rows, -1)
+    ranked = picked if against is None else picked - take(against, token)
+    ranked, flat = best(ranked, count)
+    values = ranked if against is None else take(picked, flat)
+    return ranked, values, take(beam, flat // CHUNK), take(token, flat)
 
 
-def _chunk_maxima(
-    values: Float[Array, "rows beams vocab"],
-) -> Float[Array, "rows beams chunks"]:
-    rows, beams, vocab = values.shape
-    whole = vocab - vocab % CHUNK
-    maxima = values[:, :, :whole].reshape(rows, beams, whole // CHUNK, CHUNK).max(axis=-1)
-    if whole == vocab:
-        return maxima
-    # Padding the last chunk instead would copy the whole array.
-    rest = values[:, :, whole:].max(axis=-1, keepdims=True)
-    return jnp.concatenate([maxima, rest], axis=-1)
+def _chunked(x: Array, fill: float | bool) -> Array:
+    """[..., vocab] as [..., chunks, CHUNK]."""
+    if rest := -x.shape[-1] % CHUNK:
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, rest)], constant_values=fill)
+    return x.reshape(*x.shape[:-1], -1, CHUNK)
+
+
+def _chosen(
+    x: Shaped[Array, "rows beams chunks 128"],
+    beam: Int[Array, "rows chosen"],
+    chunk: Int[Array, "rows chosen"],
+) -> Shaped[Array, "rows chosen 128"]:
+    """x[row, beam, chunk]. The index follows the order in which a TPU has logits: by the axes of
+    x it would copy them all first."""
+    rows, _, chunks, _ = x.shape
+    flat = x.transpose(1, 2, 0, 3).reshape(-1, CHUNK)
+    index = (beam * chunks + chunk) * rows + jnp.arange(rows)[:, None]
+    return flat.at[index].get(mode="promise_in_bounds")
+
+
+def take(x: Array, index: Int[Array, "rows chosen"]) -> Array:
+    """x[row, index[row]]: the chosen entries of axis 1, of which there are so many."""
+    index = index.reshape(index.shape + (1,) * (x.ndim - 2))
+    return jnp.take_along_axis(x, index, axis=1, mode="promise_in_bounds")
+
+
+def best(
+    values: Float[Array, "rows of"], count: int
+) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"]]:
+    """`lax.top_k`. On a TPU it is made of passes, because the compiler gives no cost for it."""
+    return jax.lax.platform_dependent(
+        values,
+        tpu=functools.partial(by_passes, count=count),
+        default=lambda values: tuple(jax.lax.top_k(values, count)),
+    )
+
+
+def by_passes(
+    values: Float[Array, "rows of"], *, count: int
+) -> tuple[Float[Array, "rows count"], Int[Array, "rows count"]]:
+    """`lax.top_k`, one maximum after another."""
+    # What has been found is below all that has not.
+    left, found = jnp.maximum(values, jnp.finfo(values.dtype).min), []
+    for _ in range(count):
+        found.append(jnp.argmax(left, axis=1, keepdims=True))
+        left = jnp.where(jnp.arange(left.shape[1])[None] == found[-1], -jnp.inf, left)
+    index = jnp.concatenate(found, axis=1)
+    return take(values, index), index

@@ -1,9 +1,11 @@
 """What a search may generate: the settings that are compiled into it, and the mask they make."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
@@ -45,6 +47,26 @@ class Rules:
         return min(self.n_best, self.beam_size // self.groups) * self.groups
 
 
+class Allowed(NamedTuple):
+    """Which types may be the next token: `only`, or any of `free` that is not `repeated`."""
+
+    only: Int[Array, " rows"]  # -1: there is none such
+    free: Bool[Array, " vocab"]
+    repeated: Bool[Array, "rows beams vocab"] | None
+
+    def of_beams(self, beams: slice) -> "Allowed":
+        repeated = self.repeated
+        return self._replace(repeated=None if repeated is None else repeated[:, beams])
+
+    def mask(self, beams: int) -> Bool[Array, "rows beams vocab"]:
+        free = self.free[None, None]
+        if self.repeated is not None:
+            free = free & ~self.repeated
+        # A TPU would write out a mask by rows before it reads it for each beam.
+        only = jnp.broadcast_to(self.only[:, None, None], (len(self.only), beams, 1))
+        return jnp.where(only < 0, free, np.arange(len(self.free))[None, None] == only)
+
+
 def allowed(
     rules: Rules,
     tokens: Int[Array, "rows beams length"],
@@ -53,22 +75,22 @@ def allowed(
     prefix: Int[Array, "rows prefix"],
     *,
     vocab: int,
-) -> Bool[Array, "rows beams_or_1 vocab"]:
+) -> Allowed:
     """Which types may be token number `position` of each hypothesis.
 
     At a row's limit the end mark alone; before it, what its `prefix` has there, unless padding.
     """
-    types = jnp.arange(vocab)[None, None, :]
-    mask = ~jnp.isin(types, jnp.array((BOS, PAD, *rules.suppress)))
+    free = np.ones(vocab, bool)
+    free[[BOS, PAD, *rules.suppress]] = False
+    free[EOS] = True
+    repeated = None
     if 0 < rules.no_repeat < tokens.shape[2]:  # a longer n-gram cannot occur twice
-        mask = mask & ~repeats(tokens, position, rules.no_repeat, vocab=vocab)
-    mask = mask | (types == EOS)
+        repeated = repeats(tokens, position, rules.no_repeat, vocab=vocab).at[:, :, EOS].set(False)
+    only = jnp.full_like(limits, -1)
     if width := prefix.shape[1]:
         now = prefix[:, jnp.minimum(position, width - 1)]
-        now = jnp.where(position < width, now, PAD)[:, None, None]
-        mask = jnp.where(now == PAD, mask, types == now)
-    at_limit = (position + 1 >= limits)[:, None, None]
-    return jnp.where(at_limit, types == EOS, mask)
+        only = jnp.where((position < width) & (now != PAD), now, only)
+    return Allowed(jnp.where(position + 1 >= limits, EOS, only), jnp.asarray(free), repeated)
 
 
 def repeats(

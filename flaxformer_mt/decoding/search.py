@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD
-from flaxformer_mt.decoding.candidates import diverse_candidates, top_candidates
+from flaxformer_mt.decoding.candidates import best, diverse_candidates, take, top_candidates
 from flaxformer_mt.decoding.rules import Rules, allowed
 from flaxformer_mt.decoding.sampling import keys_of, sampled
 
@@ -149,7 +149,7 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     beams, limits = rules.beam_size, state.sentences.limits
     logits, cache = step(state.last, state.position, state.cache)
     length = state.position + 1
-    mask = allowed(
+    may = allowed(
         rules,
         state.tokens,
         state.position,
@@ -161,21 +161,23 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
     width = beams // rules.groups
     count = 1 if width == 1 else 2 * width
     if rules.sample:
-        log_probs, beam, token = _draw(logits, mask, state, weights, rules)
+        log_probs, beam, token = _draw(logits, may.mask(beams), state, weights, rules)
         ranked = log_probs
     elif rules.groups > 1:
         ranked, log_probs, beam, token = diverse_candidates(
             logits,
             state.log_probs,
-            mask,
+            may,
             groups=rules.groups,
             count=count,
             diversity=weights.diversity,
         )
     else:
-        log_probs, beam, token = top_candidates(logits, state.log_probs, mask, count=count)
+        log_probs, beam, token = top_candidates(logits, state.log_probs, may, count=count)
         ranked = log_probs
-    tokens = take(state.tokens, beam).at[:, :, state.position].set(token)
+    tokens = jax.lax.dynamic_update_slice_in_dim(
+        take(state.tokens, beam), token[:, :, None], state.position, axis=2
+    )
 
     def penalty(length: Any) -> Any:
         return length_penalty(length, weights.alpha, average=weights.average)
@@ -211,14 +213,14 @@ def _step(step: Step, state: State, weights: Weights, rules: Rules) -> State:
 
     live = jnp.where(ended, -jnp.inf, log_probs)
     if not rules.sample:  # a draw's noise belongs to its place
-        _, chosen = jax.lax.top_k(apart(jnp.where(ended, -jnp.inf, ranked)), width)
+        _, chosen = best(apart(jnp.where(ended, -jnp.inf, ranked)), width)
         live, tokens, token = (whole(take(apart(each), chosen)) for each in (live, tokens, token))
     # Log-probabilities only fall, so the best a live hypothesis can reach is its present one under
     # the largest penalty to come: at the limit for alpha > 0, at once for alpha < 0. The coverage
     # penalty is at best 0.
     largest = jnp.maximum(penalty(length + 1), penalty(limits))
-    best = apart(live).max(axis=1) / jnp.repeat(largest, rules.groups)
-    settled = (finished.scores[:, -1] >= best).reshape(-1, rules.groups).all(axis=1)
+    likeliest = apart(live).max(axis=1) / jnp.repeat(largest, rules.groups)
+    settled = (finished.scores[:, -1] >= likeliest).reshape(-1, rules.groups).all(axis=1)
     if beams > 1 and not rules.sample:
         parents = whole(take(apart(beam), chosen))
         cache = cache | {"beams": jax.tree.map(lambda leaf: take(leaf, parents), cache["beams"])}
@@ -268,8 +270,3 @@ def _merge(old: Hypotheses, new: Hypotheses, stopped: Bool[Array, " rows"]) -> H
         log_probs=jnp.where(exists, pick(old.log_probs, new.log_probs), -jnp.inf),
         lengths=jnp.where(exists, pick(old.lengths, new.lengths), 0),
     )
-
-
-def take(x: Array, index: Int[Array, "rows chosen"]) -> Array:
-    """x[row, index[row]]: the chosen entries of axis 1."""
-    return jnp.take_along_axis(x, index.reshape(index.shape + (1,) * (x.ndim - 2)), axis=1)

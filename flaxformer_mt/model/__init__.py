@@ -1,6 +1,7 @@
 """The paper as linen modules."""
 
 from flaxformer_mt.model.embedding import (
+    CHUNK,
     of_types,
     softmax_bias,
     softmax_table,
@@ -9,4 +10,12 @@ from flaxformer_mt.model.embedding import (
 )
 from flaxformer_mt.model.transformer import Transformer
 
-__all__ = ["Transformer", "of_types", "softmax_bias", "softmax_table", "table_copies", "table_rows"]
+__all__ = [
+    "CHUNK",
+    "Transformer",
+    "of_types",
+    "softmax_bias",
+    "softmax_table",
+    "table_copies",
+    "table_rows",
+]

@@ -20,6 +20,7 @@ SOURCE_TABLE = {"all": "shared", "target": "source", "none": "source"}
 TARGET_TABLE = {"all": "shared", "target": "target", "none": "target"}
 SOFTMAX_TABLE = {"all": "shared", "target": "target", "none": "softmax"}
 SOFTMAX_BIAS = "softmax_bias"
+CHUNK = 128  # types that a TPU's vector registers have side by side
 
 
 def softmax_table(
@@ -189,7 +190,7 @@ class Embedding(nn.Module):
     def target(
         self,
         tokens: Int[Array, "rows length"],
-        positions: Int[Array, "rows length"],
+        positions: Int[Array, "#rows #length"],
         *,
         length: int,
         deterministic: bool,
@@ -231,7 +232,7 @@ class Embedding(nn.Module):
     def _sum(
         self,
         embedded: Float[Array, "rows length d_model"],
-        positions: Int[Array, "rows length"],
+        positions: Int[Array, "#rows #length"],
         encoding: Float[Array, "positions d_model"],
     ) -> Float[Array, "rows length d_model"]:
         x = embedded * math.sqrt(self.config.d_model)

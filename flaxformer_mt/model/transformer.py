@@ -4,13 +4,14 @@ import dataclasses
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from flaxformer_mt.config.schema import ModelConfig
 from flaxformer_mt.model import cache
 from flaxformer_mt.model.attention import attention_mask
 from flaxformer_mt.model.cache import Cache
-from flaxformer_mt.model.embedding import Embedding
+from flaxformer_mt.model.embedding import CHUNK, Embedding
 from flaxformer_mt.model.products import product
 from flaxformer_mt.model.stacks import Decoder, Encoder
 
@@ -117,7 +118,7 @@ class Transformer(nn.Module):
         Positions below `index` are read from the cache as earlier steps left them.
         """
         x = self.embedding.target(
-            tokens, jnp.full_like(tokens, index), length=cache.room(past), deterministic=True
+            tokens, jnp.reshape(index, (1, 1)), length=cache.room(past), deterministic=True
         )
         ancestry = cache.with_position(past["beams"]["ancestry"], index)
         src_mask = past["src_mask"][:, None, :]
@@ -138,11 +139,18 @@ class Transformer(nn.Module):
         self, hidden: Float[Array, "rows length d_model"]
     ) -> Float[Array, "rows length tgt_vocab"]:
         """Un-normalised log-probabilities of the next token, float32."""
-        logits = product("bld,vd->blv", hidden, self.embedding.softmax(), self.config.dtype)
-        if (bias := self.embedding.softmax_bias) is not None:
-            logits = logits + bias[None, None]
-        if (rows := logits.shape[-1]) > self.tgt_vocab_size:
+        table, bias = self.embedding.softmax(), self.embedding.softmax_bias
+        rows, d_model = table.shape
+        types, spec = np.arange(rows)[None, None], "bld,vd->blv"
+        if self.config.vocab_multiple % CHUNK == 0:
+            # A search reads them by chunks. A TPU writes them so; a CPU transposes the table first.
+            table, types = table.reshape(-1, CHUNK, d_model), types.reshape(1, 1, -1, CHUNK)
+            spec = "bld,cvd->blcv"
+        logits = product(spec, hidden, table, self.config.dtype)
+        if bias is not None:
+            logits = logits + bias.reshape(types.shape)
+        if rows > self.tgt_vocab_size:
             # Rows that pad the table stand for nothing.
-            real = jnp.arange(rows)[None, None] < self.tgt_vocab_size
-            logits = jnp.where(real, logits, -jnp.inf)
+            logits = jnp.where(types < self.tgt_vocab_size, logits, -jnp.inf)
+        logits = logits.reshape(*hidden.shape[:2], rows)
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))

@@ -24,7 +24,7 @@ _WRAPPER = re.compile(r"^(jit|jvp|transpose|vmap|custom_vjp_call|checkpoint|rema
 _EINSUM = re.compile(r"[a-z]+,[a-z]+->[a-z]*")
 _NOISE = frozenset(
     "while body cond closed_call checkpoint rematted_computation Transformer.encode "
-    "Transformer.decode_step custom_vjp_call".split()
+    "Transformer.decode_step custom_vjp_call branch_0_fun".split()
 )
 
 
@@ -88,14 +88,21 @@ class Compute:
         return max(self.seconds + self.unestimated_seconds, self.copy_seconds)
 
 
-def compute_costs(program: Program, chip: Chip, *, unknown_trips: int = 1) -> Compute:
-    """Estimated and unestimated operations of one run of the program, loops multiplied out."""
+def compute_costs(
+    program: Program, chip: Chip, *, unknown_trips: int = 1, one_pass: bool = False
+) -> Compute:
+    """Estimated and unestimated operations of one run of the program, loops multiplied out.
+
+    `one_pass` is one of a loop that has no known number of them, and nothing outside it.
+    """
     cycles: dict[Place, list[int]] = defaultdict(lambda: [0, 0])
     unknown: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     guessed = False
     for execution in executions(program, unknown_trips=unknown_trips):
         item, times = execution.instruction, execution.times
         guessed |= execution.guessed
+        if one_pass and not execution.guessed:
+            continue
         if execution.fused or is_collective(item) or item.opcode in _NO_WORK:
             continue
         target = item.attribute(r'custom_call_target="([^"]*)"')
@@ -167,8 +174,10 @@ def part_of(at: Place) -> str:
     if at.phase == "update":
         return "optimizer and metrics"
     if not at.modules:
-        return "other"
+        return "hypotheses" if at.phase == "search" else "other"
     modules = [module.split(".")[0] for module in at.modules]
+    if at.modules[-1] == "Transformer.logits":
+        return "logits"
     if modules[-1] in ("encoder", "decoder"):
         return "stacks of scanned layers"
     if any(module.endswith("_residual") for module in modules):

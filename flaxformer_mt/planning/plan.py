@@ -207,7 +207,7 @@ class DecodePlan(Compiled):
     """One batch of the longest sources on one device. Seconds are of the whole search at most.
 
     How many tokens a search decodes depends on the sentences: `seconds` counts `max_length` passes
-    of its loop, `seconds_per_token` one.
+    of its loop, `step` and `seconds_per_token` one.
     """
 
     rows: int
@@ -216,21 +216,24 @@ class DecodePlan(Compiled):
     max_length: int
     seconds: float
     seconds_per_token: float
+    step: Compute | None
 
 
 def plan_decoding(
     config: ExperimentConfig,
     topology: Topology,
     *,
-    src_length: int | None = None,
+    lengths: tuple[int, int] | None = None,
     src_vocab_size: int,
     tgt_vocab_size: int,
 ) -> DecodePlan:
-    """Compiles the search for a full batch of sources of `src_length` (default: the longest).
+    """Compiles the search for a full batch of sources and of outputs of at most these `lengths`.
+
+    By default both are the longest that the model and the settings allow.
 
     Raises PlanningError for a source longer than the model takes.
     """
-    longest = src_length or config.model.max_length
+    longest, tgt_length = lengths or (config.model.max_length, config.model.max_length)
     check_length(config, longest)
     config = with_dtype(config, topology.devices[0])
     model = Transformer(config.model, src_vocab_size, tgt_vocab_size)
@@ -242,22 +245,23 @@ def plan_decoding(
     search = config.decoding
     batch = next(plan_batches([longest] * search.batch_tokens, search, longest))
     place: dict[str, Any] = {"rows": batch.rows, "src_length": batch.length, "sharding": sharding}
-    compilation = compile_quietly(lambda: lower_search(params, model, search, **place))
-    max_length = output_limit(search, batch.length, config.model.max_length)
-    compute, whole, once = None, 0.0, 0.0
+    max_length = min(tgt_length, output_limit(search, batch.length, config.model.max_length))
+    compilation = compile_quietly(
+        lambda: lower_search(params, model, search, **place, length=max_length)
+    )
+    compute = step = None
     if compilation.hlo is not None:
         compute = compute_costs(compilation.hlo, topology.chip, unknown_trips=max_length)
-        whole = compute.overlapped_seconds
-        without = compute_costs(compilation.hlo, topology.chip, unknown_trips=0)
-        once = (whole - without.overlapped_seconds) / max_length
+        step = compute_costs(compilation.hlo, topology.chip, one_pass=True)
     return DecodePlan(
         **_known(config, topology, compilation, compute),
         rows=batch.rows,
         src_length=batch.length,
         beam_size=search.beam_size,
         max_length=max_length,
-        seconds=whole,
-        seconds_per_token=once,
+        seconds=compute.overlapped_seconds if compute else 0.0,
+        seconds_per_token=step.overlapped_seconds if step else 0.0,
+        step=step,
     )
 
 

@@ -102,8 +102,7 @@ def report_decoding(config: ExperimentConfig, request: Request, say: Say) -> Rep
     sizes = _vocabulary_sizes(config, request)
     topology = describe(request.topology, request.slices)
     say(f"compiling beam search for one device of {topology}")
-    src_length = request.lengths[0] if request.lengths else None
-    result = plan_decoding(config, topology, src_length=src_length, **sizes)
+    result = plan_decoding(config, topology, lengths=request.lengths, **sizes)
     values = dataclasses.asdict(result) | {"fits": result.fits}
     return Report(decoding_as_text(result), values, result.fits)
 
@@ -225,14 +224,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield "\ntime of a step"
     if compute.guessed_loops:
         yield "  (a loop's number of passes is not known before it runs; it is counted once)"
-    for name, seconds in (
-        ("compute, estimated cycles", compute.seconds),
-        ("operations without an estimate", compute.unestimated_seconds),
-        ("asynchronous copies, beside these", compute.copy_seconds),
-        ("collectives, without overlap", plan.collective_seconds),
-        ("step", plan.step_seconds),
-    ):
-        yield f"  {name:<34}{1e3 * seconds:>10.2f} ms"
+    collectives = ("collectives, without overlap", plan.collective_seconds)
+    yield from _times(compute, collectives, ("step", plan.step_seconds))
     yield (
         f"model FLOPs (formula) {plan.step_flops:.4g} a device: {plan.peak_share:.1%} of the "
         f"chip's matrix peak, {plan.compute_peak_share:.1%} in the estimated compute alone"
@@ -294,6 +287,16 @@ def _memory(plan: Plan | DecodePlan, *, smaller: str) -> Iterator[str]:
     )
 
 
+def _times(compute: Compute, *more: tuple[str, float]) -> Iterator[str]:
+    for name, seconds in (
+        ("compute, estimated cycles", compute.seconds),
+        ("operations without an estimate", compute.unestimated_seconds),
+        ("asynchronous copies, beside these", compute.copy_seconds),
+        *more,
+    ):
+        yield f"  {name:<34}{1e3 * seconds:>10.3f} ms"
+
+
 def _costs(costs: tuple[Cost, ...], total: float, shown: int = 15) -> Iterator[str]:
     rest = costs[shown:]
     listed = [(cost.seconds, cost.count, cost.name) for cost in costs[:shown]]
@@ -313,14 +316,16 @@ def decoding_as_text(plan: DecodePlan) -> str:
         f"compiled in {plan.compile_seconds:.0f} s\n",
         *_memory(plan, smaller="Lower decoding.batch_tokens or decoding.beam_size"),
     ]
-    if plan.compute is not None:
+    if (step := plan.step) is not None:
         lines += [
-            f"\nat most {1e3 * plan.seconds:.1f} ms a batch, {1e3 * plan.seconds_per_token:.3f} ms "
-            f"a decoding step, {plan.rows / plan.seconds:,.0f} sentences/s: estimated cycles and "
-            "unestimated operations by bytes over bandwidth",
-            f"\nmost expensive operations, {plan.max_length} decoding steps",
-            *_costs(plan.compute.operations, plan.compute.seconds),
-            *_unestimated(plan.compute, plan.seconds),
+            f"\nat most {1e3 * plan.seconds:.1f} ms a batch, {plan.rows / plan.seconds:,.0f} "
+            "sentences/s\n\ntime of a decoding step",
+            *_times(step, ("step", plan.seconds_per_token)),
+            "\nestimated compute of a step by part",
+            *_costs(step.parts, step.seconds),
+            "\nmost expensive operations of a step",
+            *_costs(step.operations, step.seconds),
+            *_unestimated(step, plan.seconds_per_token),
             f"\n{CAVEAT}",
         ]
     return "\n".join(lines)
@@ -329,6 +334,10 @@ def decoding_as_text(plan: DecodePlan) -> str:
 def _unestimated(compute: Compute, seconds: float) -> Iterator[str]:
     yield "\noperations without an estimate, by bytes over the memory's bandwidth"
     yield from _costs(compute.unestimated, seconds, shown=6)
+    calls = [cost for cost in compute.unestimated if cost.name.startswith("custom-call")]
+    if calls:
+        named = ", ".join(f"{cost.count}x {cost.name.split()[-1]}" for cost in calls)
+        yield f"  custom calls, whose work is not among these bytes: {named}"
 
 
 def remedies_as_text(config: ExperimentConfig, plain: Plan, tried: Sequence[fit.Remedy]) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import types
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from flaxformer_mt.decoding.batches import Decoded, translate_ids
 from flaxformer_mt.decoding.sampling import Sampling
 from flaxformer_mt.decoding.search import length_penalty
 from flaxformer_mt.decoding.segments import DecodingError
-from flaxformer_mt.model import Transformer
+from flaxformer_mt.model import CHUNK, Transformer
 from tests.decoding.examples import CONFIG, VOCAB, decoded, decoder, sentences, tiny
 from tests.decoding.runs import parameters
 from tests.training.test_compilations import logged_times
@@ -250,6 +251,21 @@ def test_members_of_an_ensemble_may_pad_their_tables_differently():
     expected = decoded(sources, n_best=2, given=((second, first), (model, model)))
     found = decoded(sources, n_best=2, given=((padded, first), (wider, model)))
     assert_same(found, expected, "log_prob")
+
+
+def test_a_tpu_searches_with_tables_of_whole_chunks_and_finds_the_same():
+    tpu: Any = types.SimpleNamespace(platform="tpu")
+    sizes: dict[str, Any] = {"positions": "learned", "tie": "none", "logits_bias": True}
+    model, _ = tiny()
+    model = model.clone(config=dataclasses.replace(model.config, **sizes))
+    params = parameters(model, 2)
+    params["embedding"]["softmax_bias"] = jnp.linspace(-1.0, 1.0, VOCAB)
+    models, padded = batch_search.suited((model,), (params,), tpu)
+    assert padded[0]["embedding"]["softmax"].shape[0] == CHUNK
+    sources = sentences(6, seed=9)
+    for settings in ({}, {"no_repeat_ngram": 1}, {"diverse_groups": 2, "diversity": 0.5}):
+        expected = decoded(sources, given=((params,), (model,)), n_best=2, **settings)
+        assert_same(decoded(sources, given=(padded, models), n_best=2, **settings), expected)
 
 
 def test_length_rules_are_settings():

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from flaxformer_mt.decoding.candidates import CHUNK, top_candidates
-from flaxformer_mt.decoding.rules import Rules, allowed
+from flaxformer_mt.decoding.candidates import by_passes, top_candidates
+from flaxformer_mt.decoding.rules import Allowed, Rules, allowed
 from flaxformer_mt.decoding.search import Hypotheses, Weights
+from flaxformer_mt.model import CHUNK
 from tests.decoding import reference
 from tests.decoding.examples import beam_search
 from tests.decoding.reference import EOS, PAD, Automaton, Found
@@ -262,9 +263,9 @@ def test_equals_sorting_everything(vocab, levels):
     allowed[1, 2] = True
 
     function = jax.jit(top_candidates, static_argnames="count")
-    values, beam, token = map(
-        np.asarray, function(logits, log_probs, allowed[:, None], count=count)
-    )
+    repeated = np.broadcast_to(~allowed[:, None], logits.shape)
+    may = Allowed(np.full(rows, -1), np.ones(vocab, bool), repeated)
+    values, beam, token = map(np.asarray, function(logits, log_probs, may, count=count))
 
     # In float32 as well: float64 would break ties that float32 has.
     log_norm = np.asarray(jax.nn.logsumexp(logits, axis=-1, keepdims=True))
@@ -278,3 +279,12 @@ def test_equals_sorting_everything(vocab, levels):
     exists = expected > -np.inf
     assert exists[2:].all() and exists[1].sum() == beams
     np.testing.assert_array_equal((beam * vocab + token)[exists], order[exists])
+
+
+@pytest.mark.parametrize("levels", [2, 1000])
+def test_passes_find_what_top_k_finds(levels):
+    values = np.random.default_rng(levels).integers(0, levels, (6, 300)).astype(np.float32)
+    values[0, 5:] = -np.inf
+    values[1, 7] = np.finfo(np.float32).min
+    for actual, expected in zip(by_passes(values, count=8), jax.lax.top_k(values, 8), strict=True):
+        np.testing.assert_array_equal(actual, expected)

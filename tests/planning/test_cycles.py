@@ -22,6 +22,8 @@ def test_cycles_of_a_loop_and_what_has_no_estimate_is_not_free():
     unknown = LOOP.replace("%begin = s32[] copy(%zero)", "%begin = s32[] parameter(1)")
     guessed = compute_costs(parse(unknown), CHIP, unknown_trips=3)
     assert guessed.cycles == 3000 and guessed.guessed_loops and not compute.guessed_loops
+    once = compute_costs(parse(unknown), CHIP, unknown_trips=3, one_pass=True)
+    assert once.cycles == 3000 and {cost.name for cost in once.unestimated} == {"add", "compare"}
     found = {cost.name: cost for cost in compute.unestimated}
     # The copy to VMEM once, not at its start and its end; collectives stand elsewhere.
     assert set(found) == {"copy-start", "copy", "add", "compare"}

@@ -41,14 +41,15 @@ def test_a_search_that_does_not_fit_and_a_source_too_long_are_told():
         **{"config": "c", "topology": "v5e:1x1", "chip": "TPU v5e", "rows": 8, "src_length": 16},
         **{"beam_size": 4, "max_length": 66, "compile_seconds": 1.0, "hbm_bytes": 2**30},
         **{"memory": None, "refused": TooLarge(needed=2**31, available=2**30, message="")},
-        **{"replications": (), "compute": None, "seconds": 0.0, "seconds_per_token": 0.0},
+        **{"replications": (), "compute": None, "step": None, "seconds": 0.0},
+        seconds_per_token=0.0,
     )
     text = decoding_as_text(plan)
     assert "1.00 GiB too much. Lower decoding.batch_tokens or decoding.beam_size" in text
     config = load_config("quickstart", ["model.max_length=128"])
     topology: Any = None
     with pytest.raises(PlanningError, match="a sentence of 129 tokens"):
-        plan_decoding(config, topology, src_length=129, src_vocab_size=9, tgt_vocab_size=9)
+        plan_decoding(config, topology, lengths=(129, 9), src_vocab_size=9, tgt_vocab_size=9)
 
 
 @pytest.mark.parametrize(
