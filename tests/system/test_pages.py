@@ -61,7 +61,7 @@ def finished(corpus: Path, warm: Path, tmp_path_factory: pytest.TempPathFactory)
         assert done.returncode == 0, done.stderr
     stage.close()
     known = warm.parent / "sacrebleu" / "wmt14" / "full"
-    known.mkdir(parents=True)
+    known.mkdir(parents=True, exist_ok=True)  # a worker may come back to this module
     for side, language in (("src", "en"), ("ref", "de")):
         shutil.copy(corpus / f"test.{language}", known / f"wmt14_full.en-de.{side}")
     return folder / "run"
