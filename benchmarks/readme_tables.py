@@ -28,7 +28,7 @@ ROWS = {
     "multi30k_tiny_seeds": (
         "Multi30k English-German, test 2016: BLEU, mean of three seeds",
         "{bleu_tokenized_lc:.2f} ({bleu_tokenized_lc_lowest:.2f} to "
-        "{bleu_tokenized_lc_highest:.2f}); published: 41.02",
+        "{bleu_tokenized_lc_highest:.2f}); Wu et al. (2021): 41.02",
     ),
     "tatoeba": ("Tatoeba English-German: sacreBLEU", "{sacrebleu_13a:.2f}"),
     "quickstart": ("Quickstart, held-out sentences: sacreBLEU", "{sacrebleu_13a:.2f}"),
@@ -134,7 +134,7 @@ LABELS = {
 
 
 def render_table(results: Sequence[Result]) -> str:
-    """The README's table: one row per result of ROWS that is there.
+    """The README's table, one row per result of ROWS that is there, and the leads in training.
 
     Raises ResultError for a metric that its result does not have.
     """
@@ -150,10 +150,14 @@ def render_table(results: Sequence[Result]) -> str:
                 "benchmarks/readme_tables.py names"
             ) from error
         command = result.command.partition(";")[0].partition(" --peers")[0]
+        more = "" if command == result.command else " …"
         lines.append(
             f"| [{what}](docs/results.md#{name}) | {measured} | {show_machine(result.machine)}, "
-            f"{show_seconds(result.seconds)} | `{command}` |"
+            f"{show_seconds(result.seconds)} | `{command}`{more} |"
         )
+    if leads := speed_table.leads(results):
+        said = "Tokens per second in training, in multiples of the fastest other package's"
+        lines += ["", f"{said}: {leads}."]
     return "\n".join(lines)
 
 

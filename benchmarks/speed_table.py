@@ -62,6 +62,19 @@ def render(results: Sequence[Result]) -> str:
     return "\n".join(rows)
 
 
+def leads(results: Sequence[Result]) -> str:
+    """How many times as fast as the fastest other package this one trains, contest by contest."""
+    found = []
+    for result in filter(is_contest, results):
+        prefix = result.name.removeprefix(PREFIX)
+        rates = {name: result.metrics.get(f"{prefix}_{name}{_RATE}", 0.0) for name in NAMES}
+        ours = max(rate for name, rate in rates.items() if name.startswith("ours"))
+        others = max(rate for name, rate in rates.items() if not name.startswith("ours"))
+        if others:
+            found.append(f"{prefix} {ours / others:.2f}")
+    return ", ".join(found)
+
+
 def draw(result: Result) -> str:
     """An SVG with a bar per contestant, the fastest first: its median in target tokens/s."""
     prefix = result.name.removeprefix(PREFIX)

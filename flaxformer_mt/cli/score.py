@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from flaxformer_mt.bulk.forms import PairForm
 from flaxformer_mt.bulk.reading import Lines, TwoInputs, open_lines, open_pairs
@@ -46,11 +45,11 @@ def main(arguments: Sequence[str], prog: str, purpose: str) -> int:
     flags(parser, OUTPUT | _LINES, overlong="refuse")
     options = parser.parse_args(arguments)
     settings = ScoreSettings(form=_form(options, parser), overlong=options.overlong)
-    two = options.src is not None
-    reading: Callable[[], contextlib.AbstractContextManager[Lines | TwoInputs]]
-    reading = functools.partial(open_lines, options.input)
-    if two:
-        reading = functools.partial(open_pairs, options.src, options.tgt)
+
+    def reading() -> AbstractContextManager[Lines | TwoInputs]:
+        two = options.src is not None
+        return open_pairs(options.src, options.tgt) if two else open_lines(options.input)
+
     return streamed(options, parser, what="score", reading=reading, settings=settings)
 
 

@@ -165,6 +165,8 @@ def streamed(
             if shard is not None:
                 with reading() as whole:
                     part = shard_of(whole, *shard, window=options.window or WINDOW)
+                if part[0] == part[1]:
+                    say(f"--shard {options.shard}: nothing to do; lower --window for more parts")
                 lines = Shard(stack.enter_context(reading()), *part)
             else:
                 lines = stack.enter_context(reading())

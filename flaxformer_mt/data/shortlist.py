@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from flaxformer_mt.data.store import TokenPairs, runs
+from flaxformer_mt.data.store import TokenPairs, Tokens, runs
 from flaxformer_mt.data.vocabulary import BOS, EOS, PAD, UNK
 from flaxformer_mt.errors import UserError
 
@@ -111,13 +111,7 @@ def learn(pairs: TokenPairs, *, src_types: int, tgt_types: int, vocabulary: str)
     return Shortlist(best.astype(np.int32), ranked.astype(np.int32), vocabulary)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Side:
-    flat: Int32[np.ndarray, " tokens"]
-    offsets: Int64[np.ndarray, " pairs_and_one"]
-
-
-def _sample(pairs: TokenPairs) -> tuple[_Side, _Side]:
+def _sample(pairs: TokenPairs) -> tuple[Tokens, Tokens]:
     """Pairs from all over the corpus with at most CELLS cells, in their order."""
     chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), CELLS // 16)).astype(np.int64)
     lengths = [side.lengths(chosen).astype(np.int64) for side in pairs.sides.values()]
@@ -126,7 +120,7 @@ def _sample(pairs: TokenPairs) -> tuple[_Side, _Side]:
     order = order[np.cumsum((lengths[0] * lengths[1])[order]) <= CELLS]
     chosen = np.sort(chosen[order])
     src, tgt = (
-        _Side(side.gather(chosen), np.cumsum([0, *side.lengths(chosen)]))
+        Tokens(side.gather(chosen), np.cumsum([0, *side.lengths(chosen)]))
         for side in pairs.sides.values()
     )
     return src, tgt

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -45,6 +46,7 @@ from flaxformer_mt.rundir.checkpoints import load_params
 from flaxformer_mt.rundir.layout import RunDirectory, open_run, read_record
 from flaxformer_mt.rundir.paths import exists, explained, write_bytes
 
+_LOGGER = logging.getLogger(__name__)
 Member = tuple[Any, Transformer]  # a tree under "params" and its model
 
 
@@ -205,7 +207,8 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Each line's translation, in order, or a `str`'s; a blank line's is empty, with score 0.
 
-        In float32 a line's translation does not depend on the other lines. A line longer than
+        In float32 and without a shortlist a line's translation does not depend on the other lines,
+        since a batch shares its shortlist. A line longer than
         `model.max_length` tokens is cut at sentence ends (else between clauses, words, characters),
         translated in pieces, rejoined and marked `split`; its hypotheses then join each piece's
         n-th. `overlong` "refuse" makes it an OverlongError.
@@ -359,6 +362,7 @@ def _shortlist(run: RunDirectory, vocabularies: Vocabularies) -> Shortlist:
             f"{run}: has no training text, from which a shortlist is learnt; translate without one"
         )
     store = Store.open(local_copy(run.data), vocabulary_digest=digest)
+    _LOGGER.warning("learning a shortlist from %s pairs, once", f"{len(store.train):,}")
     sizes = {"src_types": vocabularies.src.size, "tgt_types": vocabularies.tgt.size}
     learnt = learn(store.train, vocabulary=digest, **sizes)
     write_bytes(place, learnt.to_bytes())

@@ -83,6 +83,7 @@ def evaluate(
         "weights": translator.name,
         **dataclasses.asdict(translator.config),
         "dtype": translator.model.config.dtype,
+        "shortlist": translator.shortlist and translator.shortlist.digest,
         "seconds": seconds,
         "split_lines": [n for n, item in enumerate(translations, 1) if item.split],
         "lines_at_limit": [n for n, item in enumerate(translations, 1) if item.at_limit],

@@ -18,7 +18,7 @@ from benchmarks.readme_tables import (
     render_table,
     replace_between_markers,
 )
-from benchmarks.speed_table import NAMES, draw, render
+from benchmarks.speed_table import NAMES, draw, leads, render
 from benchmarks.training_speed import CONTESTANTS
 from flaxformer_mt.reproduction.result_file import Machine, Result, ResultError, read_results
 
@@ -51,7 +51,8 @@ def test_readme_and_page_show_the_recorded_results_whose_outputs_have_their_dige
 
 
 def test_the_readme_has_six_rows_and_a_metric_that_is_not_there_is_named():
-    assert render_table(read_results(RESULTS)).count("\n") == 7
+    table, _, said = render_table(read_results(RESULTS)).partition("\n\n")
+    assert table.count("\n") == 7 and leads(read_results(RESULTS)) in said
     assert "chrf" not in render_table([RESULT])
     lost = dataclasses.replace(RESULT, name="tatoeba")
     with pytest.raises(ResultError, match=r"tatoeba\.json: has no metric sacrebleu_13a"):
@@ -94,4 +95,6 @@ def test_every_contestant_has_a_name_in_the_table_and_its_failure_shows():
     table = render([found])
     assert "| eole, float32 | could not run |" in table
     assert table in render_page([RESULT, found])
+    others = {"tiny_joeynmt_tokens_per_second": 2.0, "tiny_flax_tokens_per_second": 1.0}
+    assert leads([dataclasses.replace(found, metrics=metrics | others)]) == "tiny 2.50"
     assert "flaxformer_mt, float32</text>" in draw(found)

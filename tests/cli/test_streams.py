@@ -45,7 +45,7 @@ def test_what_else_fails_is_not_the_devices_fault():
 
 
 def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
-    def known(*dtypes: str, **decoding: int) -> dict[str, object]:
+    def known(*dtypes: str, shortlist: object = None, **decoding: int) -> dict[str, object]:
         members = [
             ({"a": np.ones(2)}, SimpleNamespace(config=dataclasses.replace(ModelConfig(), dtype=d)))
             for d in dtypes
@@ -54,7 +54,7 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
             members=members,
             model=members[0][1],
             name="best",
-            shortlist=None,
+            shortlist=shortlist,
             vocabularies=SimpleNamespace(digest="0" * 64),
             config=DecodingConfig(**decoding),  # type: ignore[arg-type]
         )
@@ -64,4 +64,5 @@ def test_every_member_of_an_ensemble_decides_and_the_size_of_batches_does_not():
     assert known("float32", "bfloat16") != known("float32", "float32")
     # What ran out of memory goes on with smaller ones.
     assert known("float32", batch_tokens=99) == known("float32")
-    assert known("float32", beam_size=2) != known("float32")
+    for other in ({"beam_size": 2}, {"shortlist": SimpleNamespace(digest="1")}):
+        assert known("float32", **other) != known("float32")

@@ -168,17 +168,21 @@ def test_shards_are_joined_to_what_one_call_writes(run, workdir, tmp_path, comma
     whole = run(command, "--workdir", workdir, *more, stdin=good)
     assert whole.status == 0, whole.errors
     call = (command, "--workdir", workdir, "--input", source, "--output", out, *more)
-    for index in (2, 0):
+    for index in (1, 0):
         assert run(*call, "--shard", f"{index}/3").status == 0
     done = run(*call, "--join", 3)
-    assert done.status == 2 and f"{out}.shard-1-of-3: is missing (1 of 3 shards are)" in done.last
-    source.write_bytes(good.replace(b"\n", b"\xff\n", 4).replace(b"\xff\n", b"\n", 3))
-    done = run(*call, "--shard", "1/3")
-    assert done.status == 2 and f"{source}:4: is not UTF-8" in done.last
+    assert done.status == 2 and f"{out}.shard-2-of-3: is missing (1 of 3 shards are)" in done.last
+    source.write_bytes(good.replace(b"\n", b"\xff\n", 10).replace(b"\xff\n", b"\n", 9))
+    done = run(*call, "--shard", "2/3")
+    assert done.status == 2 and f"{source}:10: is not UTF-8" in done.last
     source.write_bytes(good)
-    assert run(*call, "--shard", "1/3").status == 0
+    done = run(*call, "--shard", "2/3")
+    assert done.status == 0 and "going on after line 9" in done.errors
     assert run(*call, "--join", 3).last == f"{out}: joined from 3 shards"
     assert out.read_text() == whole.output
+    done = run(*call, "--shard", "0/9")
+    assert "--shard 0/9: nothing to do" in done.errors
+    assert (tmp_path / "out.shard-0-of-9").read_bytes() == b""
     for wrong in ("3/3", "1", "x/2"):
         assert f"--shard {wrong}: must be I/N" in run(*call, "--shard", wrong).last
     assert "--shard reads the input twice" in run(*call[:3], "--output", out, "--shard", "0/2").last

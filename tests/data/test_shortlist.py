@@ -28,18 +28,16 @@ def translated() -> tuple[TokenPairs, np.ndarray]:
 def test_each_type_s_first_candidate_is_its_translation(translated, monkeypatch, cells):
     """Also from a sample of the pairs."""
     monkeypatch.setattr(shortlist, "CELLS", cells)
-    pairs, words = translated
-    learnt = learn(pairs, src_types=TYPES, tgt_types=TYPES, vocabulary="v")
+    learnt = learn(translated[0], src_types=TYPES, tgt_types=TYPES, vocabulary="v")
     assert learnt.best.shape == (TYPES, shortlist.BEST)
-    assert (learnt.best[EOS:, 0] == words[EOS:]).mean() > 0.94
+    assert (learnt.best[EOS:, 0] == translated[1][EOS:]).mean() > 0.94
     assert learnt.best[TYPES - 1].tolist() == [TYPES - 1] * shortlist.BEST
     assert sorted(learnt.ranked) == list(range(TYPES)) and learnt.ranked[0] == EOS
 
 
 def test_the_types_of_a_batch(monkeypatch):
     monkeypatch.setattr(shortlist, "FREQUENT", 2)
-    best = np.arange(20, dtype=np.int32).reshape(10, 2)
-    known = Shortlist(best, np.arange(19, -1, -1, dtype=np.int32), "v")
+    known = Shortlist(np.arange(20).reshape(10, 2), np.arange(20)[::-1], "v")
     assert known.types([[4, 6], [6, 2]]).tolist() == [*range(4), 19, 18, 4, 8, 12, 5, 9, 13]
 
 
